@@ -1,0 +1,1 @@
+"""Ways out to people; one folder a channel."""

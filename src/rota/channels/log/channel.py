@@ -1,0 +1,22 @@
+"""Writes messages to the log."""
+
+from __future__ import annotations
+
+import logging
+
+from rota.model.deliveries import Delivery
+
+log = logging.getLogger(__name__)
+
+
+class LogChannel:
+    """Takes every message."""
+
+    name = "log"
+
+    async def send(self, delivery: Delivery) -> None:
+        """Write one message as one line."""
+        log.info(
+            "message.sent",
+            extra={"target": delivery.target, "body": delivery.body, "run_id": delivery.run_id},
+        )

@@ -1,0 +1,1 @@
+"""The ways in: each maps its own words to the same commands and views."""

@@ -1,0 +1,1 @@
+"""Rota inside a Python program."""

@@ -1,0 +1,349 @@
+"""The library: declare tasks, queue runs, schedule, and work, in one asyncio program."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rota.channels.log.channel import LogChannel
+from rota.doors.library.options import policy_from
+from rota.errors import Conflict, NotFound, Unavailable
+from rota.executors.inprocess.executor import Function, InProcess
+from rota.flow.define import runs, schedules, tasks
+from rota.flow.define.schedules import Wish
+from rota.model.ids import RunId
+from rota.model.plans import StoredSchedule
+from rota.model.runs import Run, RunBatch, Source
+from rota.model.spaces import Limit, Role
+from rota.model.tasks import After, AfterOn, Policy, Task
+from rota.ports.channel import Channel
+from rota.ports.clock import Clock
+from rota.ports.store import Store
+from rota.rules.permission import LOCAL
+from rota.runtime.clock import SystemClock
+from rota.runtime.crew import Crew, CrewSettings
+from rota.wiring.addresses import store_at
+from rota.wiring.identity import this_process
+
+SLOTS = 500
+THREADS = 32
+MAIN = "main"
+LOCAL_THREAD = "cli:default"
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    name: str
+    function: Function
+    policy: Policy
+    after: After | None
+    title: str
+
+
+class Rota:
+    """A durable scheduler and queue inside a program.
+
+    ```python
+    rota = Rota("sqlite:///rota.db")
+
+    @rota.task("report", retry=Retry(attempts=3), timeout="10m")
+    async def report(run): ...
+
+    async with rota:
+        await rota.enqueue("report", {"day": "2026-11-15"}, key="report:2026-11-15")
+        await rota.work(until_idle=True)
+    ```
+
+    Any number of programs may queue and schedule on one database; on SQLite one of them works at a
+    time, on PostgreSQL any number.
+    """
+
+    def __init__(  # noqa: PLR0913 - each has a default
+        self,
+        address: str = "memory:",
+        *,
+        slots: int = SLOTS,
+        threads: int = THREADS,
+        limits: Sequence[Limit] = (),
+        on_failure: Callable[[Run], object] | None = None,
+        channels: Sequence[Channel] = (),
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.SystemRandom()
+        self.store: Store = store_at(address, self._clock)
+        self._slots = slots
+        self._limits = limits
+        self._on_failure = on_failure
+        self._declared: dict[str, _Declared] = {}
+        self._known: dict[str, Task] = {}
+        self._functions: dict[str, Function] = {}
+        self._executor = InProcess(self._functions, threads=threads)
+        self._channels: dict[str, Channel] = {c.name: c for c in (LogChannel(), *channels)}
+        self._open = False
+        self.crew: Crew | None = None
+
+    # declare
+
+    def task(  # noqa: PLR0913
+        self,
+        name: str,
+        *,
+        title: str = "",
+        after: str | None = None,
+        on: str = "success",
+        **options: Any,  # noqa: ANN401 - checked by policy_from
+    ) -> Callable[[AnyFunction], AnyFunction]:
+        """Declare a callable as a task; it is written to the store when Rota opens.
+
+        Options are the fields of the task's policy: retry, timeout, priority, pool, lane, group,
+        overlap, catch_up, on_lost, disable_after, deadline, deliver_to. Durations may be text.
+        """
+        tasks.check_name("name", name)
+        policy = policy_from(options)
+        following = None if after is None else After(task=after, on=AfterOn(on))
+
+        def declare(function: AnyFunction) -> AnyFunction:
+            if name in self._declared:
+                message = f"the task {name!r} is declared twice in this program"
+                raise Conflict(message)
+            self._declared[name] = _Declared(name, function, policy, following, title)
+            self._functions[f"python:{name}"] = function
+            return function
+
+        return declare
+
+    # open and close
+
+    async def open(self) -> None:
+        """Open the store and write down the declared tasks; opening twice is harmless."""
+        if self._open:
+            return
+        await self.store.open()
+        self._open = True
+        space = await self.store.add_space(MAIN, Role.MAIN, "UTC")
+        await self.store.add_thread(space.id, LOCAL_THREAD)
+        if self._limits:
+            await self.store.set_limits(self._limits)
+        for declared in self._declared.values():
+            self._known[declared.name] = await tasks.put_task(
+                self.store,
+                LOCAL,
+                declared.name,
+                title=declared.title,
+                route=f"python:{declared.name}",
+                policy=declared.policy,
+                after=declared.after,
+                origin=tasks.CODE,
+                replace=True,
+            )
+
+    async def close(self) -> None:
+        """Let go of the store; what is queued stays there."""
+        if self._open:
+            self._open = False
+            self._executor.close()
+            await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        """Open."""
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    # queue and schedule
+
+    async def enqueue(  # noqa: PLR0913
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        at: datetime | None = None,
+        delay: timedelta | None = None,
+        priority: int | None = None,
+        connection: Any = None,  # noqa: ANN401 - the caller's asyncpg connection
+    ) -> RunId:
+        """Queue one run and return its id once it is durable.
+
+        The same key again returns the same run; with another payload it raises Conflict. With
+        `connection`, an asyncpg connection inside a transaction, the run exists if and when that
+        transaction commits.
+        """
+        when = at if delay is None else self._clock.now() + delay
+        batch = runs.batch_for(
+            await self._task(task),
+            Source.ENQUEUE,
+            self.store.now(),
+            payloads=[runs.encode_payload(payload)],
+            keys=() if runs.check_key(key) is None else [key],
+            at=when,
+            priority=priority,
+        )
+        return (await self._queue(batch, connection))[0]
+
+    async def enqueue_many(
+        self,
+        task: str,
+        payloads: Iterable[object],
+        *,
+        keys: Sequence[str] | None = None,
+        priority: int | None = None,
+        connection: Any = None,  # noqa: ANN401
+    ) -> list[RunId]:
+        """Queue many runs of one task in one transaction and return their ids in order."""
+        texts = [runs.encode_payload(payload) for payload in payloads]
+        for key in keys or ():
+            runs.check_key(key)
+        if not texts:
+            return []
+        batch = runs.batch_for(
+            await self._task(task),
+            Source.ENQUEUE,
+            self.store.now(),
+            payloads=texts,
+            keys=keys or (),
+            priority=priority,
+        )
+        return await self._queue(batch, connection)
+
+    async def _queue(self, batch: RunBatch, connection: Any) -> list[RunId]:  # noqa: ANN401
+        outcomes = await runs.queue(self.store, [batch], connection)
+        return [outcome.run_id for outcome in outcomes[0]]
+
+    async def schedule(  # noqa: PLR0913
+        self,
+        task: str,
+        *,
+        name: str = "default",
+        cron: str | None = None,
+        every: str | timedelta | None = None,
+        rrule: str | None = None,
+        at: str | datetime | None = None,
+        times: str | Sequence[str] | None = None,
+        weekdays: str | Sequence[str] = (),
+        timezone: str | None = None,
+        anchor: datetime | None = None,
+        allow_past: bool = False,
+        catch_up: str | None = None,
+        **options: Any,  # noqa: ANN401 - timing's options, checked there
+    ) -> StoredSchedule:
+        """Declare when a task runs; the same call again changes nothing.
+
+        Give one of cron, every, rrule, at and times. `catch_up` sets the task's catch-up mode.
+        Further options: gap, fold, starts_at, ends_at, excluded, quiet, quiet_mode, jitter.
+        """
+        if catch_up is not None:
+            await self._set_catch_up(task, catch_up)
+        await self._task(task)
+        wish = Wish(
+            cron=cron,
+            every=every,
+            rrule=rrule,
+            at=at,
+            times=times if times is None or isinstance(times, str) else tuple(times),
+            weekdays=weekdays if isinstance(weekdays, str) else tuple(weekdays),
+            timezone=timezone,
+            anchor=anchor,
+            allow_past=allow_past,
+            options=options,
+        )
+        return await schedules.put_schedule(self.store, LOCAL, task, wish, name=name)
+
+    async def _set_catch_up(self, name: str, mode: str) -> None:
+        task = await self._task(name)
+        policy = policy_from({"catch_up": mode}, base=task.policy)
+        if policy == task.policy:
+            return
+        self._known[name] = await tasks.put_task(
+            self.store,
+            LOCAL,
+            name,
+            title=task.title,
+            kind=task.kind,
+            route=task.route,
+            spec=task.spec,
+            policy=policy,
+            after=task.after,
+            origin=task.origin,
+            replace=True,
+        )
+
+    async def cancel(self, run_id: int) -> Run:
+        """End a run that has not begun, or ask whoever works on it to stop."""
+        return await runs.cancel_run(self.store, LOCAL, run_id, self._chance)
+
+    async def answer(self, question_id: int, text: str) -> Run:
+        """Answer a question; the run goes on."""
+        return await runs.answer_question(self.store, LOCAL, question_id, text)
+
+    async def run(self, run_id: int) -> Run:
+        """Return a run as it stands."""
+        return await runs.find_run(self.store, LOCAL, run_id)
+
+    # work
+
+    async def work(self, *, until_idle: bool = False) -> None:
+        """Plan, run, deliver and repair until cancelled, or until there is nothing left to do."""
+        if not self._open:
+            message = "Rota is not open: use `async with rota:`"
+            raise Unavailable(message)
+        crew = self._make_crew()
+        await crew.start()
+        self.crew = crew
+        try:
+            async with asyncio.TaskGroup() as group:
+                working = group.create_task(crew.run())
+                if until_idle:
+                    await crew.idle()
+                else:
+                    await asyncio.shield(working)
+                await crew.stop()
+        except asyncio.CancelledError:
+            raise
+        finally:
+            self.crew = None
+
+    def _make_crew(self) -> Crew:
+        me = this_process()
+        settings = CrewSettings(
+            worker_id=me.worker_id,
+            home=self.store.path,
+            host=me.host,
+            pid=me.pid,
+            slots=self._slots,
+        )
+        return Crew(
+            self.store, [self._executor], self._channels, settings, self._clock, self._chance
+        )
+
+    async def _task(self, name: str) -> Task:
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        if not self._open:
+            message = "Rota is not open: use `async with rota:`"
+            raise Unavailable(message)
+        try:
+            found = await tasks.get_task(self.store, LOCAL, name)
+        except NotFound as fault:
+            advice = "declare it with @rota.task, or create it with `rota task create`"
+            raise NotFound("task", name, advice) from fault
+        self._known[name] = found
+        return found

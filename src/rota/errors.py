@@ -1,0 +1,116 @@
+"""Every error Rota raises on purpose.
+
+RotaError
+|- Refused             the caller must change something
+|  |- Invalid           a value is wrong: names the field, the value and what to do
+|  |- NotFound          there is no such thing
+|  |- Conflict          it exists already, and differs
+|  |- IllegalMove       the run's state does not allow it
+|  `- NotPermitted      this caller may not do it
+|- Unavailable         the caller may try again later
+|  |- Busy              another process holds what is needed
+|  `- SchemaMismatch    the database and this version do not fit
+|- LeaseLost           stop work at once; somebody else owns the run
+`- RunCancelled        raised inside a run that somebody cancelled
+"""
+
+from __future__ import annotations
+
+LONGEST_SHOWN_VALUE = 80
+
+
+def shown(value: object) -> str:
+    """Return a value as it may stand in a sentence: quoted, printable and short."""
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:200])
+    if len(text) > LONGEST_SHOWN_VALUE:
+        text = text[: LONGEST_SHOWN_VALUE - 1] + "…"
+    return f'"{text}"'
+
+
+class RotaError(Exception):
+    """Base of every error raised on purpose; `code` is stable and documented."""
+
+    code = "error"
+
+
+class Refused(RotaError):
+    """The request cannot be honoured as it stands."""
+
+    code = "refused"
+
+
+class Invalid(Refused):
+    """A value is wrong; the sentence names the field, the value and what to do."""
+
+    code = "invalid"
+
+    def __init__(self, field: str, value: object, advice: str) -> None:
+        super().__init__(f"{field} {shown(value)}: {advice}")
+        self.field = field
+        self.value = value
+        self.advice = advice
+
+
+class NotFound(Refused):
+    """There is no such thing, or not for this caller."""
+
+    code = "not_found"
+
+    def __init__(self, noun: str, name: object, advice: str = "") -> None:
+        super().__init__(f"no {noun} {shown(name)}{': ' + advice if advice else ''}")
+        self.noun = noun
+        self.name = name
+
+
+class Conflict(Refused):
+    """The same name or key stands for something else already."""
+
+    code = "conflict"
+
+
+class IllegalMove(Refused):
+    """A run was asked to do something its state does not allow."""
+
+    code = "illegal_move"
+
+    def __init__(self, state: str, move: str) -> None:
+        super().__init__(f"a {state} run cannot {move}")
+        self.state = state
+        self.move = move
+
+
+class NotPermitted(Refused):
+    """This caller may not do that."""
+
+    code = "not_permitted"
+
+
+class Unavailable(RotaError):
+    """It cannot be done now; the same request may succeed later."""
+
+    code = "unavailable"
+
+
+class Busy(Unavailable):
+    """Another process holds what is needed."""
+
+    code = "busy"
+
+
+class SchemaMismatch(Unavailable):
+    """The database's schema does not fit this version of Rota."""
+
+    code = "schema_mismatch"
+
+
+class LeaseLost(RotaError):
+    """The run belongs to somebody else now; whatever this attempt found is not recorded."""
+
+    code = "lease_lost"
+
+
+class RunCancelled(RotaError):
+    """Somebody cancelled the run this code works for."""
+
+    code = "run_cancelled"

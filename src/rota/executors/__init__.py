@@ -1,0 +1,1 @@
+"""Where attempts run; one folder a place."""

@@ -1,0 +1,122 @@
+"""Runs callables: coroutine functions on the event loop, plain functions in a pool of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+from rota.errors import Invalid
+from rota.executors.inprocess.handle import RunHandle, Waits
+from rota.model.outcomes import DONE, Failed, Report, Succeeded
+from rota.ports.executor import Assignment
+
+Function: TypeAlias = Callable[[RunHandle], Any]
+
+DOTTED = "python"
+"""The route of tasks whose callable is named by a dotted path instead of being registered."""
+
+LONGEST_RESULT = 256 * 1024
+
+
+class InProcess:
+    """Serves one route for each registered callable, and dotted paths where that is allowed."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Function],
+        *,
+        threads: int,
+        allow_dotted: bool = False,
+    ) -> None:
+        self._functions = functions
+        self._threads = threads
+        self._allow_dotted = allow_dotted
+        self._pool: ThreadPoolExecutor | None = None
+        self._kinds: dict[Function, bool] = {}
+
+    def routes(self) -> Sequence[str]:
+        """Return the routes it serves now."""
+        own = list(self._functions)
+        return [*own, DOTTED] if self._allow_dotted else own
+
+    async def run(self, assignment: Assignment) -> Report:
+        """Call the function of a run."""
+        function = self._functions.get(assignment.lease.route)
+        if function is None:
+            function = resolve(str(assignment.task.spec.get("call", "")))
+        is_async = self._kinds.get(function)
+        if is_async is None:
+            is_async = self._kinds[function] = inspect.iscoroutinefunction(
+                inspect.unwrap(function)
+            )
+        handle = RunHandle(assignment)
+        try:
+            if is_async:
+                result = await function(handle)
+            else:
+                result = await self._in_thread(function, handle)
+        except Waits as waits:
+            return Report(outcome=waits.asked)
+        return self._report(handle, result)
+
+    async def _in_thread(self, function: Function, handle: RunHandle) -> object:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rota-run")
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._pool, context.run, function, handle)
+        stopped = False
+        while True:
+            try:
+                result = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                if work.done() or stopped:
+                    raise
+                stopped = True  # a thread cannot be stopped: the attempt ends when it does
+            else:
+                if stopped:
+                    raise asyncio.CancelledError
+                return result
+
+    def _report(self, handle: RunHandle, result: object) -> Report:
+        if result is None and not handle.messages:
+            return DONE
+        text = None
+        if result is not None:
+            try:
+                text = json.dumps(result, allow_nan=False)
+            except (TypeError, ValueError) as fault:
+                message = f"it returned something that is not JSON ({fault}): return plain values"
+                return Report(outcome=Failed(code="bad_result", message=message, retryable=False))
+            if len(text.encode()) > LONGEST_RESULT:
+                message = f"it returned {len(text)} characters: at most 256 KiB are kept"
+                return Report(outcome=Failed(code="bad_result", message=message, retryable=False))
+        return Report(outcome=Succeeded(result=text), messages=handle.messages)
+
+    def close(self) -> None:
+        """Let go of the threads; one that is still busy is not waited for."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def resolve(path: str) -> Function:
+    """Return the callable a `module:function` path names."""
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise Invalid("call", path, "write it as module:function")
+    try:
+        found: object = importlib.import_module(module_name)
+    except ImportError as fault:
+        raise Invalid("call", path, f"the module cannot be imported ({fault})") from fault
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise Invalid("call", path, f"{module_name} has no callable {name}")
+    function: Function = found
+    return function

@@ -1,0 +1,122 @@
+"""What a callable sees of the run it works for."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from rota.errors import Invalid
+from rota.model.outcomes import Asked, Message
+from rota.model.runs import Lease
+from rota.ports.executor import Assignment
+
+LONGEST_MESSAGE = 64 * 1024
+LONGEST_QUESTION = 4 * 1024
+
+
+class Waits(BaseException):  # noqa: N818 - ends the attempt past every `except Exception`
+    """Carries a question out of the callable."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked.question)
+        self.asked = asked
+
+
+class RunHandle:
+    """The run a callable works for.
+
+    `payload` is what the run was queued with; `attempt` counts tries from 1; `slot_at` is the planned
+    instant of a scheduled run.
+    """
+
+    __slots__ = ("_answers", "_asked", "_assignment", "_messages", "_payload")
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._answers = assignment.answers
+        self._asked = 0
+        self._messages: list[Message] = []
+        self._payload: object = _UNREAD
+
+    @property
+    def lease(self) -> Lease:
+        """The lease behind this run."""
+        return self._assignment.lease
+
+    @property
+    def id(self) -> int:
+        """The run's id."""
+        return self.lease.run_id
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._assignment.task.name
+
+    @property
+    def payload(self) -> object:
+        """What the run was queued with."""
+        if self._payload is _UNREAD:
+            self._payload = json.loads(self.lease.payload)
+        return self._payload
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1."""
+        return self.lease.epoch
+
+    @property
+    def key(self) -> str | None:
+        """The key the run was queued under."""
+        return self.lease.key
+
+    @property
+    def slot_at(self) -> datetime | None:
+        """The planned instant of a scheduled run, None for one that was asked for."""
+        return self.lease.slot_at
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        context: str = "",
+        options: tuple[str, ...] = (),
+        expires_in: timedelta = timedelta(hours=24),
+    ) -> str:
+        """Return a person's answer; until there is one the run waits without holding a worker.
+
+        The first call ends this attempt. Once the question is answered the callable runs again from
+        its beginning, and the call returns the answer: do what must happen once after asking.
+        Questions are matched in the order they are asked.
+        """
+        if not question or len(question) > LONGEST_QUESTION:
+            raise Invalid("question", question, f"needs 1 to {LONGEST_QUESTION} characters")
+        number = self._asked
+        self._asked += 1
+        if number < len(self._answers):
+            return self._answers[number]
+        raise Waits(
+            Asked(question=question, context=context, options=tuple(options), expires_in=expires_in)
+        )
+
+    def send(self, body: str, *, to: str = "log:") -> None:
+        """Send a message once the run has succeeded; `to` is `channel:target`.
+
+        It goes to the outbox in the transaction that records the success, so a failed attempt sends
+        nothing and a repeated one sends it once.
+        """
+        if not body or len(body.encode()) > LONGEST_MESSAGE:
+            raise Invalid("body", body, "needs 1 byte to 64 KiB")
+        channel, _, target = to.partition(":")
+        client_id = f"message:{len(self._messages)}"
+        self._messages.append(
+            Message(client_id=client_id, channel=channel, target=target, body=body)
+        )
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What will be sent on success."""
+        return tuple(self._messages)
+
+
+_UNREAD = object()

@@ -1,0 +1,32 @@
+"""Claim: ready runs become assignments for this worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.model.tasks import Pool
+from rota.ports.executor import Assignment
+from rota.ports.store import Queue
+
+POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a claim brought, and in how many microseconds a spent rate allows more."""
+
+    assignments: list[Assignment]
+    rest_micros: int | None = None
+
+
+async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> Taken:
+    """Take up to `want` runs; foreground first."""
+    claimed = await store.claim(worker, POOLS, routes, want)
+    answers = claimed.answers
+    assignments = [
+        Assignment(lease, claimed.tasks[lease.task_id], answers.get(lease.run_id, ()))
+        for lease in claimed.leases
+    ]
+    rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())
+    return Taken(assignments=assignments, rest_micros=rest)

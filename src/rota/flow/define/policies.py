@@ -1,0 +1,52 @@
+"""What a policy may say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rota.errors import Invalid
+from rota.model.tasks import Policy
+
+LONGEST = timedelta(days=366)
+MOST_ATTEMPTS = 1_000
+MOST_CATCH_UP = 1_000
+HIGHEST_PRIORITY = 1_000_000
+LONGEST_WORD = 128
+
+
+def check_policy(policy: Policy) -> None:
+    """Refuse a policy that makes no sense, naming the field and what to do."""
+    retry = policy.retry
+    _between("retry.attempts", retry.attempts, 1, MOST_ATTEMPTS)
+    _span("retry.base", retry.base)
+    _span("retry.cap", retry.cap)
+    _between("retry.factor", retry.factor, 1.0, 100.0)
+    _between("retry.jitter", retry.jitter, 0.0, 10.0)
+    for name in ("timeout", "deadline"):
+        _optional_span(name, getattr(policy, name))
+    _optional_span("retry.max_age", retry.max_age)
+    _between("priority", policy.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+    _between("catch_up.cap", policy.catch_up.cap, 1, MOST_CATCH_UP)
+    _span("catch_up.window", policy.catch_up.window)
+    _between("disable_after", policy.disable_after, 0, MOST_ATTEMPTS)
+    for name in ("lane", "group"):
+        word = getattr(policy, name)
+        if word is not None and not (0 < len(word) <= LONGEST_WORD and word.isprintable()):
+            raise Invalid(name, word, f"use 1 to {LONGEST_WORD} printable characters")
+    if policy.deliver_to is not None and not policy.deliver_to.partition(":")[0]:
+        raise Invalid("deliver_to", policy.deliver_to, "write it as channel:target, for example log:")
+
+
+def _between(field: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise Invalid(field, value, f"must be from {least:g} to {most:g}")
+
+
+def _span(field: str, value: timedelta) -> None:
+    if not timedelta() < value <= LONGEST:
+        raise Invalid(field, value, "must be longer than nothing and at most 366 days")
+
+
+def _optional_span(field: str, value: timedelta | None) -> None:
+    if value is not None:
+        _span(field, value)

@@ -1,0 +1,192 @@
+"""Runs: queue, run now, backfill, cancel, answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from rota.errors import Conflict, IllegalMove, Invalid, NotFound
+from rota.flow.define.tasks import get_task
+from rota.flow.plan import table_of
+from rota.flow.settle import settle_runs
+from rota.model.ids import RunId
+from rota.model.instants import maybe_micros, to_micros
+from rota.model.outcomes import Cancelled, Report
+from rota.model.runs import Enqueued, RunBatch, Run, Source
+from rota.model.states import FINISHED, Move, RunState
+from rota.model.tasks import Task
+from rota.ports.clock import Random
+from rota.ports.store import Store
+from rota.rules.permission import Caller, check_space
+from rota.rules.queueing import new_run
+from rota.rules.settlement import Context, answer as decide_answer
+
+LONGEST_PAYLOAD = 256 * 1024
+LONGEST_KEY = 256
+LONGEST_ANSWER = 16 * 1024
+MOST_BACKFILLED = 1_000
+
+
+def encode_payload(payload: object) -> str:
+    """Return a payload as JSON text, or refuse it."""
+    try:
+        text = json.dumps(payload, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise Invalid("payload", payload, f"must be plain JSON values ({fault})") from None
+    if len(text) > LONGEST_PAYLOAD // 4 and len(text.encode()) > LONGEST_PAYLOAD:
+        advice = (
+            f"has {len(text.encode())} bytes, at most {LONGEST_PAYLOAD} (256 KiB) are taken: "
+            "store the data elsewhere and pass its name"
+        )
+        raise Invalid("payload", text, advice)
+    return text
+
+
+def check_key(key: str | None) -> str | None:
+    """Refuse an empty or overlong key."""
+    if key is not None and not 0 < len(key) <= LONGEST_KEY:
+        raise Invalid("key", key, f"use 1 to {LONGEST_KEY} characters, or none at all")
+    return key
+
+
+async def run_now(
+    store: Store, caller: Caller, name: str, space: str = "main", *, payload: object = None
+) -> RunId:
+    """Queue a run of a task at once, even of a disabled one; its schedules do not move."""
+    task = await get_task(store, caller, name, space)
+    batch = batch_for(task, Source.MANUAL, store.now(), payloads=[encode_payload(payload)])
+    return (await queue(store, [batch]))[0][0].run_id
+
+
+def batch_for(  # noqa: PLR0913
+    task: Task,
+    source: Source,
+    now: int,
+    *,
+    payloads: Sequence[str],
+    keys: Sequence[str | None] = (),
+    at: datetime | None = None,
+    priority: int | None = None,
+    thread: str | None = None,
+) -> RunBatch:
+    """Return runs of a task, ready to be queued."""
+    template = new_run(
+        task.id,
+        task.space_id,
+        task.route,
+        task.policy,
+        source,
+        now,
+        available_at=maybe_micros(at),
+        priority=priority,
+        thread=thread,
+    )
+    return RunBatch(template=template, payloads=payloads, keys=keys)
+
+
+async def queue(
+    store: Store, batches: Sequence[RunBatch], connection: object = None
+) -> list[list[Enqueued]]:
+    """Queue runs, or raise Conflict when a key stands for another payload.
+
+    With a connection of the caller's own, the runs belong to the transaction it is in.
+    """
+    if connection is None:
+        outcomes = await store.enqueue(batches)
+    else:
+        outcomes = await store.enqueue_within(connection, batches)
+    for batch, results in zip(batches, outcomes, strict=True):
+        for index, outcome in enumerate(results):
+            if outcome.conflict:
+                message = (
+                    f"the key {batch.key(index)!r} belongs to run {outcome.run_id}, "
+                    "which has another payload: use another key"
+                )
+                raise Conflict(message)
+    return outcomes
+
+
+async def backfill(  # noqa: PLR0913
+    store: Store, caller: Caller, name: str, start: datetime, end: datetime, space: str = "main"
+) -> list[RunId]:
+    """Queue a run for every slot of a span that has none; slots that ran are left alone."""
+    task = await get_task(store, caller, name, space)
+    if end <= start:
+        raise Invalid("to", end.isoformat(), "must be later than `from`")
+    now = store.now()
+    if to_micros(end) > now:
+        raise Invalid("to", end.isoformat(), "is in the future; backfill looks back")
+    batches = []
+    for schedule in await store.list_schedules([task.id]):
+        stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
+        table = table_of(schedule.rule, schedule.generation, stagger)
+        slots = table.between(start, end, limit=MOST_BACKFILLED + 1)
+        for slot in slots:
+            batch = batch_for(task, Source.BACKFILL, now, payloads=["null"])
+            template = replace(
+                batch.template,
+                schedule_id=schedule.id,
+                slot_key=slot.key,
+                slot_at=to_micros(slot.at),
+            )
+            batches.append(replace(batch, template=template))
+    if len(batches) > MOST_BACKFILLED:
+        raise Invalid("from", start.isoformat(), f"more than {MOST_BACKFILLED} slots: shorten the span")
+    outcomes = await store.enqueue(batches) if batches else []
+    return [o.run_id for results in outcomes for o in results if o.created]
+
+
+async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
+    """Return a run by id."""
+    run = await store.get_run(run_id)
+    if run is None:
+        raise NotFound("run", run_id, "see `rota runs`")
+    check_space(caller, run.space)
+    return run
+
+
+async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) -> Run:
+    """End a run that has not begun, or ask whoever works on it to stop."""
+    run = await find_run(store, caller, run_id)
+    if run.state in FINISHED:
+        raise IllegalMove(run.state, "be cancelled: it has ended already")
+    if run.state is RunState.RUNNING:
+        await store.request_cancel([run.id])
+        return await find_run(store, caller, run_id)
+    report = Report(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
+    accepted = await settle_runs(
+        store, [(facts, report) for facts in await store.open_runs([run.id])], chance
+    )
+    if not all(accepted):
+        return await cancel_run(store, caller, run_id, chance)
+    return await find_run(store, caller, run_id)
+
+
+async def answer_question(
+    store: Store, caller: Caller, question_id: int, text: str
+) -> Run:
+    """Give a question its one answer; the run goes on in the queue."""
+    question = await store.get_question(question_id)
+    if question is None:
+        raise NotFound("question", question_id, "see `rota runs --state waiting`")
+    run = await find_run(store, caller, question.run_id)
+    if question.answered_at is not None or run.state is not RunState.WAITING:
+        raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
+    if not 0 < len(text) <= LONGEST_ANSWER:
+        raise Invalid("answer", text, f"needs 1 to {LONGEST_ANSWER} characters")
+    if question.options and text not in question.options:
+        raise Invalid("answer", text, f"choose one of: {', '.join(question.options)}")
+    facts = await store.open_runs([run.id])
+    tasks = await store.get_tasks([run.task_id])
+    followers = await store.successors([run.task_id])
+    context = Context(
+        policy=tasks[0].policy, followers=tuple(followers.get(run.task_id, ())), now=store.now()
+    )
+    settlement = decide_answer(
+        facts[0], question.id, question.kind, text, caller.name, context
+    )
+    if facts[0].epoch != question.epoch or not all(await store.settle([settlement])):
+        raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
+    return await find_run(store, caller, run.id)

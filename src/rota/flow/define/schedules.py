@@ -1,0 +1,144 @@
+"""Schedules: declare, replace, drop; the rule is validated before anything is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from rota.errors import Invalid, NotFound
+from rota.flow.define.tasks import check_name, get_task
+from rota.model.instants import from_micros, to_micros
+from rota.model.plans import StoredSchedule
+from rota.model.schedules import Rule
+from rota.ports.store import Store
+from rota.rules.permission import Caller
+from rota.timing import rules
+from rota.timing.timetable import timetable
+
+KINDS = ("cron", "every", "rrule", "at", "times")
+MOST_SCHEDULES = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """When a task is to run, in a caller's words; exactly one of the first five is given."""
+
+    cron: str | None = None
+    every: str | timedelta | None = None
+    rrule: str | None = None
+    at: str | datetime | None = None
+    times: str | tuple[str, ...] | None = None
+    weekdays: str | tuple[str, ...] = ()
+    timezone: str | None = None
+    anchor: datetime | None = None
+    allow_past: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return which of the five were given."""
+        return [kind for kind in KINDS if getattr(self, kind) is not None]
+
+
+def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rule:
+    """Return the rule a wish describes, for a schedule that was first declared at `begun`."""
+    given = wish.kinds
+    if len(given) != 1:
+        advice = f"give exactly one of {', '.join(KINDS)}"
+        raise Invalid("schedule", " and ".join(given) or "nothing", advice)
+    options = {**wish.options, "timezone": wish.timezone or timezone}
+    if wish.weekdays and given != ["times"]:
+        raise Invalid("weekdays", wish.weekdays, "go only with times")
+    match given[0]:
+        case "cron":
+            return rules.cron(wish.cron or "", **options)
+        case "every":
+            return rules.every(wish.every or "", anchor=wish.anchor or begun, **options)
+        case "rrule":
+            return rules.rrule(wish.rrule or "", created_at=begun, **options)
+        case "at":
+            return rules.once(wish.at or "", now=now, allow_past=wish.allow_past, **options)
+        case _:
+            return rules.calendar(wish.times or "", weekdays=wish.weekdays, **options)
+
+
+async def put_schedule(  # noqa: PLR0913
+    store: Store,
+    caller: Caller,
+    task_name: str,
+    wish: Wish,
+    *,
+    space: str = "main",
+    name: str = "default",
+) -> StoredSchedule:
+    """Declare a schedule by name; the same wish again changes nothing.
+
+    A new or changed schedule starts from now and never fires for the past, but for a past instant
+    that was asked for. Its generation rises when the rule's kind, expression, zone or anchor change.
+    """
+    check_name("schedule", name)
+    task = await get_task(store, caller, task_name, space)
+    owner = await store.find_space(space)
+    found = await store.find_schedule(task.id, name)
+    now = from_micros(store.now())
+    begun = now if found is None else found.created_at
+    if found is not None and _unchanged(found, wish, owner.timezone, begun):
+        return found
+    rule = build_rule(wish, owner.timezone, now, begun)
+    generation = 1
+    if found is not None:
+        before = rules.from_record(json.loads(found.rule))
+        same = _identity(before) == _identity(rule)
+        generation = found.generation if same else found.generation + 1
+    else:
+        await _check_count(store, task.id)
+    cursor = now
+    if wish.at is not None and wish.allow_past:
+        cursor = from_micros(0)
+    return await store.put_schedule(
+        _record(task.id, name, rule, generation, cursor, f"{space}/{task_name}/{name}")
+    )
+
+
+def _unchanged(found: StoredSchedule, wish: Wish, timezone: str, begun: datetime) -> bool:
+    """Whether a wish describes the rule that stands there; a past `at` counts as the same wish."""
+    again = replace(wish, allow_past=True) if wish.at is not None else wish
+    rule = build_rule(again, timezone, begun, begun)
+    return rules.to_record(rule) == json.loads(found.rule) and found.state != "quarantined"
+
+
+def _identity(rule: Rule) -> tuple[object, ...]:
+    return (rule.kind, rule.expression, rule.timezone, rule.anchor)
+
+
+def _record(  # noqa: PLR0913
+    task_id: int, name: str, rule: Rule, generation: int, cursor: datetime, stagger: str
+) -> dict[str, Any]:
+    slot = timetable(rule, generation=generation, stagger=stagger).next(cursor)
+    return {
+        "task_id": task_id,
+        "name": name,
+        "rule": json.dumps(rules.to_record(rule)),
+        "generation": generation,
+        "cursor": to_micros(cursor),
+        "next_at": None if slot is None else to_micros(slot.due),
+    }
+
+
+async def _check_count(store: Store, task_id: int) -> None:
+    if len(await store.list_schedules([task_id])) >= MOST_SCHEDULES:
+        raise Invalid("schedule", task_id, f"a task has at most {MOST_SCHEDULES} schedules")
+
+
+async def drop_schedule(
+    store: Store, caller: Caller, task_name: str, space: str = "main", name: str = "default"
+) -> StoredSchedule:
+    """Take a schedule out of use; its history stays."""
+    task = await get_task(store, caller, task_name, space)
+    found = await store.find_schedule(task.id, name)
+    if found is None:
+        raise NotFound("schedule", name, f"see `rota task show {task_name}`")
+    await store.drop_schedule(found)
+    return found

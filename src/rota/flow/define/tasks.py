@@ -1,0 +1,153 @@
+"""Tasks: create, change, enable, disable, pause, delete."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+from rota.errors import Conflict, Invalid, NotFound
+from rota.flow.define.policies import check_policy
+from rota.model.instants import to_micros
+from rota.model.outcomes import Cancelled, Report
+from rota.model.runs import OpenRun
+from rota.model.settlements import Settlement
+from rota.model.tasks import After, NewTask, Policy, Task, TaskKind
+from rota.ports.store import Store
+from rota.rules.chaining import check_chain
+from rota.rules.permission import Caller, check_space
+from rota.rules.settlement import Context, settle
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+LONGEST_TITLE = 200
+CODE = "code"
+"""The origin of tasks a program declares; only that program changes their policy."""
+
+
+async def put_task(  # noqa: PLR0913 - the parts of a task
+    store: Store,
+    caller: Caller,
+    name: str,
+    *,
+    space: str = "main",
+    title: str = "",
+    kind: TaskKind = TaskKind.PYTHON,
+    route: str,
+    spec: dict[str, Any] | None = None,
+    policy: Policy | None = None,
+    after: After | None = None,
+    origin: str = "cli",
+    replace: bool = False,
+) -> Task:
+    """Create a task, or with `replace` bring the one of its name up to date.
+
+    A task that a program declared is changed by that program only.
+    """
+    check_space(caller, space)
+    check_name("name", name)
+    if len(title) > LONGEST_TITLE:
+        raise Invalid("title", title, f"keep it within {LONGEST_TITLE} characters")
+    policy = policy or Policy()
+    check_policy(policy)
+    owner = await store.find_space(space)
+    found = await store.find_task(owner.id, name)
+    if found is not None and not replace:
+        message = f"there is a task {name!r} already: edit it, or choose another name"
+        raise Conflict(message)
+    if found is not None and found.origin == CODE and origin != CODE:
+        message = f"the task {name!r} is declared by a program: change it there"
+        raise Conflict(message)
+    after_id = await _upstream(store, owner.id, name, after)
+    task = NewTask(
+        space_id=owner.id,
+        name=name,
+        title=title,
+        kind=kind,
+        route=route,
+        spec=spec or {},
+        policy=policy,
+        after=after,
+        origin=origin,
+    )
+    return await store.put_task(task, after_id)
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse what could not be typed, listed or put in a path."""
+    if not NAME.fullmatch(name):
+        raise Invalid(
+            field, name, "use 1 to 128 letters, digits and _ . : / -, beginning with a letter or digit"
+        )
+
+
+async def _upstream(store: Store, space_id: int, name: str, after: After | None) -> int | None:
+    if after is None:
+        return None
+    tasks = {task.name: task for task in await store.list_tasks(space_id)}
+    if after.task == name:
+        raise Invalid("after", after.task, "a task cannot follow itself")
+    if after.task not in tasks:
+        raise NotFound("task", after.task, "the task to follow must exist first")
+    chain = {t.name: t.after.task for t in tasks.values() if t.after is not None}
+    check_chain(name, after.task, chain)
+    return tasks[after.task].id
+
+
+async def get_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
+    """Return a task by name."""
+    check_space(caller, space)
+    owner = await store.find_space(space)
+    found = await store.find_task(owner.id, name)
+    if found is None:
+        raise NotFound("task", name, "see `rota task list`")
+    return found
+
+
+async def enable_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
+    """Let a task's slots run again from now on; what was missed meanwhile stays missed."""
+    task = await get_task(store, caller, name, space)
+    await store.enable_task(task)
+    return await get_task(store, caller, name, space)
+
+
+async def disable_task(  # noqa: PLR0913
+    store: Store,
+    caller: Caller,
+    name: str,
+    space: str = "main",
+    *,
+    reason: str = "",
+    until: datetime | None = None,
+) -> Task:
+    """Stop a task's slots from running, for good or until an instant.
+
+    Slots that were planned and have not begun are cancelled with it; runs that were asked for stay.
+    """
+    task = await get_task(store, caller, name, space)
+    now = store.now()
+    if until is not None and to_micros(until) <= now:
+        raise Invalid("until", until.isoformat(), "is in the past; give a time to come")
+    why = reason or f"{'paused' if until else 'disabled'} by {caller.name}"
+    queued = await store.queued_runs_of(task.id, planned_only=True)
+    ends = _cancel_all(queued, task, "its task was disabled", now)
+    await store.disable_task(task, why, None if until is None else to_micros(until), ends)
+    return await get_task(store, caller, name, space)
+
+
+async def delete_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
+    """Take a task out of use: queued runs are cancelled, running ones told to stop.
+
+    Its history stays until retention, and its name may be used again.
+    """
+    task = await get_task(store, caller, name, space)
+    queued = await store.queued_runs_of(task.id, planned_only=False)
+    running = await store.running_runs_of(task.id)
+    ends = _cancel_all(queued, task, "its task was deleted", store.now())
+    await store.delete_task(task, ends, running)
+    return task
+
+
+def _cancel_all(runs: list[OpenRun], task: Task, reason: str, now: int) -> list[Settlement]:
+    context = Context(policy=task.policy, now=now)
+    report = Report(outcome=Cancelled(reason=reason))
+    return [settle(run, report, context) for run in runs]

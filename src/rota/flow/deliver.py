@@ -1,0 +1,63 @@
+"""Deliver: the outbox is sent.
+
+A channel that says no is asked again later, with growing pauses. A channel that does not answer leaves
+the message `unknown`: nobody can tell whether it arrived, so it is shown and not sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+
+from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.tasks import Retry
+from rota.ports.channel import Channel, ChannelRefused
+from rota.ports.clock import Random
+from rota.ports.store import Outbox
+from rota.rules.retry import delay
+
+log = logging.getLogger(__name__)
+
+MOST = 100
+TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))
+
+
+async def deliver(
+    store: Outbox, channels: Mapping[str, Channel], worker: str, chance: Random
+) -> int:
+    """Send a batch of what is due; return how many were tried."""
+    taken = await store.take_deliveries(worker, MOST)
+    for delivery in taken:
+        await _send(store, channels.get(delivery.channel), delivery, chance)
+    return len(taken)
+
+
+async def _send(
+    store: Outbox, channel: Channel | None, delivery: Delivery, chance: Random
+) -> None:
+    if channel is None:
+        reason = f"no channel {delivery.channel!r} is configured"
+        await store.mark_delivery(delivery, DeliveryState.DEAD, reason, store.now())
+        return
+    try:
+        await channel.send(delivery)
+    except ChannelRefused as refusal:
+        await _refused(store, delivery, refusal, chance)
+    except Exception as fault:  # noqa: BLE001 - whatever it was, nobody knows what arrived
+        log.warning("delivery.unknown", extra={"delivery_id": delivery.id}, exc_info=True)
+        reason = f"{type(fault).__name__}: {fault}"
+        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
+    else:
+        await store.mark_delivery(delivery, DeliveryState.SENT, None, store.now())
+
+
+async def _refused(
+    store: Outbox, delivery: Delivery, refusal: ChannelRefused, chance: Random
+) -> None:
+    if refusal.final or delivery.tries >= TRIES.attempts:
+        await store.mark_delivery(delivery, DeliveryState.DEAD, str(refusal), store.now())
+        return
+    wait = delay(TRIES, delivery.tries, chance.random())
+    again = store.now() + int(wait.total_seconds() * 1_000_000)
+    await store.mark_delivery(delivery, DeliveryState.PENDING, str(refusal), again)

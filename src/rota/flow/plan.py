@@ -1,0 +1,211 @@
+"""Plan: due schedules become runs and ledger rows.
+
+One step takes a batch of due schedules, decides about their slots, and applies the decisions in one
+transaction. Any number of planners may do this at once: a plan applies only while its schedule stands
+where it stood, and a slot exists once whatever happens.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from rota.errors import RotaError
+from rota.model.ids import Epoch, RunId
+from rota.model.instants import from_micros, to_micros
+from rota.model.outcomes import Cancelled, Report
+from rota.model.plans import ActiveRun, DueSchedule, LedgerReason, Plan, ScheduleState
+from rota.model.runs import OpenRun, RunBatch, Source
+from rota.model.schedules import Slot
+from rota.model.settlements import Settlement
+from rota.model.states import RunState
+from rota.ports.store import Store
+from rota.rules import catch_up, overlap
+from rota.rules.catch_up import MOST_SLOTS, Dropped
+from rota.rules.queueing import new_run
+from rota.rules.settlement import Context, settle
+from rota.timing.rules import from_record
+from rota.timing.timetable import Timetable, timetable
+
+log = logging.getLogger(__name__)
+
+MOST_SCHEDULES = 1_000
+MOST_PROMOTED = 2_000
+REPLACED = "a newer slot took its place in the queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What one step did, and when the next one is needed."""
+
+    schedules: int
+    promoted: int
+    rest_micros: int | None
+
+
+async def plan(store: Store) -> Planned:
+    """Plan what is due and let delayed runs whose time has come stand in the queue."""
+    promoted = await store.promote(MOST_PROMOTED)
+    due = await store.due_schedules(MOST_SCHEDULES)
+    now = store.now()
+    plans = [plan_schedule(schedule, now) for schedule in due]
+    if plans:
+        await store.apply_plans(plans)
+    if promoted == MOST_PROMOTED or len(due) == MOST_SCHEDULES:
+        return Planned(schedules=len(due), promoted=promoted, rest_micros=0)
+    next_at = await store.next_due()
+    rest = None if next_at is None else max(0, next_at - store.now())
+    return Planned(schedules=len(due), promoted=promoted, rest_micros=rest)
+
+
+def plan_schedule(schedule: DueSchedule, now: int) -> Plan:
+    """Return the plan for one schedule; a rule that cannot be evaluated is set aside alone."""
+    try:
+        table = table_of(schedule.rule, schedule.generation, schedule.stagger)
+        return _plan(schedule, table, now)
+    except (RotaError, ArithmeticError, LookupError, TypeError, ValueError) as fault:
+        log.exception("schedule.quarantined", extra={"schedule_id": schedule.id})
+        return Plan(
+            schedule_id=schedule.id,
+            generation=schedule.generation,
+            was=schedule.cursor,
+            cursor=schedule.cursor,
+            next_at=None,
+            state=ScheduleState.QUARANTINED,
+            note=f"its rule could not be evaluated: {fault}",
+        )
+
+
+@lru_cache(maxsize=20_000)
+def table_of(rule: str, generation: int, stagger: str) -> Timetable:
+    """Return the timetable of a stored rule."""
+    return timetable(from_record(json.loads(rule)), generation=generation, stagger=stagger)
+
+
+def _plan(schedule: DueSchedule, table: Timetable, now: int) -> Plan:
+    slots, more = _due_slots(table, schedule, now)
+    choice = catch_up.choose(schedule, slots, more=more, now=now)
+    line = _Line(schedule, now)
+    dropped = list(choice.dropped)
+    pace = int(schedule.policy.catch_up.pace.total_seconds() * 1_000_000)
+    for nth, slot in enumerate(choice.missed):
+        line.add(slot, now + nth * pace)
+    for index, slot in choice.on_time:
+        line.add_on_time(index, slot, dropped)
+    decided = slots[: choice.decided]
+    cursor = to_micros(decided[-1].at) if decided else schedule.cursor
+    following = _following(table, slots, choice.decided, cursor)
+    return Plan(
+        schedule_id=schedule.id,
+        generation=schedule.generation,
+        was=schedule.cursor,
+        cursor=cursor,
+        next_at=None if following is None else to_micros(following.due),
+        state=ScheduleState.ENDED if following is None else ScheduleState.ACTIVE,
+        note="its rule has no further slots" if following is None else None,
+        runs=tuple(line.runs.values()),
+        ledger=catch_up.ledger(dropped),
+        cancels=tuple(line.cancels),
+        cancel_running=tuple(line.stops),
+    )
+
+
+def _due_slots(table: Timetable, schedule: DueSchedule, now: int) -> tuple[list[Slot], bool]:
+    """Return the due slots after the cursor, oldest first, and whether more are waiting behind."""
+    until = from_micros(now)
+    slots = table.between(from_micros(schedule.cursor), until, limit=MOST_SLOTS)
+    more = len(slots) == MOST_SLOTS
+    while slots and slots[-1].due > until:
+        slots.pop()
+        more = False
+    return slots, more
+
+
+def _following(table: Timetable, slots: list[Slot], decided: int, cursor: int) -> Slot | None:
+    if decided < len(slots):
+        return slots[decided]
+    return table.next(from_micros(cursor))
+
+
+class _Line:
+    """The runs a plan makes, and what they do to those that are in their task's lane already."""
+
+    def __init__(self, schedule: DueSchedule, now: int) -> None:
+        self._schedule = schedule
+        self._now = now
+        self._active = list(schedule.active)
+        self._planned: dict[int, tuple[int, Slot]] = {}
+        self.runs: dict[str, RunBatch] = {}
+        self.cancels: list[Settlement] = []
+        self.stops: list[RunId] = []
+
+    def add(self, slot: Slot, available_at: int | None) -> None:
+        """Make a run for a slot."""
+        self.runs[slot.key] = slot_run(self._schedule, slot, available_at, self._now)
+
+    def add_on_time(self, index: int, slot: Slot, dropped: list[Dropped]) -> None:
+        """Make a run for a slot as the overlap policy wants it."""
+        verdict = overlap.decide(self._schedule.policy.overlap, tuple(self._active))
+        if not verdict.runs:
+            dropped.append(Dropped(index=index, slot=slot, reason=LedgerReason.OVERLAP))
+            return
+        for run in verdict.replaces:
+            self._replace(run, dropped)
+        for run in verdict.stops:
+            self._stop(run)
+        self.add(slot, None)
+        provisional = RunId(-1 - index)
+        self._planned[provisional] = (index, slot)
+        self._active.append(
+            ActiveRun(run_id=provisional, epoch=Epoch(0), state=RunState.QUEUED.value, planned=True)
+        )
+
+    def _replace(self, run: ActiveRun, dropped: list[Dropped]) -> None:
+        self._active.remove(run)
+        if run.run_id in self._planned:
+            index, slot = self._planned.pop(run.run_id)
+            del self.runs[slot.key]
+            dropped.append(Dropped(index=index, slot=slot, reason=LedgerReason.COALESCED))
+            return
+        self.cancels.append(self._cancel(run))
+
+    def _stop(self, run: ActiveRun) -> None:
+        self._active.remove(run)
+        if run.state == RunState.RUNNING:
+            self.stops.append(run.run_id)
+        else:
+            self.cancels.append(self._cancel(run))
+
+    def _cancel(self, run: ActiveRun) -> Settlement:
+        facts = OpenRun(
+            run_id=run.run_id,
+            task_id=self._schedule.task_id,
+            space_id=self._schedule.space_id,
+            state=RunState(run.state),
+            epoch=run.epoch,
+            retries=0,
+            losses=0,
+            created_micros=self._now,
+            depth=0,
+        )
+        context = Context(policy=self._schedule.policy, now=self._now)
+        return settle(facts, Report(outcome=Cancelled(reason=REPLACED)), context)
+
+
+def slot_run(schedule: DueSchedule, slot: Slot, available_at: int | None, now: int) -> RunBatch:
+    """Return the run of a slot."""
+    run = new_run(
+        schedule.task_id,
+        schedule.space_id,
+        schedule.route,
+        schedule.policy,
+        Source.SLOT,
+        now,
+        available_at=available_at,
+    )
+    template = replace(
+        run, schedule_id=schedule.id, slot_key=slot.key, slot_at=to_micros(slot.at)
+    )
+    return RunBatch(template=template, payloads=["null"])

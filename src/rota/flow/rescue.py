@@ -1,0 +1,54 @@
+"""Rescue: what nobody works on any more goes back, and what ran out of time ends.
+
+Each step only changes what it still recognises: settlements carry the state and epoch that were read.
+"""
+
+from __future__ import annotations
+
+from rota.flow.settle import settle_runs
+from rota.model.deliveries import DeliveryState
+from rota.model.outcomes import Expired, Lost, Report
+from rota.model.states import RunState
+from rota.ports.clock import Random
+from rota.ports.store import Store
+
+MOST = 500
+WORKER_GONE = "its worker stopped renewing its lease"
+SENDER_GONE = "the sender vanished while sending"
+OUT_OF_QUEUE_TIME = "it waited in the queue past its deadline"
+OUT_OF_ANSWER_TIME = "nobody answered its question in time"
+
+
+async def rescue(store: Store, chance: Random, *, fence: bool) -> int:
+    """Give back the runs of workers that are gone; return how many.
+
+    `fence` is false where a lock already tells who is alive.
+    """
+    if fence:
+        await store.fence()
+    lost = await store.lost_runs(MOST)
+    report = Report(outcome=Lost(reason=WORKER_GONE))
+    settled = await settle_runs(store, [(run, report) for run in lost], chance)
+    for delivery in await store.orphaned_deliveries(MOST):
+        await store.mark_delivery(
+            delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now()
+        )
+    return sum(settled)
+
+
+async def expire(store: Store, chance: Random) -> int:
+    """End runs whose deadline or question has run out; return how many."""
+    ended = [
+        (
+            run,
+            Report(
+                outcome=Expired(
+                    reason=OUT_OF_ANSWER_TIME
+                    if run.state is RunState.WAITING
+                    else OUT_OF_QUEUE_TIME
+                )
+            ),
+        )
+        for run in await store.expired_runs(MOST)
+    ]
+    return sum(await settle_runs(store, ended, chance))

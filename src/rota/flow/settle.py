@@ -1,0 +1,93 @@
+"""Settle: what attempts reported becomes the runs' next state, in one transaction a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.model.outcomes import DONE, Report
+from rota.model.runs import Lease, OpenRun
+from rota.model.settlements import Settlement
+from rota.model.states import RunState
+from rota.model.tasks import Policy, Task
+from rota.ports.clock import Random
+from rota.ports.executor import Assignment
+from rota.ports.store import Queue, Store
+from rota.rules.settlement import PLAIN_SUCCESS, Context, settle
+
+
+async def settle_attempts(
+    store: Queue, ended: Sequence[tuple[Assignment, Report]], chance: Random
+) -> list[bool]:
+    """Settle ended attempts; false for those whose lease was somebody else's by then."""
+    followers = await store.successors(sorted({a.lease.task_id for a, _ in ended}))
+    now = store.now()
+    return await store.settle(
+        [_settlement(a, report, followers, now, chance) for a, report in ended]
+    )
+
+
+async def settle_runs(
+    store: Store, ended: Sequence[tuple[OpenRun, Report]], chance: Random
+) -> list[bool]:
+    """Settle runs that no attempt speaks for: lost, expired or cancelled ones."""
+    if not ended:
+        return []
+    task_ids = sorted({run.task_id for run, _ in ended})
+    policies = {task.id: task.policy for task in await store.get_tasks(task_ids)}
+    followers = await store.successors(task_ids)
+    now = store.now()
+    return await store.settle(
+        [
+            settle(
+                run,
+                report,
+                Context(
+                    policy=policies.get(run.task_id, Policy()),
+                    followers=tuple(followers.get(run.task_id, ())),
+                    now=now,
+                    chance=chance.random(),
+                ),
+            )
+            for run, report in ended
+        ]
+    )
+
+
+def _settlement(
+    assignment: Assignment,
+    report: Report,
+    followers: dict[int, list[Task]],
+    now: int,
+    chance: Random,
+) -> Settlement:
+    lease, policy = assignment.lease, assignment.task.policy
+    followed = followers.get(lease.task_id, ()) if followers else ()
+    if report is DONE and not followed and policy.deliver_to is None:
+        return Settlement(
+            lease.run_id,
+            lease.epoch,
+            lease.task_id,
+            RunState.RUNNING,
+            RunState.SUCCEEDED,
+            RunState.SUCCEEDED.value,
+            PLAIN_SUCCESS,
+        )
+    context = Context(
+        policy=policy, followers=tuple(followed), now=now, chance=chance.random()
+    )
+    return settle(running(lease), report, context)
+
+
+def running(lease: Lease) -> OpenRun:
+    """Return a lease as the facts for a settlement."""
+    return OpenRun(
+        run_id=lease.run_id,
+        task_id=lease.task_id,
+        space_id=lease.space_id,
+        state=RunState.RUNNING,
+        epoch=lease.epoch,
+        retries=lease.retries,
+        losses=lease.losses,
+        created_micros=lease.created_micros,
+        depth=lease.depth,
+    )

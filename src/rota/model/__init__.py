@@ -1,0 +1,1 @@
+"""The nouns: frozen values, and the run's states and moves."""

@@ -1,0 +1,71 @@
+"""The one list of facts that Rota records and announces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from rota.model.ids import EventId, RunId, TaskId
+
+
+class EventName(StrEnum):
+    """What can have happened; the value is what logs, the API and docs call it."""
+
+    SETTLED = "run.settled"
+    RETRIED = "run.retried"
+    LOST = "run.lost"
+    DRAINED = "run.drained"
+    ASKED = "run.asked"
+    ANSWERED = "run.answered"
+    CANCEL_REQUESTED = "run.cancel_requested"
+    STUCK = "run.stuck"
+    LATE_RESULT = "run.late_result"
+    TASK_CREATED = "task.created"
+    TASK_CHANGED = "task.changed"
+    TASK_ENABLED = "task.enabled"
+    TASK_DISABLED = "task.disabled"
+    TASK_DELETED = "task.deleted"
+    SCHEDULE_CHANGED = "schedule.changed"
+    SCHEDULE_ENDED = "schedule.ended"
+    SCHEDULE_QUARANTINED = "schedule.quarantined"
+    DELIVERY_SENT = "delivery.sent"
+    DELIVERY_UNKNOWN = "delivery.unknown"
+    DELIVERY_DEAD = "delivery.dead"
+
+
+EVENT_MEANINGS: dict[EventName, str] = {
+    EventName.SETTLED: "a run ended; data holds its state",
+    EventName.RETRIED: "an attempt failed and the run is queued again",
+    EventName.LOST: "an attempt vanished without a result",
+    EventName.DRAINED: "a worker shut down and gave the run back",
+    EventName.ASKED: "a run waits for a person's answer",
+    EventName.ANSWERED: "a person answered and the run is queued again",
+    EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop",
+    EventName.STUCK: "a run is past its timeout and cannot be stopped",
+    EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
+    EventName.TASK_CREATED: "a task was created",
+    EventName.TASK_CHANGED: "a task's definition or policy changed",
+    EventName.TASK_ENABLED: "a task was enabled",
+    EventName.TASK_DISABLED: "a task was disabled, by a person or after too many failures",
+    EventName.TASK_DELETED: "a task was deleted; its history stays until retention",
+    EventName.SCHEDULE_CHANGED: "a schedule was created or changed",
+    EventName.SCHEDULE_ENDED: "a schedule has no further slots",
+    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated and was set aside",
+    EventName.DELIVERY_SENT: "a channel accepted a message",
+    EventName.DELIVERY_UNKNOWN: "a channel did not say whether it took a message",
+    EventName.DELIVERY_DEAD: "a message was given up",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One recorded fact."""
+
+    id: EventId
+    at: datetime
+    name: EventName
+    space_id: int | None
+    task_id: TaskId | None
+    run_id: RunId | None
+    data: dict[str, object]

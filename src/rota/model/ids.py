@@ -1,0 +1,15 @@
+"""Ids that the type checker keeps apart."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+SpaceId = NewType("SpaceId", int)
+TaskId = NewType("TaskId", int)
+ScheduleId = NewType("ScheduleId", int)
+RunId = NewType("RunId", int)
+QuestionId = NewType("QuestionId", int)
+DeliveryId = NewType("DeliveryId", int)
+EventId = NewType("EventId", int)
+WorkerId = NewType("WorkerId", str)
+Epoch = NewType("Epoch", int)

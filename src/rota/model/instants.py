@@ -1,0 +1,31 @@
+"""Instants: aware datetimes for people, whole microseconds since 1970 for stores."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(instant: datetime) -> int:
+    """Return an aware instant as microseconds since 1970, exactly."""
+    if instant.tzinfo is None:
+        message = f"an instant needs a time zone, got {instant.isoformat()}"
+        raise ValueError(message)
+    return (instant - EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return the UTC instant that many microseconds after 1970."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def maybe_micros(instant: datetime | None) -> int | None:
+    """Return to_micros of an instant, or None."""
+    return None if instant is None else to_micros(instant)
+
+
+def maybe_instant(micros: int | None) -> datetime | None:
+    """Return from_micros of a number, or None."""
+    return None if micros is None else from_micros(micros)

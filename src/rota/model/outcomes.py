@@ -1,0 +1,84 @@
+"""How an attempt ended, said by whoever watched it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The work was done; `result` is JSON text or None."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The work ended without being done."""
+
+    code: str
+    message: str
+    retryable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The run waits for a person."""
+
+    question: str
+    context: str = ""
+    options: tuple[str, ...] = ()
+    expires_in: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Somebody stopped the run."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """The run's deadline or its question ran out."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The attempt vanished; nobody knows how far it got."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """The worker shut down before the work was done and gives the run back."""
+
+
+Outcome: TypeAlias = Succeeded | Failed | Asked | Cancelled | Expired | Lost | Drained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message a run wants sent once it has settled; `client_id` makes it the same on a retry."""
+
+    client_id: str
+    channel: str
+    target: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """An outcome, and what the attempt wants done in the same transaction."""
+
+    outcome: Outcome
+    messages: tuple[Message, ...] = field(default=())
+
+
+DONE = Report(outcome=Succeeded())
+"""What an attempt that has nothing to say reports."""

@@ -1,0 +1,128 @@
+"""What planning reads and writes: due schedules, ledger rows, and the plan for one schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from rota.model.ids import Epoch, RunId, ScheduleId, SpaceId, TaskId
+from rota.model.runs import RunBatch
+from rota.model.settlements import Settlement
+from rota.model.tasks import Policy
+
+
+class ScheduleState(StrEnum):
+    """Whether a schedule still yields slots."""
+
+    ACTIVE = "active"
+    ENDED = "ended"
+    QUARANTINED = "quarantined"
+
+
+class LedgerReason(StrEnum):
+    """Why a slot has no run."""
+
+    DISABLED = "disabled"
+    PAUSED = "paused"
+    MISSED = "missed"
+    TOO_LATE = "too_late"
+    COALESCED = "coalesced"
+    CATCH_UP_CAP = "catch_up_cap"
+    OVERLAP = "overlap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchedule:
+    """A schedule as it stands in the store; `rule` is the JSON record of its rule."""
+
+    id: ScheduleId
+    task_id: TaskId
+    task: str
+    space: str
+    name: str
+    rule: str
+    generation: int
+    state: ScheduleState
+    note: str | None
+    cursor: datetime
+    next_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRun:
+    """An unfinished run in a task's lane, as far as the overlap policy cares."""
+
+    run_id: RunId
+    epoch: Epoch
+    state: str
+    planned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueSchedule:
+    """A schedule whose next slot has come, with what is needed to decide about it."""
+
+    id: ScheduleId
+    generation: int
+    rule: str
+    stagger: str
+    cursor: int
+    next_at: int
+    task_id: TaskId
+    space_id: SpaceId
+    route: str
+    policy: Policy
+    enabled: bool
+    enabled_since: int
+    paused_until: int | None
+    active: tuple[ActiveRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """Consecutive slots of one schedule that did not run, for one reason."""
+
+    reason: LedgerReason
+    first_key: str
+    last_key: str
+    first_at: int
+    last_at: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What becomes of the slots of one schedule, applied whole or not at all.
+
+    It applies only while the schedule still has the cursor and generation it was made for.
+    """
+
+    schedule_id: ScheduleId
+    generation: int
+    was: int
+    cursor: int
+    next_at: int | None
+    state: ScheduleState = ScheduleState.ACTIVE
+    note: str | None = None
+    runs: tuple[RunBatch, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    cancels: tuple[Settlement, ...] = ()
+    cancel_running: tuple[RunId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """A ledger entry as it stands in the store."""
+
+    schedule_id: ScheduleId
+    schedule: str
+    reason: LedgerReason
+    first_key: str
+    last_key: str
+    first_at: datetime
+    last_at: datetime
+    count: int
+    noted_at: datetime = field()

@@ -1,0 +1,196 @@
+"""The work: a run to be queued, a lease on one, a run as people see it, and its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from rota.model.ids import Epoch, QuestionId, RunId, ScheduleId, SpaceId, TaskId, WorkerId
+from rota.model.instants import maybe_instant
+from rota.model.states import Place, RunState
+from rota.model.tasks import Pool
+
+
+class Source(StrEnum):
+    """What made a run."""
+
+    SLOT = "slot"
+    ENQUEUE = "enqueue"
+    MANUAL = "manual"
+    BACKFILL = "backfill"
+    AFTER = "after"
+
+
+class Cause(StrEnum):
+    """Why an attempt was made; only `retry` counts against the retry policy."""
+
+    FIRST = "first"
+    RETRY = "retry"
+    LOST = "lost"
+    RESUME = "resume"
+    DRAINED = "drained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be queued, but for its payload and key; the store gives it its id and place."""
+
+    space_id: SpaceId
+    task_id: TaskId
+    route: str
+    pool: Pool = Pool.BACKGROUND
+    priority: int = 0
+    lane: str | None = None
+    group: str = ""
+    metered: bool = True
+    source: Source = Source.ENQUEUE
+    available_at: int | None = None
+    expires_at: int | None = None
+    schedule_id: ScheduleId | None = None
+    slot_key: str | None = None
+    slot_at: int | None = None
+    upstream_id: RunId | None = None
+    depth: int = 0
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBatch:
+    """Runs that differ only in payload (JSON text) and key."""
+
+    template: NewRun
+    payloads: Sequence[str]
+    keys: Sequence[str | None] = field(default=())
+
+    def key(self, index: int) -> str | None:
+        """Return the key of one of its runs."""
+        return self.keys[index] if self.keys else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """What became of one run that was to be queued.
+
+    `created` is false when a run with the same key and payload stood there already; `conflict`
+    is true when its payload differs, and then nothing was changed.
+    """
+
+    run_id: RunId
+    created: bool = True
+    conflict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on a run, given by a claim; `epoch` fences everything it records."""
+
+    run_id: RunId
+    epoch: Epoch
+    space_id: SpaceId
+    task_id: TaskId
+    route: str
+    cause: str
+    retries: int
+    losses: int
+    created_micros: int
+    expires_micros: int | None
+    slot_micros: int | None
+    slot_key: str | None
+    depth: int
+    asked: int
+    thread: str | None
+    key: str | None
+    payload: str
+
+    @property
+    def slot_at(self) -> datetime | None:
+        """The planned instant of the run's slot, if it has one."""
+        return maybe_instant(self.slot_micros)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as it stands in the store."""
+
+    id: RunId
+    space: str
+    task_id: TaskId
+    task: str
+    state: RunState
+    place: Place | None
+    source: Source
+    pool: Pool
+    priority: int
+    lane: str | None
+    route: str
+    epoch: Epoch
+    cause: Cause
+    retries: int
+    losses: int
+    created_at: datetime
+    available_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+    cancel_requested_at: datetime | None
+    stuck: bool
+    holder: WorkerId | None
+    schedule_id: ScheduleId | None
+    slot_key: str | None
+    slot_at: datetime | None
+    upstream_id: RunId | None
+    key: str | None
+    payload: str
+    result: str | None
+    error_code: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try at a run, ended."""
+
+    run_id: RunId
+    number: Epoch
+    cause: Cause
+    worker: WorkerId | None
+    started_at: datetime
+    ended_at: datetime
+    outcome: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRun:
+    """What a decision about a run that has not finished needs to know."""
+
+    run_id: RunId
+    task_id: TaskId
+    space_id: SpaceId
+    state: RunState
+    epoch: Epoch
+    retries: int
+    losses: int
+    created_micros: int
+    depth: int
+    left_building: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question a run waits on; answered once."""
+
+    id: QuestionId
+    run_id: RunId
+    epoch: Epoch
+    kind: str
+    question: str
+    context: str
+    options: tuple[str, ...]
+    asked_at: datetime
+    expires_at: datetime
+    answered_at: datetime | None
+    answer: str | None
+    answered_by: str | None

@@ -1,0 +1,67 @@
+"""What the store is told to do when a run moves on: every end, retry and question is one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.model.ids import Epoch, QuestionId, RunId, SpaceId, TaskId
+from rota.model.runs import Cause, RunBatch
+from rota.model.states import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDelivery:
+    """A message for the outbox; `dedupe_key` is the same for the same message of a retried run."""
+
+    space_id: SpaceId
+    channel: str
+    target: str
+    body: str
+    dedupe_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewQuestion:
+    """A question to be put to a person; `kind` is `ask` (by the run) or `lost` (by Rota)."""
+
+    kind: str
+    question: str
+    context: str
+    options: tuple[str, ...]
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """The parts of a settlement that a plain success does not have."""
+
+    available_at: int | None = None
+    cause: Cause | None = None
+    result: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+    question: NewQuestion | None = None
+    answered: QuestionId | None = None
+    answer: str | None = None
+    answered_by: str | None = None
+    deliveries: tuple[NewDelivery, ...] = ()
+    successors: tuple[RunBatch, ...] = ()
+    counts: int = 0
+    """+1 adds to the task's consecutive failures, -1 resets them, 0 leaves them."""
+    disable_after: int = 0
+
+
+PLAIN = Extras()
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One move of one run, compare-and-set on the state and epoch it was decided for."""
+
+    run_id: RunId
+    epoch: Epoch
+    task_id: TaskId
+    was: RunState
+    state: RunState
+    outcome: str
+    extras: Extras = PLAIN

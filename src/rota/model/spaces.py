@@ -1,0 +1,51 @@
+"""Whose work it is and how much of it may go on at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from rota.model.ids import SpaceId
+
+
+class Role(StrEnum):
+    """What a space may act for: `main` for every space, `member` only for itself."""
+
+    MAIN = "main"
+    MEMBER = "member"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A person's or group's own corner."""
+
+    id: SpaceId
+    name: str
+    role: Role
+    timezone: str
+    created_at: datetime
+
+
+class Scope(StrEnum):
+    """What a limit counts."""
+
+    TOTAL = "total"
+    POOL = "pool"
+    SPACE = "space"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How many runs of a scope may run at once, and how many may start in a period.
+
+    `key` is empty (total), a pool (pool; space: every space's default in that pool),
+    `pool/space` (one space in one pool) or a group's name. A limit without a cap counts nothing.
+    """
+
+    scope: Scope
+    key: str = ""
+    cap: int | None = None
+    rate: int | None = None
+    period: timedelta | None = None

@@ -1,0 +1,78 @@
+"""What stores answer with, beside the nouns themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.model.ids import RunId, TaskId, WorkerId
+from rota.model.runs import Lease
+from rota.model.states import RunState
+from rota.model.tasks import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """The leases a claim gave, with their tasks and the answers people have given to their runs.
+
+    `retry_at` is when a spent rate will let the next run start.
+    """
+
+    leases: list[Lease]
+    tasks: dict[int, Task]
+    answers: dict[int, tuple[str, ...]]
+    retry_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """Whether a worker is still trusted, and which of its runs somebody wants stopped."""
+
+    alive: bool
+    cancels: tuple[RunId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list, newest first; `before` continues a list after its last id."""
+
+    task_id: TaskId | None = None
+    space_id: int | None = None
+    state: RunState | None = None
+    before: RunId | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """A worker as status shows it."""
+
+    id: WorkerId
+    host: str
+    pid: int
+    roles: str
+    routes: tuple[str, ...]
+    slots: int
+    running: int
+    started_at: datetime
+    seen_at: datetime
+    lease_until: datetime
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """How full the queue is."""
+
+    ready: int
+    later: int
+    held: int
+    running: int
+    waiting: int
+    stuck: int
+    oldest_ready: datetime | None
+    oldest_running: datetime | None
+    oldest_waiting: datetime | None
+    unserved_routes: tuple[str, ...]
+    schedules: int
+    quarantined: int

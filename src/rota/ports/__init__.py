@@ -1,0 +1,1 @@
+"""The sockets: what Rota needs from the outside, as small protocols."""

@@ -1,0 +1,28 @@
+"""A way out to people."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rota.model.deliveries import Delivery
+
+
+class ChannelRefused(Exception):  # noqa: N818 - reads better at the raise
+    """The channel said no; `final` means that trying again cannot help."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class Channel(Protocol):
+    """Sends messages.
+
+    Returning means the other side took the message. ChannelRefused means it did not. Anything else,
+    a timeout above all, means that nobody knows.
+    """
+
+    name: str
+
+    async def send(self, delivery: Delivery) -> None:
+        """Send one message, with its dedupe key where the other side knows such a thing."""

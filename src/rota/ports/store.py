@@ -1,0 +1,258 @@
+"""The store, cut by who reads it.
+
+Every method is one transaction: it has happened whole when it returns, or not at all. Every method may
+raise Unavailable when the database cannot be reached; after that it is unknown whether a write
+happened, and calling it again is safe. Decisions are made before: a store is told what to do and only
+checks that the rows it was decided for still stand as they stood.
+
+Instants that enter a decision are whole microseconds of the store's own clock; what people see are
+datetimes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.events import Event
+from rota.model.ids import RunId
+from rota.model.plans import DueSchedule, LedgerRow, Plan, StoredSchedule
+from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
+from rota.model.settlements import Settlement
+from rota.model.spaces import Limit, Role, Space
+from rota.model.tasks import NewTask, Task
+from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
+
+
+class Timed(Protocol):
+    """Has the one clock that every decision uses."""
+
+    def now(self) -> int:
+        """Return the store's own time in microseconds; on PostgreSQL the database's."""
+
+    def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call a listener with every topic that is announced; returns how to stop that."""
+
+
+class Definitions(Timed, Protocol):
+    """What define needs: tasks, schedules, spaces, limits, and runs to be queued."""
+
+    async def add_space(self, name: str, role: Role, timezone: str) -> Space:
+        """Create a space, or return the one of that name."""
+
+    async def set_space(self, name: str, timezone: str) -> Space:
+        """Change a space's time zone."""
+
+    async def find_space(self, name: str) -> Space:
+        """Return a space by name."""
+
+    async def add_thread(self, space_id: int, key: str) -> None:
+        """Make sure a thread exists."""
+
+    async def put_task(self, task: NewTask, after_id: int | None) -> Task:
+        """Create a task or bring the one of its name up to date."""
+
+    async def find_task(self, space_id: int, name: str) -> Task | None:
+        """Return a task by name."""
+
+    async def get_tasks(self, ids: Sequence[int]) -> list[Task]:
+        """Return tasks by id."""
+
+    async def enable_task(self, task: Task) -> None:
+        """Let a task's slots run again, from now on."""
+
+    async def disable_task(
+        self, task: Task, reason: str, until: int | None, ends: Sequence[Settlement]
+    ) -> None:
+        """Stop a task's slots from running, and end the queued ones, in one step."""
+
+    async def delete_task(
+        self, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId]
+    ) -> None:
+        """Take a task out of use, end what is queued and stop what runs, in one step."""
+
+    async def put_schedule(self, record: dict[str, Any]) -> StoredSchedule:
+        """Create a schedule or replace the one of its name."""
+
+    async def find_schedule(self, task_id: int, name: str) -> StoredSchedule | None:
+        """Return a schedule of a task by name."""
+
+    async def list_schedules(self, task_ids: Sequence[int]) -> list[StoredSchedule]:
+        """Return the schedules of tasks."""
+
+    async def drop_schedule(self, schedule: StoredSchedule) -> None:
+        """Take a schedule out of use."""
+
+    async def set_limits(self, wanted: Sequence[Limit]) -> None:
+        """Replace limits by scope and key."""
+
+    async def enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
+        """Queue runs; concurrent callers share a commit."""
+
+    async def enqueue_within(
+        self, connection: object, batches: Sequence[RunBatch]
+    ) -> list[list[Enqueued]]:
+        """Queue runs inside a transaction of the caller's own, where the driver allows that."""
+
+
+class Schedules(Timed, Protocol):
+    """What planning needs."""
+
+    async def due_schedules(self, most: int) -> list[DueSchedule]:
+        """Return the schedules whose next slot has come."""
+
+    async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
+        """Apply plans whose schedule still stands where it stood."""
+
+    async def promote(self, most: int) -> int:
+        """Let delayed runs whose time has come stand in the queue."""
+
+    async def next_due(self) -> int | None:
+        """Return when planning is needed next."""
+
+
+class Queue(Timed, Protocol):
+    """What claiming and settling need; every write carries the epoch it was decided for."""
+
+    async def claim(
+        self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
+    ) -> Claimed:
+        """Lease ready runs to a worker."""
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Apply settlements; concurrent callers share a commit."""
+
+    async def open_runs(self, ids: Sequence[int]) -> list[OpenRun]:
+        """Return what is needed to decide about runs."""
+
+    async def queued_runs_of(self, task_id: int, *, planned_only: bool) -> list[OpenRun]:
+        """Return the queued and waiting runs of a task."""
+
+    async def running_runs_of(self, task_id: int) -> list[RunId]:
+        """Return the running runs of a task."""
+
+    async def mark_stuck(self, run_id: int, epoch: int) -> None:
+        """Note that a run is past its timeout and cannot be stopped."""
+
+
+class Workers(Timed, Protocol):
+    """What keeps workers honest: leases, fencing, rescue, expiry, pruning."""
+
+    async def register(self, record: dict[str, Any]) -> None:
+        """Make a worker known."""
+
+    async def renew(self, worker: str, until: int) -> Renewal:
+        """Extend a worker's lease unless it was fenced."""
+
+    async def cancelled_runs(self, worker: str) -> tuple[RunId, ...]:
+        """Return the runs of a worker that somebody wants stopped."""
+
+    async def retire(self, worker: str) -> None:
+        """Forget a worker that holds nothing."""
+
+    async def fence(self) -> int:
+        """Fence workers whose lease has run out."""
+
+    async def fence_others(self, worker: str) -> int:
+        """Fence every other worker; only for the holder of the instance lock."""
+
+    async def lost_runs(self, most: int) -> list[OpenRun]:
+        """Return running runs whose worker is gone."""
+
+    async def expired_runs(self, most: int) -> list[OpenRun]:
+        """Return queued and waiting runs whose time has run out."""
+
+    async def heal(self) -> int:
+        """Rebuild what claiming caches."""
+
+    async def prune(self, before: int, most: int) -> int:
+        """Delete old events and the runs whose end they tell."""
+
+
+class Outbox(Timed, Protocol):
+    """What delivering needs."""
+
+    async def take_deliveries(self, worker: str, most: int) -> list[Delivery]:
+        """Take pending deliveries for sending."""
+
+    async def mark_delivery(
+        self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
+    ) -> bool:
+        """Record what became of one try."""
+
+    async def orphaned_deliveries(self, most: int) -> list[Delivery]:
+        """Return deliveries whose postman vanished while sending."""
+
+    async def next_delivery(self) -> int | None:
+        """Return when the next delivery may be sent."""
+
+
+class Views(Timed, Protocol):
+    """What people and programs may look at; nothing here writes."""
+
+    async def list_tasks(self, space_id: int | None) -> list[Task]:
+        """Return tasks by name."""
+
+    async def list_spaces(self) -> list[Space]:
+        """Return every space."""
+
+    async def list_runs(self, wanted: RunFilter) -> list[Run]:
+        """Return runs, newest first."""
+
+    async def get_run(self, run_id: int) -> Run | None:
+        """Return a run by id."""
+
+    async def list_attempts(self, run_id: int) -> list[Attempt]:
+        """Return the ended attempts of a run."""
+
+    async def list_questions(self, run_ids: Sequence[int]) -> list[Question]:
+        """Return the questions of runs."""
+
+    async def get_question(self, question_id: int) -> Question | None:
+        """Return a question by id."""
+
+    async def list_events(self, after: int, most: int) -> list[Event]:
+        """Return events after an id."""
+
+    async def run_events(self, run_id: int) -> list[Event]:
+        """Return the events of a run."""
+
+    async def slot_runs(self, task_id: int, start: int, end: int) -> list[Run]:
+        """Return the runs of a task's slots in a span."""
+
+    async def ledger_rows(self, task_id: int, start: int, end: int) -> list[LedgerRow]:
+        """Return the ledger rows of a task that touch a span."""
+
+    async def list_deliveries(self, run_id: int | None, most: int) -> list[Delivery]:
+        """Return deliveries, newest first."""
+
+    async def list_limits(self) -> list[Limit]:
+        """Return every limit."""
+
+    async def count_runs(self, task_id: int) -> dict[str, int]:
+        """Return how many runs a task has had, by state."""
+
+    async def list_workers(self) -> list[WorkerView]:
+        """Return every known worker."""
+
+    async def view_queue(self) -> QueueView:
+        """Return how full the queue is."""
+
+
+class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
+    """All of it, as wiring hands it out."""
+
+    path: str
+
+    async def take_roles(self) -> bool:
+        """Make sure this process may plan and work; true if it is now the only one.
+
+        Raises Busy where only one process may, and another one does.
+        """
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""

@@ -1,0 +1,64 @@
+"""How a task's runs stand in the queue: lane, group, deadline."""
+
+from __future__ import annotations
+
+from rota.model.ids import RunId, SpaceId, TaskId
+from rota.model.runs import NewRun, Source
+from rota.model.tasks import Overlap, Policy
+
+DEEPEST_CHAIN = 16
+
+
+def task_lane(task_id: int) -> str:
+    """Return the lane that keeps the runs of one task apart."""
+    return f"task:{task_id}"
+
+
+def lane_of(task_id: int, policy: Policy, source: Source) -> str | None:
+    """Return the lane a run waits in.
+
+    A lane of the policy's own comes first. Otherwise slots of a task never overlap unless the
+    policy allows it, and runs that were asked for join that lane only if the policy says so.
+    """
+    if policy.lane is not None:
+        return policy.lane
+    if policy.overlap is Overlap.ALLOW:
+        return None
+    if policy.overlap is None and source not in {Source.SLOT, Source.BACKFILL}:
+        return None
+    return task_lane(task_id)
+
+
+def new_run(  # noqa: PLR0913 - the facts a run is made of
+    task_id: TaskId,
+    space_id: SpaceId,
+    route: str,
+    policy: Policy,
+    source: Source,
+    now: int,
+    *,
+    available_at: int | None = None,
+    priority: int | None = None,
+    upstream_id: RunId | None = None,
+    depth: int = 0,
+    thread: str | None = None,
+) -> NewRun:
+    """Return a run of a task as its policy wants it queued."""
+    start = now if available_at is None else max(now, available_at)
+    deadline = policy.deadline
+    return NewRun(
+        space_id=space_id,
+        task_id=task_id,
+        route=route,
+        pool=policy.pool,
+        priority=policy.priority if priority is None else priority,
+        lane=thread if thread is not None else lane_of(task_id, policy, source),
+        group=policy.group or "",
+        metered=policy.metered,
+        source=source,
+        available_at=available_at,
+        expires_at=None if deadline is None else start + int(deadline.total_seconds() * 1_000_000),
+        upstream_id=upstream_id,
+        depth=depth,
+        thread=thread,
+    )

@@ -1,0 +1,237 @@
+"""How a run goes on when an attempt has ended: the one decision behind every end.
+
+Execute, rescue, expiry and define all come here with an outcome; the answer is a Settlement that the
+store applies whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_never
+
+from rota.model.ids import QuestionId
+from rota.model.outcomes import (
+    Asked,
+    Cancelled,
+    Drained,
+    Expired,
+    Failed,
+    Lost,
+    Message,
+    Outcome,
+    Report,
+    Succeeded,
+)
+from rota.model.runs import Cause, OpenRun, RunBatch
+from rota.model.settlements import Extras, NewDelivery, NewQuestion, Settlement
+from rota.model.states import FINISHED, Move, RunState, after
+from rota.model.tasks import OnLost, Policy, Task
+from rota.rules.chaining import successors
+from rota.rules.retry import delay, may_retry
+
+MOST_LOSSES = 3
+LOST_QUESTION_LIFE = timedelta(hours=24)
+LOST_OPTIONS = ("retry", "fail")
+LONGEST_ERROR = 16 * 1024
+
+PLAIN_SUCCESS = Extras(counts=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a settlement depends on beside the run: its task's policy, who follows, now, chance."""
+
+    policy: Policy
+    followers: tuple[Task, ...] = ()
+    now: int
+    chance: float = 0.0
+
+
+def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
+    """Return what becomes of a run whose attempt ended so."""
+    outcome = report.outcome
+    match outcome:
+        case Succeeded():
+            return _end(run, report, Move.SUCCEED, context, result=outcome.result)
+        case Failed():
+            return _failed(run, report, outcome, context)
+        case Asked():
+            return _ask(run, outcome, "ask", context)
+        case Cancelled():
+            return _end(run, report, Move.CANCEL, context, code="cancelled", error=outcome.reason)
+        case Expired():
+            return _end(run, report, Move.EXPIRE, context, code="expired", error=outcome.reason)
+        case Lost():
+            return _lost(run, report, outcome, context)
+        case Drained():
+            return _requeue(run, Move.LOSE, Cause.DRAINED, context.now, outcome)
+        case _:
+            assert_never(outcome)
+
+
+def _failed(run: OpenRun, report: Report, outcome: Failed, context: Context) -> Settlement:
+    age = timedelta(microseconds=context.now - run.created_micros)
+    retry = context.policy.retry
+    if run.state is RunState.RUNNING and outcome.retryable and may_retry(retry, run.retries, age):
+        wait = delay(retry, run.retries + 1, context.chance)
+        at = context.now + int(wait.total_seconds() * 1_000_000)
+        return _requeue(run, Move.RETRY, Cause.RETRY, at, outcome)
+    return _end(run, report, Move.FAIL, context, code=outcome.code, error=outcome.message)
+
+
+def _lost(run: OpenRun, report: Report, outcome: Lost, context: Context) -> Settlement:
+    if run.losses >= MOST_LOSSES:
+        sentence = f"its worker was lost {run.losses + 1} times: {outcome.reason}"
+        return _end(run, report, Move.FAIL, context, code="lost", error=sentence)
+    match context.policy.on_lost:
+        case OnLost.RETRY:
+            return _requeue(run, Move.LOSE, Cause.LOST, context.now, outcome)
+        case OnLost.FAIL:
+            return _end(run, report, Move.FAIL, context, code="lost", error=outcome.reason)
+        case OnLost.ASK:
+            question = Asked(
+                question="The worker vanished while this run was going on. Run it again?",
+                context=outcome.reason,
+                options=LOST_OPTIONS,
+                expires_in=LOST_QUESTION_LIFE,
+            )
+            return _ask(run, question, "lost", context)
+        case _:
+            assert_never(context.policy.on_lost)
+
+
+def answer(
+    run: OpenRun, question_id: QuestionId, kind: str, text: str, by: str, context: Context
+) -> Settlement:
+    """Return what becomes of a waiting run when its question is answered."""
+    if kind == "lost" and text == "fail":
+        state = after(run.state, Move.FAIL)
+        extras = Extras(
+            error_code="lost",
+            error="its worker was lost, and a person chose not to run it again",
+            answered=question_id,
+            answer=text,
+            answered_by=by,
+            counts=1,
+            disable_after=context.policy.disable_after,
+            successors=_followers(run, state, None, context),
+        )
+        return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, "failed", extras)
+    extras = Extras(
+        available_at=context.now,
+        cause=Cause.LOST if kind == "lost" else Cause.RESUME,
+        answered=question_id,
+        answer=text,
+        answered_by=by,
+    )
+    state = after(run.state, Move.ANSWER)
+    return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, "answered", extras)
+
+
+def _requeue(run: OpenRun, move: Move, cause: Cause, at: int, outcome: Outcome) -> Settlement:
+    code, error = _blame(outcome)
+    extras = Extras(available_at=at, cause=cause, error_code=code, error=error)
+    state = after(run.state, move)
+    name = type(outcome).__name__.lower()
+    return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
+
+
+def _ask(run: OpenRun, asked: Asked, kind: str, context: Context) -> Settlement:
+    expires_at = context.now + int(asked.expires_in.total_seconds() * 1_000_000)
+    question = NewQuestion(
+        kind=kind,
+        question=asked.question,
+        context=asked.context,
+        options=asked.options,
+        expires_at=expires_at,
+    )
+    state = after(run.state, Move.ASK)
+    name = "asked" if kind == "ask" else "lost"
+    extras = Extras(question=question)
+    return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
+
+
+def _end(  # noqa: PLR0913 - the parts of an end
+    run: OpenRun,
+    report: Report,
+    move: Move,
+    context: Context,
+    *,
+    result: str | None = None,
+    code: str | None = None,
+    error: str | None = None,
+) -> Settlement:
+    state = after(run.state, move)
+    name = state.value
+    deliveries = _deliveries(run, report.messages, state, result, error, context.policy)
+    followers = _followers(run, state, result, context)
+    if state is RunState.SUCCEEDED and result is None and not deliveries and not followers:
+        extras = PLAIN_SUCCESS
+    else:
+        extras = Extras(
+            result=result,
+            error_code=code,
+            error=None if error is None else error[:LONGEST_ERROR],
+            deliveries=deliveries,
+            successors=followers,
+            counts=_counts(state),
+            disable_after=context.policy.disable_after,
+        )
+    return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
+
+
+def _counts(state: RunState) -> int:
+    if state is RunState.SUCCEEDED:
+        return -1
+    return 1 if state is RunState.FAILED else 0
+
+
+def _followers(
+    run: OpenRun, state: RunState, result: str | None, context: Context
+) -> tuple[RunBatch, ...]:
+    if not context.followers or state not in FINISHED:
+        return ()
+    return successors(context.followers, run.run_id, state, result, run.depth, context.now)
+
+
+def _deliveries(  # noqa: PLR0913
+    run: OpenRun,
+    messages: Iterable[Message],
+    state: RunState,
+    result: str | None,
+    error: str | None,
+    policy: Policy,
+) -> tuple[NewDelivery, ...]:
+    wanted = list(messages) if state is RunState.SUCCEEDED else []
+    if policy.deliver_to is not None and state is not RunState.CANCELLED:
+        channel, _, target = policy.deliver_to.partition(":")
+        body = result if state is RunState.SUCCEEDED else f"{state.value}: {error}"
+        wanted.append(
+            Message(client_id="result", channel=channel, target=target, body=body or state.value)
+        )
+    return tuple(
+        NewDelivery(
+            space_id=run.space_id,
+            channel=m.channel,
+            target=m.target,
+            body=m.body,
+            dedupe_key=_dedupe_key(run, m.client_id),
+        )
+        for m in wanted
+    )
+
+
+def _dedupe_key(run: OpenRun, client_id: str) -> str:
+    """Return a key that a retried attempt gives to the same message again."""
+    return hashlib.sha256(f"{run.space_id}\n{run.run_id}\n{client_id}".encode()).hexdigest()
+
+
+def _blame(outcome: Outcome) -> tuple[str | None, str | None]:
+    if isinstance(outcome, Failed):
+        return outcome.code, outcome.message[:LONGEST_ERROR]
+    if isinstance(outcome, Lost):
+        return "lost", outcome.reason[:LONGEST_ERROR]
+    return None, None

@@ -1,0 +1,1 @@
+"""What keeps the verbs going: the one loop, the roles, supervision and signals."""

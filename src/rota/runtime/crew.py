@@ -1,0 +1,216 @@
+"""The crew: the roles of one process, started together, woken by the store, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rota.flow.deliver import deliver
+from rota.flow.plan import plan
+from rota.flow.prune import KEEP, prune
+from rota.flow.rescue import expire, rescue
+from rota.ports.channel import Channel
+from rota.ports.clock import Clock, Random
+from rota.ports.executor import Executor
+from rota.ports.store import Store
+from rota.runtime.service import Service
+from rota.runtime.worker import Stop, Worker
+
+log = logging.getLogger(__name__)
+
+WORKER_TTL = timedelta(seconds=30)
+RENEW_EVERY = 10.0
+FENCE_MARGIN = 5.0
+PLANNER_POLL = 15.0
+POSTMAN_POLL = 15.0
+CARETAKER_REST = 5.0
+HEAL_EVERY = 60.0
+PRUNE_EVERY = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrewSettings:
+    """How a crew works."""
+
+    worker_id: str
+    home: str
+    host: str
+    pid: int
+    slots: int = 500
+    drain: timedelta = timedelta(seconds=30)
+    keep: timedelta = KEEP
+    roles: frozenset[str] = field(
+        default_factory=lambda: frozenset({"planner", "worker", "postman", "caretaker"})
+    )
+
+
+class Crew:
+    """Planner, worker, postman and caretaker of one process."""
+
+    def __init__(  # noqa: PLR0913 - its collaborators
+        self,
+        store: Store,
+        executors: Sequence[Executor],
+        channels: Mapping[str, Channel],
+        settings: CrewSettings,
+        clock: Clock,
+        chance: Random,
+    ) -> None:
+        self.settings = settings
+        self._store = store
+        self._channels = channels
+        self._clock = clock
+        self._chance = chance
+        self._alone = False
+        self._stopping = False
+        self._renewed_at = clock.monotonic()
+        self._healed_at = self._pruned_at = float("-inf")
+        self._unsubscribe: Callable[[], None] | None = None
+        self.worker = Worker(
+            store, executors, settings.worker_id, clock, chance, slots=settings.slots
+        )
+        self.planner = Service("planner", self._plan_step, clock, chance)
+        self.postman = Service("postman", self._deliver_step, clock, chance)
+        self.caretaker = Service("caretaker", self._care_step, clock, chance)
+        self.pulse = Service("pulse", self._renew_step, clock, chance)
+        self._wakes: dict[str, Callable[[], None]] = {
+            "runs": self.worker.wake,
+            "later": self.planner.wake,
+            "schedules": self.planner.wake,
+            "deliveries": self.postman.wake,
+            "cancels": self.pulse.wake,
+        }
+
+    @property
+    def services(self) -> list[Service]:
+        """Every service of this crew, for status."""
+        own = {"planner": self.planner, "postman": self.postman, "caretaker": self.caretaker}
+        wanted = [service for role, service in own.items() if role in self.settings.roles]
+        return [*wanted, self.pulse, self.worker.claimer, self.worker.settler]
+
+    async def start(self) -> None:
+        """Take the roles, register, and give back what an earlier process left behind."""
+        self._alone = await self._store.take_roles()
+        await self._register()
+        if self._alone:
+            await self._store.fence_others(self.worker.id)
+        await rescue(self._store, self._chance, fence=not self._alone)
+        await self._store.heal()
+        self._unsubscribe = self._store.subscribe(self._wake)
+
+    async def run(self) -> None:
+        """Work until stopped; returns when everything has ended."""
+        async with asyncio.TaskGroup() as group:
+            for service in self.services:
+                if service not in {self.worker.claimer, self.worker.settler}:
+                    group.create_task(service.run())
+            if "worker" in self.settings.roles:
+                group.create_task(self.worker.run())
+
+    async def stop(self) -> None:
+        """Take nothing new, let what runs end within the bound, give back the rest, and leave."""
+        if self._stopping:
+            return
+        self._stopping = True
+        for service in (self.planner, self.postman, self.caretaker):
+            service.stop()
+        await self.worker.drain(self.settings.drain.total_seconds())
+        self.worker.stop()
+        self.pulse.stop()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        await self._store.retire(self.worker.id)
+
+    async def idle(self) -> None:
+        """Wait until nothing is due, nothing is ready and nothing is running or unsent."""
+        while True:
+            planned = await plan(self._store)
+            self.worker.wake()
+            await self.worker.idle()
+            sent = await deliver(
+                self._store, self._channels, self.worker.id, self._chance
+            )
+            if not (planned.schedules or planned.promoted or sent or self.worker.running):
+                return
+
+    async def _register(self) -> None:
+        settings = self.settings
+        await self._store.register(
+            {
+                "id": self.worker.id,
+                "home": settings.home,
+                "host": settings.host,
+                "pid": settings.pid,
+                "roles": ",".join(sorted(settings.roles)),
+                "routes": json.dumps(self.worker.routes()),
+                "slots": settings.slots,
+                "lease_until": self._store.now() + _micros(WORKER_TTL),
+            }
+        )
+        self._renewed_at = self._clock.monotonic()
+
+    def _wake(self, topic: str) -> None:
+        wake = self._wakes.get(topic)
+        if wake is not None:
+            wake()
+
+    async def _plan_step(self) -> float:
+        planned = await plan(self._store)
+        if planned.rest_micros is None:
+            return PLANNER_POLL
+        return min(PLANNER_POLL, planned.rest_micros / 1_000_000)
+
+    async def _deliver_step(self) -> float:
+        if await deliver(self._store, self._channels, self.worker.id, self._chance):
+            return 0.0
+        next_at = await self._store.next_delivery()
+        if next_at is None:
+            return POSTMAN_POLL
+        return min(POSTMAN_POLL, max(0.0, (next_at - self._store.now()) / 1_000_000))
+
+    async def _care_step(self) -> float:
+        rescued = await rescue(self._store, self._chance, fence=not self._alone)
+        expired = await expire(self._store, self._chance)
+        now = self._clock.monotonic()
+        if now - self._healed_at >= HEAL_EVERY:
+            await self._store.heal()
+            self._healed_at = now
+        if now - self._pruned_at >= PRUNE_EVERY:
+            if await prune(self._store, self.settings.keep):
+                return 0.0
+            self._pruned_at = now
+        return 0.0 if rescued or expired else CARETAKER_REST
+
+    async def _renew_step(self) -> float:
+        sent_at = self._clock.monotonic()
+        try:
+            renewal = await self._store.renew(
+                self.worker.id, self._store.now() + _micros(WORKER_TTL)
+            )
+        except Exception:
+            if sent_at - self._renewed_at > WORKER_TTL.total_seconds() - FENCE_MARGIN:
+                await self._self_fence()
+            raise
+        if not renewal.alive:
+            await self._self_fence()
+            return 0.0
+        self._renewed_at = sent_at
+        for run_id in renewal.cancels:
+            self.worker.stop_run(run_id, Stop.CANCEL)
+        return RENEW_EVERY
+
+    async def _self_fence(self) -> None:
+        """Stop trusting the old lease: end all its work and come back as a new worker."""
+        log.error("worker.fenced", extra={"worker_id": self.worker.id})
+        self.worker.fence()
+        stem, _, number = self.worker.id.rpartition("~")
+        self.worker.id = f"{stem or self.worker.id}~{int(number) + 1 if stem else 1}"
+        await self._register()
+
+
+def _micros(span: timedelta) -> int:
+    return int(span.total_seconds() * 1_000_000)

@@ -1,0 +1,1 @@
+"""What every SQL store shares: the operations, written once over named queries."""

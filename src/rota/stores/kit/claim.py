@@ -1,0 +1,258 @@
+"""Claiming: ready runs become leases, with every limit exact.
+
+Claims happen one at a time (on SQLite by the write lock, on PostgreSQL by an advisory lock), so a
+claim may count what runs, decide, and start runs without anybody deciding at the same moment.
+Everybody else only ends runs or adds them, which can make a count too high but never too low.
+
+`heads` names the combinations of pool, space, route and group that may have ready runs, with the
+turn of their space. It is a cache: a head without ready runs is dropped when a claim finds it empty,
+and everything that can make a run ready leaves a ping in its own transaction, which the next claim
+absorbs. So a claim reads neither what is finished, nor what is planned, nor how much is queued.
+
+Order: foreground before background; spaces by turn, the one served longest ago first; inside a space
+by priority, then age. A lane offers only its head, and none while one of its runs is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rota.model.runs import Lease
+from rota.model.views import Claimed
+from rota.stores.kit.enqueue import ping_record
+from rota.stores.kit.limits import UNLIMITED, Room, keep_buckets, read_room
+from rota.stores.kit.session import Row, Rows, Session
+from rota.stores.kit.tasks import get_tasks
+
+MOST_PINGS = 2_000
+MOST_HEADS = 64
+MOST_ROUNDS = 12
+
+Head = tuple[int, str, str, int]
+"""A head inside one pool: space, route, group, metered."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one look at the open heads of a pool decided."""
+
+    leases: list[Lease] = field(default_factory=list)
+    served: set[int] = field(default_factory=set)
+    empty: list[Head] = field(default_factory=list)
+    full_spaces: set[int] = field(default_factory=set)
+
+
+async def claim(
+    session: Session, worker: str, pools: Sequence[str], routes: Sequence[str], want: int, now: int
+) -> Claimed:
+    """Lease up to `want` ready runs of the given routes to a worker."""
+    await session.enter_claim()
+    await absorb(session, now)
+    room = await read_room(session, now)
+    leases: list[Lease] = []
+    for pool in pools:
+        for _ in range(MOST_ROUNDS):
+            left = want - len(leases)
+            if left <= 0:
+                break
+            heads = await _open_heads(session, room, pool, routes)
+            if not heads:
+                break
+            found = await _serve(session, room, pool, heads, left)
+            await _lease(session, found, worker, now)
+            await _close(session, pool, found, now)
+            leases += found.leases
+            if not (found.leases or found.empty or found.full_spaces):
+                break
+    await keep_buckets(session, room)
+    found_tasks = await get_tasks(session, sorted({lease.task_id for lease in leases}))
+    return Claimed(
+        leases=leases,
+        tasks={task.id: task for task in found_tasks},
+        answers=await _answers(session, [lease.run_id for lease in leases if lease.asked]),
+        retry_at=room.retry_at(now),
+    )
+
+
+async def _answers(session: Session, run_ids: list[int]) -> dict[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
+    for run_id, answer in await session.rows("given_answers", ids=run_ids) if run_ids else []:
+        found[run_id] = (*found.get(run_id, ()), answer)
+    return found
+
+
+async def _open_heads(
+    session: Session, room: Room, pool: str, routes: Sequence[str]
+) -> list[tuple[Head, int]]:
+    rows = await session.rows(
+        "open_heads",
+        pool=pool,
+        gates=room.gates(),
+        routes=list(routes),
+        unmetered_only=int(room.of_pool(pool) <= 0),
+        most=MOST_HEADS,
+    )
+    ordered = sorted(rows, key=lambda row: (row[4], row[0]))[:MOST_HEADS]
+    return [((row[0], row[1], row[2], row[3]), row[4]) for row in ordered]
+
+
+async def _serve(
+    session: Session, room: Room, pool: str, heads: list[tuple[Head, int]], want: int
+) -> _Round:
+    found = _Round()
+    spaces = list(dict.fromkeys(head[0] for head, _ in heads))
+    space_room = await _space_room(session, room, pool, spaces, found)
+    share = -(-want // len(spaces))
+    asked = [(head, min(share, UNLIMITED if not head[3] else space_room[head[0]])) for head, _ in heads]
+    asked = [(head, most) for head, most in asked if most > 0]
+    if not asked:
+        return found
+    candidates = await _pick(session, pool, asked, share, found)
+    for space in spaces:
+        taken = 0
+        rows = sorted(candidates.get(space, ()), key=lambda row: (-row[2], row[3], row[0]))
+        for row in rows:
+            if taken >= share or len(found.leases) >= want:
+                break
+            group, metered = row[6], bool(row[7])
+            if metered and (room.of_pool(pool) <= 0 or space_room[space] <= 0):
+                continue
+            if room.of_group(group) <= 0:
+                continue
+            room.take(pool, group, metered)
+            if metered:
+                space_room[space] -= 1
+            taken += 1
+            found.leases.append(_as_lease(row))
+            found.served.add(space)
+        if space_room[space] <= 0:
+            found.full_spaces.add(space)
+    return found
+
+
+async def _space_room(
+    session: Session, room: Room, pool: str, spaces: list[int], found: _Round
+) -> dict[int, int]:
+    left = {space: UNLIMITED for space in spaces}
+    if not room.space_caps:
+        return left
+    capped = {s: cap for s in spaces if (cap := room.space_cap(pool, s)) < UNLIMITED}
+    rows = Rows({"space_id": space, "cap": cap} for space, cap in capped.items())
+    for space, used in await session.rows("count_spaces", pool=pool, rows=rows) if rows else []:
+        left[space] = capped[space] - used
+        if left[space] <= 0:
+            found.full_spaces.add(space)
+    return left
+
+
+async def _pick(
+    session: Session, pool: str, asked: list[tuple[Head, int]], share: int, found: _Round
+) -> dict[int, list[Row]]:
+    rows = Rows(
+        {"n": n, "space_id": head[0], "route": head[1], "grp": head[2], "metered": head[3], "most": most}
+        for n, (head, most) in enumerate(asked)
+    )
+    counts = [0] * len(asked)
+    by_space: dict[int, list[Row]] = {}
+    for row in await session.rows("pick_runs", pool=pool, rows=rows, most=share):
+        counts[row[1]] += 1
+        if counts[row[1]] <= asked[row[1]][1]:
+            by_space.setdefault(row[4], []).append(row)
+    found.empty.extend(
+        head for (head, most), count in zip(asked, counts, strict=True) if count < most
+    )
+    return by_space
+
+
+def _as_lease(row: Row) -> Lease:
+    run_id, _, _, _, space_id, route, _, _, task_id, epoch, cause, retries, losses, *rest = row
+    return Lease(run_id, epoch + 1, space_id, task_id, route, cause, retries, losses, *rest)
+
+
+async def _lease(session: Session, found: _Round, worker: str, now: int) -> None:
+    if found.leases:
+        ids = [lease.run_id for lease in found.leases]
+        await session.run("lease_runs", ids=ids, worker=worker, now=now)
+
+
+async def _close(session: Session, pool: str, found: _Round, now: int) -> None:
+    if found.empty:
+        rows = Rows(
+            {"space_id": head[0], "route": head[1], "grp": head[2], "metered": head[3]}
+            for head in found.empty
+        )
+        await session.run("drop_heads", pool=pool, rows=rows)
+    if found.served:
+        await session.run("turn_heads", pool=pool, spaces=sorted(found.served), now=now)
+    if found.full_spaces:
+        await session.run("shut_heads", pool=pool, spaces=sorted(found.full_spaces))
+
+
+async def absorb(session: Session, now: int) -> None:
+    """Take up pings: choose lane heads, and open the heads that may have ready runs."""
+    pings = await session.rows("take_pings", most=MOST_PINGS)
+    if not pings:
+        return
+    await session.run("delete_pings", ids=[row[0] for row in pings])
+    heads = {(r[1], r[2], r[3], r[4], r[5]) for r in pings if r[6] is None and r[3] is not None}
+    reopen = {(r[1], r[2]) for r in pings if r[6] is None and r[3] is None}
+    lanes = {(r[2], r[6]) for r in pings if r[6] is not None}
+    if lanes:
+        heads |= await _turn_lanes(session, sorted(lanes))
+    if heads:
+        rows = Rows(
+            {"pool": h[0], "space_id": h[1], "route": h[2], "grp": h[3], "metered": h[4]}
+            for h in sorted(heads)
+        )
+        await session.run("open_new_heads", rows=rows, now=now)
+    if reopen:
+        rows = Rows({"pool": pool, "space_id": space} for pool, space in sorted(reopen))
+        await session.run("reopen_heads", rows=rows)
+
+
+async def _turn_lanes(
+    session: Session, lanes: list[tuple[int, str]]
+) -> set[tuple[str, int, str, str, int]]:
+    """Make the best waiting run of each free lane its head; return the heads that have one."""
+    rows = Rows({"space_id": space, "lane": lane} for space, lane in lanes)
+    held: list[int] = []
+    ready: list[int] = []
+    for _, _, busy, current, best in await session.rows("view_lanes", rows=rows):
+        if current is not None and (busy or current != best):
+            held.append(current)
+        if best is not None and not busy and best != current:
+            ready.append(best)
+    if held:
+        await session.run("hold_runs", ids=held)
+    if not ready:
+        return set()
+    made = await session.rows("ready_runs", ids=ready)
+    missed = set(ready) - {row[0] for row in made}
+    if missed:
+        # Another transaction holds the row; look at its lane again once that has ended.
+        again = await session.rows("lanes_of", ids=sorted(missed))
+        await session.run(
+            "insert_pings",
+            rows=Rows(ping_record(pool, space, "", "", False, lane) for pool, space, lane in again),
+        )
+    return {(row[1], row[2], row[3], row[4], row[5]) for row in made}
+
+
+async def heal(session: Session, now: int) -> int:
+    """Open a head for every combination that has ready runs, and look at every waiting lane.
+
+    Needed only if the caches were lost or a transaction vanished between a look and its ping.
+    """
+    await session.enter_claim()
+    found = await session.rows("find_heads")
+    rows = Rows(
+        {"pool": r[0], "space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]} for r in found
+    )
+    if rows:
+        await session.run("open_new_heads", rows=rows, now=now)
+    lanes = await session.rows("find_lanes")
+    if lanes:
+        pings = Rows(ping_record(r[0], r[1], "", "", False, r[2]) for r in lanes)
+        await session.run("insert_pings", rows=pings)
+    return len(rows) + len(lanes)

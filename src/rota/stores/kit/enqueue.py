@@ -1,0 +1,187 @@
+"""Queueing: runs come to stand in the queue, and a ping tells claiming where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rota.model.ids import RunId
+from rota.model.runs import Enqueued, NewRun, RunBatch
+from rota.model.states import Place
+from rota.stores.kit.session import Row, Rows, Session
+
+RUNS = "runs"
+"""The topic of runs that may be claimed."""
+
+SMALL_BATCH = 8
+"""Batches below this share one general insert; larger ones get an insert of their own."""
+
+
+def place_of(run: NewRun, now: int) -> Place:
+    """Return where a new run stands: a laned one waits until claiming makes it its lane's head."""
+    if run.available_at is not None and run.available_at > now:
+        return Place.LATER
+    return Place.READY if run.lane is None else Place.HELD
+
+
+async def enqueue(session: Session, batches: Sequence[RunBatch], now: int) -> list[list[Enqueued]]:
+    """Queue batches of runs; each run's outcome stands where its payload stood."""
+    results: list[list[Enqueued]] = []
+    general: list[tuple[int, int, NewRun, str, str | None]] = []
+    for number, batch in enumerate(batches):
+        run = batch.template
+        if len(batch.payloads) >= SMALL_BATCH and not batch.keys and run.slot_key is None:
+            ids = await session.insert(
+                "insert_like",
+                len(batch.payloads),
+                payloads=list(batch.payloads),
+                **_template(run, now),
+            )
+            results.append([Enqueued(run_id=RunId(i)) for i in ids])
+            continue
+        results.append([Enqueued(run_id=RunId(0))] * len(batch.payloads))
+        general.extend(
+            (number, index, run, payload, batch.key(index))
+            for index, payload in enumerate(batch.payloads)
+        )
+    if general:
+        outcomes = await _insert_general(session, [item[2:] for item in general], now)
+        for (number, index, *_), outcome in zip(general, outcomes, strict=True):
+            results[number][index] = outcome
+    await ping(session, (b.template for b in batches if b.payloads), now)
+    return results
+
+
+async def ping(session: Session, runs: Iterable[NewRun], now: int) -> None:
+    """Tell claiming that such runs may have become ready, and wake who waits for them."""
+    seen: dict[tuple[object, ...], dict[str, object]] = {}
+    later = False
+    for run in runs:
+        if place_of(run, now) is Place.LATER:
+            later = True
+            continue
+        record = ping_record(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
+        seen[tuple(record.values())] = record
+    if seen:
+        await session.run("insert_pings", rows=Rows(seen.values()))
+        session.wake(RUNS)
+    if later:
+        session.wake("later")
+
+
+def ping_record(  # noqa: PLR0913 - the six columns that name a head or a lane
+    pool: str, space_id: int, route: str, group: str, metered: bool, lane: str | None
+) -> dict[str, object]:
+    """Return a ping for a head, or for a lane when the run has one."""
+    if lane is not None:
+        return {
+            "pool": pool,
+            "space_id": space_id,
+            "route": None,
+            "grp": None,
+            "metered": None,
+            "lane": lane,
+        }
+    return {
+        "pool": pool,
+        "space_id": space_id,
+        "route": route,
+        "grp": group,
+        "metered": int(metered),
+        "lane": None,
+    }
+
+
+def _template(run: NewRun, now: int) -> dict[str, object]:
+    return {
+        "space_id": run.space_id,
+        "task_id": run.task_id,
+        "route": run.route,
+        "pool": run.pool.value,
+        "priority": run.priority,
+        "lane": run.lane,
+        "grp": run.group,
+        "metered": int(run.metered),
+        "source": run.source.value,
+        "place": place_of(run, now).value,
+        "available_at": now if run.available_at is None else run.available_at,
+        "expires_at": run.expires_at,
+        "upstream_id": run.upstream_id,
+        "depth": run.depth,
+        "thread": run.thread,
+        "created_at": now,
+    }
+
+
+async def _insert_general(
+    session: Session, items: Sequence[tuple[NewRun, str, str | None]], now: int
+) -> list[Enqueued]:
+    outcomes: list[Enqueued | None] = [None] * len(items)
+    await _match_existing(session, items, outcomes)
+    first: dict[tuple[object, ...], int] = {}
+    for index, (run, _, key) in enumerate(items):
+        identity = _identity(run, key)
+        if outcomes[index] is None and identity is not None:
+            first.setdefault(identity, index)
+    missing = [
+        index
+        for index, (run, _, key) in enumerate(items)
+        if outcomes[index] is None and first.get(_identity(run, key) or (), index) == index
+    ]
+    if missing:
+        rows = Rows(
+            {
+                **_template(items[index][0], now),
+                "n": n,
+                "payload": items[index][1],
+                "key": items[index][2],
+                "schedule_id": items[index][0].schedule_id,
+                "slot_key": items[index][0].slot_key,
+                "slot_at": items[index][0].slot_at,
+            }
+            for n, index in enumerate(missing)
+        )
+        ids = await session.insert("insert_runs", len(missing), rows=rows)
+        for index, run_id in zip(missing, ids, strict=True):
+            if run_id:
+                outcomes[index] = Enqueued(run_id=RunId(run_id))
+    if any(outcome is None for outcome in outcomes):
+        await _match_existing(session, items, outcomes)
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _identity(run: NewRun, key: str | None) -> tuple[object, ...] | None:
+    if key is not None:
+        return ("key", run.task_id, key)
+    if run.slot_key is not None:
+        return ("slot", run.schedule_id, run.slot_key)
+    return None
+
+
+async def _match_existing(
+    session: Session,
+    items: Sequence[tuple[NewRun, str, str | None]],
+    outcomes: list[Enqueued | None],
+) -> None:
+    open_items = [
+        (index, run, payload, key)
+        for index, (run, payload, key) in enumerate(items)
+        if outcomes[index] is None and (key is not None or run.slot_key is not None)
+    ]
+    if not open_items:
+        return
+    rows = Rows(
+        {"task_id": run.task_id, "key": key, "schedule_id": run.schedule_id, "slot_key": run.slot_key}
+        for _, run, _, key in open_items
+    )
+    found: dict[tuple[object, ...], Row] = {}
+    for row in await session.rows("existing_runs", rows=rows):
+        run_id, task_id, key, schedule_id, slot_key, payload = row
+        if key is not None:
+            found["key", task_id, key] = (run_id, payload)
+        if slot_key is not None:
+            found["slot", schedule_id, slot_key] = (run_id, payload)
+    for index, run, payload, key in open_items:
+        match = found.get(_identity(run, key) or ())
+        if match is not None:
+            conflict = key is not None and match[1] != payload
+            outcomes[index] = Enqueued(run_id=RunId(match[0]), created=False, conflict=conflict)

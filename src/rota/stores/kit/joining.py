@@ -1,0 +1,88 @@
+"""Group commit: what waits while one batch is being written goes into the next one together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Joiner(Generic[Item, Answer]):
+    """Joins the items of concurrent callers into one write; each caller gets its own answers.
+
+    A caller returns only after the write that carried its items has committed. The write belongs to
+    no caller, so a caller that is cancelled takes nobody else's answer with it. If a joined write
+    fails, every caller's items are written on their own, so that one caller's fault stays its own.
+    """
+
+    def __init__(
+        self, write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], most: int
+    ) -> None:
+        self._write = write
+        self._most = most
+        self._waiting: list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def put(self, items: Sequence[Item]) -> Sequence[Answer]:
+        """Write items, alone or together with others, and return their answers in order."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sequence[Answer]] = loop.create_future()
+        self._waiting.append((items, answer))
+        if self._writer is None:
+            self._writer = loop.create_task(self._write_all())
+        return await answer
+
+    async def close(self) -> None:
+        """Wait until everything that was put has been written."""
+        if self._writer is not None:
+            await self._writer
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._write_next(self._take())
+        finally:
+            self._writer = None
+
+    def _take(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]:
+        count = size = 0
+        while count < len(self._waiting) and (size < self._most or count == 0):
+            size += len(self._waiting[count][0])
+            count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [(items, answer) for items, answer in taken if not answer.done()]
+
+    async def _write_next(
+        self, callers: list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]
+    ) -> None:
+        joined = [item for items, _ in callers for item in items]
+        if not joined:
+            for _, answer in callers:
+                _resolve(answer, ())
+            return
+        try:
+            answers = await self._write(joined)
+        except Exception as fault:  # noqa: BLE001 - handed to the caller it belongs to
+            if len(callers) == 1:
+                _refuse(callers[0][1], fault)
+                return
+            for caller in callers:
+                await self._write_next([caller])
+            return
+        start = 0
+        for items, answer in callers:
+            _resolve(answer, answers[start : start + len(items)])
+            start += len(items)
+
+
+def _resolve(answer: asyncio.Future[Sequence[Answer]], answers: Sequence[Answer]) -> None:
+    if not answer.done():
+        answer.set_result(answers)
+
+
+def _refuse(answer: asyncio.Future[Sequence[Answer]], fault: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(fault)

@@ -1,0 +1,44 @@
+"""Numbered migrations, read from a dialect's folder."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+from rota.errors import SchemaMismatch
+
+_FILE = re.compile(r"^(\d{4})_\w+\.sql$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One step of the schema; applied once, in its own transaction."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def load_migrations(package: str) -> list[Migration]:
+    """Return a dialect's migrations in order."""
+    found = []
+    for file in (files(package) / "migrations").iterdir():
+        match = _FILE.match(file.name)
+        if match:
+            found.append(
+                Migration(number=int(match[1]), name=file.name[:-4], sql=file.read_text())
+            )
+    return sorted(found, key=lambda migration: migration.number)
+
+
+def pending(migrations: list[Migration], current: int, where: str) -> list[Migration]:
+    """Return what has still to be applied; refuse a database from a newer Rota."""
+    newest = migrations[-1].number
+    if current > newest:
+        message = (
+            f"the database {where} has schema {current}, this Rota knows up to {newest}: "
+            "use the newer Rota, or restore the snapshot that was taken before the upgrade"
+        )
+        raise SchemaMismatch(message)
+    return [migration for migration in migrations if migration.number > current]

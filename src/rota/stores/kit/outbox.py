@@ -1,0 +1,86 @@
+"""The outbox: deliveries are taken, sent by a postman, and marked with what is known."""
+
+from __future__ import annotations
+
+import json
+
+from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.events import EventName
+from rota.model.ids import DeliveryId, RunId
+from rota.model.instants import from_micros, maybe_instant
+from rota.stores.kit.session import Row, Rows, Session
+
+EVENTS = {
+    DeliveryState.SENT: EventName.DELIVERY_SENT,
+    DeliveryState.UNKNOWN: EventName.DELIVERY_UNKNOWN,
+    DeliveryState.DEAD: EventName.DELIVERY_DEAD,
+}
+
+
+def as_delivery(row: Row) -> Delivery:
+    """Return a row of deliveries as a value."""
+    (delivery_id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at,
+     sent_at, error) = row
+    return Delivery(
+        id=DeliveryId(delivery_id),
+        run_id=None if run_id is None else RunId(run_id),
+        channel=channel,
+        target=target,
+        body=body,
+        dedupe_key=dedupe_key,
+        state=DeliveryState(state),
+        tries=tries,
+        available_at=from_micros(available_at),
+        created_at=from_micros(created_at),
+        sent_at=maybe_instant(sent_at),
+        error=error,
+    )
+
+
+async def take(session: Session, worker: str, now: int, most: int) -> list[Delivery]:
+    """Take pending deliveries for sending; each take counts as a try."""
+    ids = [row[0] for row in await session.rows("pick_deliveries", now=now, most=most)]
+    if not ids:
+        return []
+    await session.run("take_deliveries", ids=ids, worker=worker)
+    return [as_delivery(row) for row in await session.rows("get_deliveries", ids=ids)]
+
+
+async def mark(  # noqa: PLR0913 - one fact each
+    session: Session,
+    delivery: Delivery,
+    state: DeliveryState,
+    error: str | None,
+    available_at: int,
+    now: int,
+) -> bool:
+    """Record what became of one try; false if the delivery is no longer the caller's."""
+    rows = await session.rows(
+        "mark_delivery",
+        id=delivery.id,
+        tries=delivery.tries,
+        state=state.value,
+        error=error,
+        available_at=available_at,
+        now=now,
+    )
+    if rows and state in EVENTS:
+        record = {
+            "name": EVENTS[state].value,
+            "run_id": delivery.run_id,
+            "data": json.dumps({"delivery_id": delivery.id, "channel": delivery.channel}),
+        }
+        await session.run("insert_events", rows=Rows([record]), now=now)
+    return bool(rows)
+
+
+async def orphaned(session: Session, most: int) -> list[Delivery]:
+    """Return deliveries whose postman vanished while sending."""
+    return [as_delivery(r) for r in await session.rows("orphaned_deliveries", most=most)]
+
+
+async def next_delivery(session: Session) -> int | None:
+    """Return when the next pending delivery may be sent."""
+    rows = await session.rows("next_delivery")
+    value: int | None = rows[0][0]
+    return value

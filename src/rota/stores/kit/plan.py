@@ -1,0 +1,180 @@
+"""Planning: slots become runs or ledger rows, and the cursor moves, in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rota.model.events import EventName
+from rota.model.ids import ScheduleId, SpaceId, TaskId
+from rota.model.plans import ActiveRun, DueSchedule, Plan, ScheduleState
+from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
+from rota.stores.kit.session import Row, Rows, Session
+from rota.stores.kit.settle import settle
+from rota.stores.kit.tasks import policy_of, task_lane
+
+CANCELS = "cancels"
+"""The topic of running runs that somebody wants stopped."""
+
+
+async def due(session: Session, now: int, most: int) -> list[DueSchedule]:
+    """Return the schedules whose next slot has come, earliest first."""
+    rows = await session.rows("due_schedules", now=now, most=most)
+    lanes = Rows({"space_id": row[7], "lane": task_lane(row[6])} for row in rows)
+    active: dict[tuple[int, str], list[ActiveRun]] = {}
+    for run_id, epoch, state, space_id, lane, planned in (
+        await session.rows("active_in_lanes", rows=lanes) if lanes else []
+    ):
+        run = ActiveRun(run_id=run_id, epoch=epoch, state=state, planned=bool(planned))
+        active.setdefault((space_id, lane), []).append(run)
+    return [_due(row, active) for row in rows]
+
+
+def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedule:
+    (schedule_id, generation, rule, stagger, cursor, next_at, task_id, space_id, route, policy,
+     enabled, enabled_since, paused_until) = row
+    return DueSchedule(
+        id=ScheduleId(schedule_id),
+        generation=generation,
+        rule=rule,
+        stagger=stagger,
+        cursor=cursor,
+        next_at=next_at,
+        task_id=TaskId(task_id),
+        space_id=SpaceId(space_id),
+        route=route,
+        policy=policy_of(policy),
+        enabled=bool(enabled),
+        enabled_since=enabled_since,
+        paused_until=paused_until,
+        active=tuple(active.get((space_id, task_lane(task_id)), ())),
+    )
+
+
+async def apply(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
+    """Apply plans whose schedule still stands where it stood; return which were."""
+    rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+    standing = {row[0]: (row[1], row[2]) for row in rows}
+    verdicts = [standing.get(p.schedule_id) == (p.was, p.generation) for p in plans]
+    accepted = [plan for plan, fits in zip(plans, verdicts, strict=True) if fits]
+    if not accepted:
+        return verdicts
+    await session.run(
+        "advance_schedules",
+        rows=Rows(
+            {
+                "id": p.schedule_id,
+                "cursor": p.cursor,
+                "next_at": p.next_at,
+                "state": p.state.value,
+                "note": p.note,
+            }
+            for p in accepted
+        ),
+    )
+    await _write_ledger(session, accepted, now)
+    cancels = [cancel for p in accepted for cancel in p.cancels]
+    if cancels:
+        await settle(session, cancels, now)
+    stops = [run_id for p in accepted for run_id in p.cancel_running]
+    if stops:
+        await request_cancel(session, stops, now)
+    batches = [batch for p in accepted for batch in p.runs]
+    if batches:
+        await enqueue(session, batches, now)
+    await _announce(session, accepted, now)
+    return verdicts
+
+
+async def _write_ledger(session: Session, accepted: list[Plan], now: int) -> None:
+    with_entries = [p for p in accepted if p.ledger]
+    if not with_entries:
+        return
+    ids = [p.schedule_id for p in with_entries]
+    last = {r[0]: r for r in await session.rows("last_ledger", ids=ids)}
+    extended, added = Rows(), Rows()
+    for plan in with_entries:
+        for index, entry in enumerate(plan.ledger):
+            row = last.get(plan.schedule_id)
+            if index == 0 and row is not None and row[2] == entry.reason and row[3] == plan.was:
+                extended.append(
+                    {
+                        "id": row[1],
+                        "last_key": entry.last_key,
+                        "last_at": entry.last_at,
+                        "count": entry.count,
+                    }
+                )
+                continue
+            added.append(
+                {
+                    "schedule_id": plan.schedule_id,
+                    "reason": entry.reason.value,
+                    "first_key": entry.first_key,
+                    "last_key": entry.last_key,
+                    "first_at": entry.first_at,
+                    "last_at": entry.last_at,
+                    "count": entry.count,
+                }
+            )
+    if extended:
+        await session.run("extend_ledger", rows=extended, now=now)
+    if added:
+        await session.run("insert_ledger", rows=added, now=now)
+
+
+async def _announce(session: Session, accepted: list[Plan], now: int) -> None:
+    names = {
+        ScheduleState.ENDED: EventName.SCHEDULE_ENDED,
+        ScheduleState.QUARANTINED: EventName.SCHEDULE_QUARANTINED,
+    }
+    rows = Rows(
+        {
+            "name": names[p.state].value,
+            "schedule_id": p.schedule_id,
+            "data": json.dumps({"schedule_id": p.schedule_id, "note": p.note}),
+        }
+        for p in accepted
+        if p.state in names
+    )
+    if rows:
+        await session.run("record_schedule_events", rows=rows, now=now)
+
+
+async def request_cancel(session: Session, run_ids: Sequence[int], now: int) -> None:
+    """Ask whoever works on these running runs to stop."""
+    await session.run("request_cancel", ids=list(run_ids), now=now)
+    await session.run(
+        "record_events",
+        ids=list(run_ids),
+        name=EventName.CANCEL_REQUESTED.value,
+        data="{}",
+        now=now,
+    )
+    session.wake(CANCELS)
+
+
+async def promote(session: Session, now: int, most: int) -> int:
+    """Let delayed runs whose time has come stand in the queue; return how many."""
+    rows = await session.rows("later_due", now=now, most=most)
+    if not rows:
+        return 0
+    await session.run("promote_runs", ids=[row[0] for row in rows])
+    pings = {
+        tuple(record.values()): record
+        for record in (
+            ping_record(row[1], row[2], row[3], row[4], bool(row[5]), row[6]) for row in rows
+        )
+    }
+    await session.run("insert_pings", rows=Rows(pings.values()))
+    session.wake(RUNS)
+    return len(rows)
+
+
+async def next_due(session: Session) -> int | None:
+    """Return the instant the planner must wake at: the next slot or the next delayed run."""
+    rows = await session.rows("next_due")
+    instants = [value for value in rows[0] if value is not None]
+    return min(instants, default=None)
+
+

@@ -1,0 +1,80 @@
+"""Schedules as people define them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.model.events import EventName
+from rota.model.ids import ScheduleId, TaskId
+from rota.model.instants import from_micros, maybe_instant
+from rota.model.plans import ScheduleState, StoredSchedule
+from rota.stores.kit.session import Row, Rows, Session, one
+from rota.stores.kit.tasks import SCHEDULES
+
+
+def as_schedule(row: Row) -> StoredSchedule:
+    """Return a row of schedules as a value; its rule stays a record until timing reads it."""
+    (schedule_id, task_id, task, space, name, rule, generation, state, note, cursor, next_at,
+     created_at, updated_at) = row
+    return StoredSchedule(
+        id=ScheduleId(schedule_id),
+        task_id=TaskId(task_id),
+        task=task,
+        space=space,
+        name=name,
+        rule=rule,
+        generation=generation,
+        state=ScheduleState(state),
+        note=note,
+        cursor=from_micros(cursor),
+        next_at=maybe_instant(next_at),
+        created_at=from_micros(created_at),
+        updated_at=from_micros(updated_at),
+    )
+
+
+async def find_schedule(session: Session, task_id: int, name: str) -> StoredSchedule | None:
+    """Return a schedule of a task by name, or None."""
+    row = await one(session, "find_schedule", task_id=task_id, name=name)
+    return None if row is None else as_schedule(row)
+
+
+async def list_schedules(session: Session, task_ids: list[int]) -> list[StoredSchedule]:
+    """Return the schedules of tasks, in the order they were made."""
+    rows = await session.rows("list_schedules", task_ids=task_ids) if task_ids else []
+    return [as_schedule(row) for row in rows]
+
+
+async def put_schedule(session: Session, record: dict[str, Any], now: int) -> StoredSchedule:
+    """Create a schedule or replace the one of its name.
+
+    The record carries the rule, the generation, the cursor to start from and the next slot.
+    """
+    found = await find_schedule(session, record["task_id"], record["name"])
+    if found is None:
+        await session.run("insert_schedules", rows=Rows([record]), now=now)
+    else:
+        await session.run("update_schedules", rows=Rows([{**record, "id": found.id}]), now=now)
+    saved = await find_schedule(session, record["task_id"], record["name"])
+    if saved is None:
+        message = f"schedule {record['name']} vanished while it was written"
+        raise RuntimeError(message)
+    await _note(session, saved, "created" if found is None else "changed", now)
+    session.wake(SCHEDULES)
+    return saved
+
+
+async def drop_schedule(session: Session, schedule: StoredSchedule, now: int) -> None:
+    """Take a schedule out of use; its slots stay in the history."""
+    await session.run("delete_schedule", id=schedule.id, now=now)
+    await _note(session, schedule, "deleted", now)
+
+
+async def _note(session: Session, schedule: StoredSchedule, what: str, now: int) -> None:
+    record = {
+        "name": EventName.SCHEDULE_CHANGED.value,
+        "task_id": schedule.task_id,
+        "data": json.dumps({"schedule": schedule.name, "what": what}),
+    }
+    await session.run("insert_events", rows=Rows([record]), now=now)

@@ -1,0 +1,388 @@
+"""The store: every operation of the ports, on whatever dialect carries it out."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from rota.errors import Unavailable
+from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.events import Event
+from rota.model.ids import RunId
+from rota.model.plans import DueSchedule, LedgerRow, Plan, StoredSchedule
+from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
+from rota.model.settlements import Settlement
+from rota.model.spaces import Limit, Role, Space
+from rota.model.tasks import NewTask, Task
+from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
+from rota.stores.kit import (
+    claim,
+    enqueue,
+    limits,
+    outbox,
+    plan,
+    schedules,
+    settle,
+    tasks,
+    views,
+    workers,
+)
+from rota.stores.kit.joining import Joiner
+from rota.stores.kit.session import Session
+
+log = logging.getLogger(__name__)
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+Listener = Callable[[str], None]
+
+MOST_JOINED = 2_000
+
+
+class SqlStore(ABC):
+    """Everything the ports ask of a store, over a dialect's transactions."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(self._enqueue, MOST_JOINED)
+        self._settles: Joiner[Settlement, bool] = Joiner(self._settle, MOST_JOINED)
+
+    async def take_roles(self) -> bool:
+        """Make sure this process may plan and work; true if it is now the only one."""
+        return False
+
+    @abstractmethod
+    def now(self) -> int:
+        """Return the store's own time in microseconds; every decision uses this clock."""
+
+    @abstractmethod
+    async def write(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation in a transaction that has committed when this returns."""
+
+    @abstractmethod
+    async def read(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation that only reads, on one consistent view."""
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call a listener with every topic that is announced; returns how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def announce(self, topics: Sequence[str]) -> None:
+        """Tell every listener of this process about topics."""
+        for listener in tuple(self._listeners):
+            for topic in topics:
+                listener(topic)
+
+    # define
+
+    async def add_space(self, name: str, role: Role, timezone: str) -> Space:
+        """Create a space, or return the one of that name."""
+        return await self.write(tasks.add_space, name, role, timezone, self.now())
+
+    async def set_space(self, name: str, timezone: str) -> Space:
+        """Change a space's time zone."""
+        return await self.write(tasks.set_space, name, timezone)
+
+    async def find_space(self, name: str) -> Space:
+        """Return a space by name."""
+        return await self.read(tasks.find_space, name)
+
+    async def add_thread(self, space_id: int, key: str) -> None:
+        """Make sure a thread exists."""
+        await self.write(tasks.add_thread, space_id, key, self.now())
+
+    async def put_task(self, task: NewTask, after_id: int | None) -> Task:
+        """Create a task or bring the one of its name up to date."""
+        return await self.write(tasks.put_task, task, after_id, self.now())
+
+    async def find_task(self, space_id: int, name: str) -> Task | None:
+        """Return a task by name."""
+        return await self.read(tasks.find_task, space_id, name)
+
+    async def get_tasks(self, ids: Sequence[int]) -> list[Task]:
+        """Return tasks by id."""
+        return await self.read(tasks.get_tasks, list(ids))
+
+    async def enable_task(self, task: Task) -> None:
+        """Let a task's slots run again, from now on."""
+        await self.write(tasks.enable_task, task, self.now())
+
+    async def disable_task(
+        self, task: Task, reason: str, until: int | None, ends: Sequence[Settlement]
+    ) -> None:
+        """Stop a task's slots from running, and end the queued ones, in one step."""
+        await self.write(_disable, task, reason, until, ends, self.now())
+
+    async def delete_task(
+        self, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId]
+    ) -> None:
+        """Take a task out of use, end what is queued and stop what runs, in one step."""
+        await self.write(_delete, task, ends, stops, self.now())
+
+    async def put_schedule(self, record: dict[str, Any]) -> StoredSchedule:
+        """Create a schedule or replace the one of its name."""
+        return await self.write(schedules.put_schedule, record, self.now())
+
+    async def find_schedule(self, task_id: int, name: str) -> StoredSchedule | None:
+        """Return a schedule of a task by name."""
+        return await self.read(schedules.find_schedule, task_id, name)
+
+    async def list_schedules(self, task_ids: Sequence[int]) -> list[StoredSchedule]:
+        """Return the schedules of tasks."""
+        return await self.read(schedules.list_schedules, list(task_ids))
+
+    async def drop_schedule(self, schedule: StoredSchedule) -> None:
+        """Take a schedule out of use."""
+        await self.write(schedules.drop_schedule, schedule, self.now())
+
+    async def set_limits(self, wanted: Sequence[Limit]) -> None:
+        """Replace limits by scope and key."""
+        await self.write(limits.set_limits, list(wanted), self.now())
+
+    async def enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
+        """Queue runs; concurrent callers share a commit."""
+        return list(await self._enqueues.put(batches))
+
+    async def enqueue_within(
+        self, connection: object, batches: Sequence[RunBatch]
+    ) -> list[list[Enqueued]]:
+        """Queue runs inside a transaction of the caller's own, where the driver allows that."""
+        message = f"{type(connection).__name__}: only PostgreSQL can queue in your transaction"
+        raise Unavailable(message)
+
+    async def _enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
+        return await self.write(enqueue.enqueue, batches, self.now())
+
+    async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
+        """Ask whoever works on running runs to stop."""
+        await self.write(plan.request_cancel, run_ids, self.now())
+
+    # plan
+
+    async def due_schedules(self, most: int) -> list[DueSchedule]:
+        """Return the schedules whose next slot has come."""
+        return await self.read(plan.due, self.now(), most)
+
+    async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
+        """Apply plans whose schedule still stands where it stood."""
+        return await self.write(plan.apply, plans, self.now())
+
+    async def promote(self, most: int) -> int:
+        """Let delayed runs whose time has come stand in the queue."""
+        return await self.write(plan.promote, self.now(), most)
+
+    async def next_due(self) -> int | None:
+        """Return when planning is needed next."""
+        return await self.read(plan.next_due)
+
+    # claim and settle
+
+    async def claim(
+        self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
+    ) -> Claimed:
+        """Lease ready runs to a worker."""
+        return await self.write(claim.claim, worker, pools, routes, want, self.now())
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Apply settlements; concurrent callers share a commit."""
+        return list(await self._settles.put(settlements))
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        return await self.write(settle.settle, settlements, self.now())
+
+    async def successors(self, task_ids: Sequence[int]) -> dict[int, list[Task]]:
+        """Return the tasks declared to run after each of these."""
+        return await self.read(views.successors, list(task_ids))
+
+    async def open_runs(self, ids: Sequence[int]) -> list[OpenRun]:
+        """Return what is needed to decide about runs."""
+        return await self.read(workers.open_runs, list(ids))
+
+    async def queued_runs_of(self, task_id: int, *, planned_only: bool) -> list[OpenRun]:
+        """Return the queued and waiting runs of a task."""
+        return await self.read(_queued_runs_of, task_id, planned_only)
+
+    async def running_runs_of(self, task_id: int) -> list[RunId]:
+        """Return the running runs of a task."""
+        return await self.read(_running_runs_of, task_id)
+
+    async def mark_stuck(self, run_id: int, epoch: int) -> None:
+        """Note that a run is past its timeout and cannot be stopped."""
+        await self.write(workers.mark_stuck, run_id, epoch, self.now())
+
+    # workers
+
+    async def register(self, record: dict[str, Any]) -> None:
+        """Make a worker known."""
+        await self.write(workers.register, record, self.now())
+
+    async def renew(self, worker: str, until: int) -> Renewal:
+        """Extend a worker's lease unless it was fenced."""
+        return await self.write(workers.renew, worker, until, self.now())
+
+    async def cancelled_runs(self, worker: str) -> tuple[RunId, ...]:
+        """Return the runs of a worker that somebody wants stopped."""
+        return await self.read(workers.cancelled_runs, worker)
+
+    async def retire(self, worker: str) -> None:
+        """Forget a worker that holds nothing."""
+        await self.write(workers.retire, worker)
+
+    async def fence(self) -> int:
+        """Fence workers whose lease has run out."""
+        return await self.write(workers.fence, self.now())
+
+    async def fence_others(self, worker: str) -> int:
+        """Fence every other worker; only for the holder of the instance lock."""
+        return await self.write(workers.fence_others, worker)
+
+    async def lost_runs(self, most: int) -> list[OpenRun]:
+        """Return running runs whose worker is gone."""
+        return await self.read(workers.lost_runs, most)
+
+    async def expired_runs(self, most: int) -> list[OpenRun]:
+        """Return queued and waiting runs whose time has run out."""
+        return await self.read(workers.expired_runs, self.now(), most)
+
+    async def heal(self) -> int:
+        """Rebuild what claiming caches."""
+        return await self.write(claim.heal, self.now())
+
+    async def prune(self, before: int, most: int) -> int:
+        """Delete old events and the runs whose end they tell."""
+        return await self.write(_prune, before, most)
+
+    # deliver
+
+    async def take_deliveries(self, worker: str, most: int) -> list[Delivery]:
+        """Take pending deliveries for sending."""
+        return await self.write(outbox.take, worker, self.now(), most)
+
+    async def mark_delivery(
+        self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
+    ) -> bool:
+        """Record what became of one try."""
+        return await self.write(outbox.mark, delivery, state, error, available_at, self.now())
+
+    async def orphaned_deliveries(self, most: int) -> list[Delivery]:
+        """Return deliveries whose postman vanished while sending."""
+        return await self.read(outbox.orphaned, most)
+
+    async def next_delivery(self) -> int | None:
+        """Return when the next delivery may be sent."""
+        return await self.read(outbox.next_delivery)
+
+    # observe
+
+    async def list_tasks(self, space_id: int | None) -> list[Task]:
+        """Return tasks by name."""
+        return await self.read(views.list_tasks, space_id)
+
+    async def list_spaces(self) -> list[Space]:
+        """Return every space."""
+        return await self.read(views.list_spaces)
+
+    async def list_runs(self, wanted: RunFilter) -> list[Run]:
+        """Return runs, newest first."""
+        return await self.read(views.list_runs, wanted)
+
+    async def get_run(self, run_id: int) -> Run | None:
+        """Return a run by id."""
+        found = await self.read(views.get_runs, [run_id])
+        return found[0] if found else None
+
+    async def list_attempts(self, run_id: int) -> list[Attempt]:
+        """Return the ended attempts of a run."""
+        return await self.read(views.list_attempts, run_id)
+
+    async def list_questions(self, run_ids: Sequence[int]) -> list[Question]:
+        """Return the questions of runs."""
+        return await self.read(views.list_questions, list(run_ids))
+
+    async def get_question(self, question_id: int) -> Question | None:
+        """Return a question by id."""
+        return await self.read(views.get_question, question_id)
+
+    async def list_events(self, after: int, most: int) -> list[Event]:
+        """Return events after an id."""
+        return await self.read(views.list_events, after, most)
+
+    async def run_events(self, run_id: int) -> list[Event]:
+        """Return the events of a run."""
+        return await self.read(views.run_events, run_id)
+
+    async def slot_runs(self, task_id: int, start: int, end: int) -> list[Run]:
+        """Return the runs of a task's slots in a span."""
+        return await self.read(views.slot_runs, task_id, start, end)
+
+    async def ledger_rows(self, task_id: int, start: int, end: int) -> list[LedgerRow]:
+        """Return the ledger rows of a task that touch a span."""
+        return await self.read(views.ledger_rows, task_id, start, end)
+
+    async def list_deliveries(self, run_id: int | None, most: int) -> list[Delivery]:
+        """Return deliveries, newest first."""
+        return await self.read(views.list_deliveries, run_id, most)
+
+    async def list_limits(self) -> list[Limit]:
+        """Return every limit."""
+        return await self.read(views.list_limits)
+
+    async def count_runs(self, task_id: int) -> dict[str, int]:
+        """Return how many runs a task has had, by state."""
+        return await self.read(views.counts, task_id)
+
+    async def list_workers(self) -> list[WorkerView]:
+        """Return every known worker."""
+        return await self.read(views.list_workers)
+
+    async def view_queue(self) -> QueueView:
+        """Return how full the queue is."""
+        return await self.read(views.queue)
+
+
+async def _disable(  # noqa: PLR0913 - the parts of one step
+    session: Session,
+    task: Task,
+    reason: str,
+    until: int | None,
+    ends: Sequence[Settlement],
+    now: int,
+) -> None:
+    await tasks.disable_task(session, task, reason, until, now)
+    if ends:
+        await settle.settle(session, ends, now)
+
+
+async def _delete(
+    session: Session, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId], now: int
+) -> None:
+    await tasks.delete_task(session, task, now)
+    if ends:
+        await settle.settle(session, ends, now)
+    if stops:
+        await plan.request_cancel(session, stops, now)
+
+
+async def _queued_runs_of(session: Session, task_id: int, planned_only: bool) -> list[OpenRun]:
+    rows = await session.rows(
+        "queued_runs_of", task_id=task_id, planned_only=int(planned_only), most=10_000
+    )
+    return [workers.as_open_run(row) for row in rows]
+
+
+async def _running_runs_of(session: Session, task_id: int) -> list[RunId]:
+    rows = await session.rows("running_runs_of", task_id=task_id, most=10_000)
+    return [RunId(row[0]) for row in rows]
+
+
+async def _prune(session: Session, before: int, most: int) -> int:
+    await workers.prune_ledger(session, before, most)
+    await workers.forget_workers(session, before)
+    return await workers.prune(session, before, most)

@@ -1,0 +1,266 @@
+"""Read-only views; nothing here writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.model.deliveries import Delivery
+from rota.model.events import Event, EventName
+from rota.model.ids import Epoch, EventId, QuestionId, RunId, ScheduleId, TaskId, WorkerId
+from rota.model.instants import from_micros, maybe_instant
+from rota.model.plans import LedgerReason, LedgerRow
+from rota.model.runs import Attempt, Cause, Question, Run, Source
+from rota.model.spaces import Limit, Scope, Space
+from rota.model.states import Place, RunState
+from rota.model.tasks import Pool, Task
+from rota.model.views import QueueView, RunFilter, WorkerView
+from rota.stores.kit.outbox import as_delivery
+from rota.stores.kit.session import Row, Session
+from rota.stores.kit.tasks import as_space, as_task
+
+LAST = 1 << 62
+
+
+def as_run(row: Row) -> Run:
+    """Return a row of runs as a value."""
+    (run_id, space, task_id, task, state, place, source, pool, priority, lane, route, epoch, cause,
+     retries, losses, created_at, available_at, started_at, finished_at, expires_at, cancel_at,
+     stuck, holder, schedule_id, slot_key, slot_at, upstream_id, key, payload, result, error_code,
+     error) = row
+    return Run(
+        id=RunId(run_id),
+        space=space,
+        task_id=TaskId(task_id),
+        task=task,
+        state=RunState(state),
+        place=None if place is None else Place(place),
+        source=Source(source),
+        pool=Pool(pool),
+        priority=priority,
+        lane=lane,
+        route=route,
+        epoch=Epoch(epoch),
+        cause=Cause(cause),
+        retries=retries,
+        losses=losses,
+        created_at=from_micros(created_at),
+        available_at=from_micros(available_at),
+        started_at=maybe_instant(started_at),
+        finished_at=maybe_instant(finished_at),
+        expires_at=maybe_instant(expires_at),
+        cancel_requested_at=maybe_instant(cancel_at),
+        stuck=bool(stuck),
+        holder=None if holder is None else WorkerId(holder),
+        schedule_id=None if schedule_id is None else ScheduleId(schedule_id),
+        slot_key=slot_key,
+        slot_at=maybe_instant(slot_at),
+        upstream_id=None if upstream_id is None else RunId(upstream_id),
+        key=key,
+        payload=payload,
+        result=result,
+        error_code=error_code,
+        error=error,
+    )
+
+
+async def list_runs(session: Session, wanted: RunFilter) -> list[Run]:
+    """Return runs, newest first."""
+    params = {
+        "space_id": wanted.space_id,
+        "state": None if wanted.state is None else wanted.state.value,
+        "before": LAST if wanted.before is None else wanted.before,
+        "most": wanted.limit,
+    }
+    if wanted.task_id is not None:
+        rows = await session.rows("list_runs_of_task", task_id=wanted.task_id, **params)
+    else:
+        rows = await session.rows("list_runs", **params)
+    return [as_run(row) for row in rows]
+
+
+async def get_runs(session: Session, ids: list[int]) -> list[Run]:
+    """Return runs by id."""
+    return [as_run(row) for row in await session.rows("get_runs", ids=ids)] if ids else []
+
+
+async def slot_runs(session: Session, task_id: int, start: int, end: int) -> list[Run]:
+    """Return the runs of a task's slots in a span, oldest first."""
+    rows = await session.rows("slot_runs", task_id=task_id, start=start, end=end)
+    return [as_run(row) for row in rows]
+
+
+async def ledger_rows(session: Session, task_id: int, start: int, end: int) -> list[LedgerRow]:
+    """Return the ledger rows of a task that touch a span, oldest first."""
+    return [
+        LedgerRow(
+            schedule_id=ScheduleId(row[0]),
+            schedule=row[1],
+            reason=LedgerReason(row[2]),
+            first_key=row[3],
+            last_key=row[4],
+            first_at=from_micros(row[5]),
+            last_at=from_micros(row[6]),
+            count=row[7],
+            noted_at=from_micros(row[8]),
+        )
+        for row in await session.rows("ledger_rows", task_id=task_id, start=start, end=end)
+    ]
+
+
+async def list_attempts(session: Session, run_id: int) -> list[Attempt]:
+    """Return the ended attempts of a run."""
+    return [
+        Attempt(
+            run_id=RunId(run_id),
+            number=Epoch(row[0]),
+            cause=Cause(row[1]),
+            worker=None if row[2] is None else WorkerId(row[2]),
+            started_at=from_micros(row[3]),
+            ended_at=from_micros(row[4]),
+            outcome=row[5],
+            error=row[6],
+        )
+        for row in await session.rows("list_attempts", run_id=run_id)
+    ]
+
+
+async def list_questions(session: Session, run_ids: list[int]) -> list[Question]:
+    """Return the questions of runs in the order they were asked."""
+    rows = await session.rows("list_questions", ids=run_ids) if run_ids else []
+    return [as_question(row) for row in rows]
+
+
+async def get_question(session: Session, question_id: int) -> Question | None:
+    """Return a question by id."""
+    rows = await session.rows("get_questions", ids=[question_id])
+    return as_question(rows[0]) if rows else None
+
+
+def as_question(row: Row) -> Question:
+    """Return a row of questions as a value."""
+    return Question(
+        id=QuestionId(row[0]),
+        run_id=RunId(row[1]),
+        epoch=Epoch(row[2]),
+        kind=row[3],
+        question=row[4],
+        context=row[5],
+        options=tuple(json.loads(row[6])),
+        asked_at=from_micros(row[7]),
+        expires_at=from_micros(row[8]),
+        answered_at=maybe_instant(row[9]),
+        answer=row[10],
+        answered_by=row[11],
+    )
+
+
+async def list_events(session: Session, after: int, most: int) -> list[Event]:
+    """Return events after an id, in order."""
+    rows = await session.rows("list_events", after=after, most=most)
+    return [_as_event(row) for row in rows]
+
+
+async def run_events(session: Session, run_id: int) -> list[Event]:
+    """Return the events of a run, in order."""
+    return [_as_event(row) for row in await session.rows("run_events", run_id=run_id)]
+
+
+def _as_event(row: Row) -> Event:
+    return Event(
+        id=EventId(row[0]),
+        at=from_micros(row[1]),
+        name=EventName(row[2]),
+        space_id=row[3],
+        task_id=None if row[4] is None else TaskId(row[4]),
+        run_id=None if row[5] is None else RunId(row[5]),
+        data=json.loads(row[6]),
+    )
+
+
+async def list_tasks(session: Session, space_id: int | None) -> list[Task]:
+    """Return tasks by name, deleted ones left out."""
+    return [as_task(row) for row in await session.rows("list_tasks", space_id=space_id)]
+
+
+async def successors(session: Session, task_ids: list[int]) -> dict[int, list[Task]]:
+    """Return the tasks declared to run after each of these."""
+    found: dict[int, list[Task]] = {}
+    for row in await session.rows("successors_of", ids=task_ids) if task_ids else []:
+        found.setdefault(row[0], []).append(as_task(row[1:]))
+    return found
+
+
+async def list_spaces(session: Session) -> list[Space]:
+    """Return every space."""
+    return [as_space(row) for row in await session.rows("list_spaces")]
+
+
+async def list_deliveries(session: Session, run_id: int | None, most: int) -> list[Delivery]:
+    """Return deliveries, newest first."""
+    rows = await session.rows("list_deliveries", run_id=run_id, most=most)
+    return [as_delivery(row) for row in rows]
+
+
+async def list_limits(session: Session) -> list[Limit]:
+    """Return every limit."""
+    return [
+        Limit(
+            scope=Scope(row[0]),
+            key=row[1],
+            cap=row[2],
+            rate=row[3],
+            period=None if row[4] is None else from_micros(row[4]) - from_micros(0),
+        )
+        for row in await session.rows("read_limits")
+    ]
+
+
+async def counts(session: Session, task_id: int) -> dict[str, int]:
+    """Return how many runs of a task there have been, by state, pruned ones included."""
+    totals: dict[str, int] = {}
+    for row in await session.rows("read_pruned", ids=[task_id]):
+        totals.update(json.loads(row[1]))
+    for state, count in await session.rows("count_by_state", task_id=task_id):
+        totals[state] = totals.get(state, 0) + count
+    return totals
+
+
+async def list_workers(session: Session) -> list[WorkerView]:
+    """Return every worker that is known."""
+    return [
+        WorkerView(
+            id=WorkerId(row[0]),
+            host=row[1],
+            pid=row[2],
+            roles=row[3],
+            routes=tuple(json.loads(row[4])),
+            slots=row[5],
+            running=row[6],
+            started_at=from_micros(row[7]),
+            seen_at=from_micros(row[8]),
+            lease_until=from_micros(row[9]),
+            fenced=bool(row[10]),
+        )
+        for row in await session.rows("list_workers")
+    ]
+
+
+async def queue(session: Session) -> QueueView:
+    """Return how full the queue is."""
+    row: Any = (await session.rows("view_queue"))[0]
+    routes = await session.rows("unserved_routes")
+    return QueueView(
+        ready=row[0],
+        later=row[1],
+        held=row[2],
+        running=row[3],
+        waiting=row[4],
+        stuck=row[5],
+        oldest_ready=maybe_instant(row[6]),
+        oldest_running=maybe_instant(row[7]),
+        oldest_waiting=maybe_instant(row[8]),
+        schedules=row[9],
+        quarantined=row[10],
+        unserved_routes=tuple(sorted(r[0] for r in routes)),
+    )

@@ -1,0 +1,131 @@
+"""Workers and what is left when one of them is gone: leases, lost runs, expiry, pruning."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.model.events import EventName
+from rota.model.ids import Epoch, RunId, SpaceId, TaskId
+from rota.model.runs import OpenRun
+from rota.model.states import RunState
+from rota.model.views import Renewal
+from rota.stores.kit.session import Row, Rows, Session
+
+
+async def register(session: Session, record: dict[str, Any], now: int) -> None:
+    """Make a worker known; its id is new for every start."""
+    await session.run("insert_workers", rows=Rows([record]), now=now)
+
+
+async def renew(session: Session, worker: str, until: int, now: int) -> Renewal:
+    """Extend a worker's lease unless it was fenced."""
+    rows = await session.rows("renew_worker", worker=worker, until=until, now=now)
+    if not rows:
+        return Renewal(alive=False)
+    return Renewal(alive=True, cancels=await cancelled_runs(session, worker))
+
+
+async def cancelled_runs(session: Session, worker: str) -> tuple[RunId, ...]:
+    """Return the runs of a worker that somebody wants stopped."""
+    return tuple(RunId(r[0]) for r in await session.rows("cancelled_runs", worker=worker))
+
+
+async def fence(session: Session, now: int) -> int:
+    """Fence workers whose lease has run out; a fenced worker can never renew again."""
+    return len(await session.rows("fence_expired", now=now))
+
+
+async def fence_others(session: Session, worker: str) -> int:
+    """Fence every other worker; only for whoever holds the lock that proves them dead."""
+    return len(await session.rows("fence_others", worker=worker))
+
+
+async def retire(session: Session, worker: str) -> None:
+    """Forget a worker that has given back everything it held."""
+    await session.run("delete_worker", worker=worker)
+
+
+async def lost_runs(session: Session, most: int) -> list[OpenRun]:
+    """Return running runs whose worker is fenced or unknown."""
+    return [as_open_run(row) for row in await session.rows("lost_runs", most=most)]
+
+
+async def forget_workers(session: Session, before: int) -> None:
+    """Drop fenced workers that hold nothing and were last seen long ago."""
+    await session.run("forget_workers", before=before)
+
+
+async def expired_runs(session: Session, now: int, most: int) -> list[OpenRun]:
+    """Return queued and waiting runs whose time has run out."""
+    rows = await session.rows("expired_runs", now=now, most=most)
+    return [as_open_run(row) for row in rows]
+
+
+async def open_runs(session: Session, ids: list[int]) -> list[OpenRun]:
+    """Return what is needed to decide about runs, whatever their state."""
+    return [as_open_run(row) for row in await session.rows("open_runs", ids=ids)] if ids else []
+
+
+def as_open_run(row: Row) -> OpenRun:
+    """Return a row as the facts for a settlement."""
+    run_id, task_id, space_id, state, epoch, retries, losses, created_at, depth = row
+    return OpenRun(
+        run_id=RunId(run_id),
+        task_id=TaskId(task_id),
+        space_id=SpaceId(space_id),
+        state=RunState(state),
+        epoch=Epoch(epoch),
+        retries=retries,
+        losses=losses,
+        created_micros=created_at,
+        depth=depth,
+    )
+
+
+async def mark_stuck(session: Session, run_id: int, epoch: int, now: int) -> None:
+    """Note that a run is past its timeout and cannot be stopped."""
+    rows = await session.rows("mark_stuck", id=run_id, epoch=epoch)
+    if rows:
+        await session.run(
+            "record_events", ids=[run_id], name=EventName.STUCK.value, data="{}", now=now
+        )
+
+
+async def prune(session: Session, before: int, most: int) -> int:
+    """Delete the oldest events up to an instant, with the runs whose end they tell.
+
+    Events are in the order they happened, so no index on finished runs is needed. What a task's
+    pruned runs came to stays in its tally.
+    """
+    events = await session.rows("oldest_events", before=before, most=most)
+    if not events:
+        return 0
+    settled = [row[2] for row in events if row[1] == EventName.SETTLED and row[2] is not None]
+    if settled:
+        await _tally(session, settled)
+        for query in (
+            "prune_attempts",
+            "prune_questions",
+            "prune_deliveries",
+            "prune_runs",
+        ):
+            await session.run(query, ids=settled)
+    await session.run("prune_events", ids=[row[0] for row in events])
+    return len(events)
+
+
+async def _tally(session: Session, run_ids: list[int]) -> None:
+    tallies: dict[int, dict[str, int]] = {}
+    for task_id, state, count in await session.rows("tally_runs", ids=run_ids):
+        tallies.setdefault(task_id, {})[state] = count
+    for task_id, pruned in await session.rows("read_pruned", ids=sorted(tallies)):
+        total = json.loads(pruned)
+        for state, count in tallies[task_id].items():
+            total[state] = total.get(state, 0) + count
+        await session.run("keep_pruned", id=task_id, pruned=json.dumps(total))
+
+
+async def prune_ledger(session: Session, before: int, most: int) -> None:
+    """Delete ledger rows that ended before an instant."""
+    await session.run("prune_ledger", before=before, most=most)

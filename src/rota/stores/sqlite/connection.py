@@ -1,0 +1,118 @@
+"""Opening SQLite: version gate, durability, migrations with a snapshot taken before."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from pathlib import Path
+
+import apsw
+
+from rota.errors import Unavailable
+from rota.stores.kit.migrating import Migration, load_migrations, pending
+
+log = logging.getLogger(__name__)
+
+PACKAGE = "rota.stores.sqlite"
+OLDEST_SQLITE = (3, 51, 3)
+"""Earlier ones can lose data when two connections reset the write-ahead log at once."""
+
+BUSY_TIMEOUT_MS = 10_000
+CHECKPOINT_PAGES = 4_000
+CACHE_KIB = 16_000
+
+
+def connect(path: str) -> apsw.Connection:
+    """Return a connection with Rota's settings; every commit is on disk when it returns."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < OLDEST_SQLITE:
+        message = (
+            f"SQLite {apsw.sqlite_lib_version()} is too old (3.51.3 fixes a loss of data): "
+            "install a current apsw"
+        )
+        raise Unavailable(message)
+    try:
+        connection = apsw.Connection(path)
+    except apsw.CantOpenError as fault:
+        message = f"cannot open the database {path}: check that its folder exists and is writable"
+        raise Unavailable(message) from fault
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    for pragma in (
+        "journal_mode = wal",
+        "synchronous = full",
+        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+        f"cache_size = -{CACHE_KIB}",
+        "temp_store = memory",
+        "foreign_keys = on",
+        "trusted_schema = off",
+    ):
+        connection.execute(f"pragma {pragma}")
+    return connection
+
+
+def migrate(connection: apsw.Connection, path: str) -> list[str]:
+    """Bring the schema up to date; return the names of what was applied.
+
+    A file that has data is copied to `<file>.before-<number>` first. Schedules are counted before
+    and after each step, and a step that loses one is rolled back.
+    """
+    migrations = load_migrations(PACKAGE)
+    current = _version(connection)
+    todo = pending(migrations, current, path)
+    if not todo:
+        return []
+    if current > 0 and path != ":memory:":
+        _snapshot(connection, Path(f"{path}.before-{todo[0].number:04}"))
+    return [step.name for step in todo if _apply(connection, step)]
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(str(connection.execute("pragma user_version").get))
+
+
+def _apply(connection: apsw.Connection, step: Migration) -> bool:
+    connection.execute("begin immediate")
+    try:
+        if _version(connection) >= step.number:  # another process was faster
+            connection.execute("rollback")
+            return False
+        before = _count_schedules(connection)
+        connection.execute(step.sql)
+        after = _count_schedules(connection)
+        if before is not None and after != before:
+            message = f"migration {step.name} would change {before} schedules to {after}: not applied"
+            raise Unavailable(message)
+        if before is None:
+            connection.execute(
+                "insert into facts (name, value) values ('incarnation', ?)", (secrets.token_hex(16),)
+            )
+        connection.execute(f"pragma user_version = {step.number}")
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+    log.info("store.migrated", extra={"migration": step.name})
+    return True
+
+
+def _count_schedules(connection: apsw.Connection) -> int | None:
+    known = connection.execute("select count(*) from sqlite_master where name = 'schedules'").get
+    if not known:
+        return None
+    return int(str(connection.execute("select count(*) from schedules where deleted_at is null").get))
+
+
+def _snapshot(connection: apsw.Connection, target: Path) -> None:
+    copy = apsw.Connection(str(target))
+    try:
+        with copy.backup("main", connection, "main") as backup:
+            while not backup.done:
+                backup.step(1_000)
+        verdict = copy.execute("pragma integrity_check").get
+    finally:
+        copy.close()
+    if verdict != "ok":
+        message = f"the snapshot {target} is damaged ({verdict}): nothing was migrated"
+        raise Unavailable(message)
+    log.info("store.snapshot_taken", extra={"path": str(target)})

@@ -1,0 +1,42 @@
+"""The instance lock beside a database file: who holds it is the one process that plans and works."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from rota.errors import Busy
+
+
+class InstanceLock:
+    """An exclusive lock that ends with the process, however that ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Take the lock, or raise Busy with the process that has it."""
+        if self._file is not None:
+            return
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as fault:
+            holder = os.pread(file, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(file)
+            message = (
+                f"another Rota (process {holder}) is working on this database: "
+                f"stop it first; the lock is {self._path}"
+            )
+            raise Busy(message) from fault
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        self._file = file
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,102 @@
+"""A SQLite transaction as the shared operations see it.
+
+A query that returns many rows costs one step for each, and each step lets go of the interpreter's
+lock and has to win it back. So every SELECT is made to answer in one step, as one JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import apsw
+import apsw.ext
+
+from rota.errors import Busy, Unavailable
+from rota.stores.kit.session import Row, Rows, finish
+
+Result = TypeVar("Result")
+
+
+class SqliteSession:
+    """Runs named queries on one connection; never suspends."""
+
+    def __init__(self, connection: apsw.Connection, queries: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._queries = queries
+        self._packed: dict[str, str | None] = {}
+        self.topics: dict[str, None] = {}
+
+    async def rows(self, query: str, **params: object) -> list[Row]:
+        """Return every row."""
+        packed = self._packed.get(query, "")
+        if packed == "":
+            packed = self._packed[query] = _pack(self._connection, self._queries[query])
+        if packed is None:
+            return list(self._connection.execute(self._queries[query], _bind(params)))
+        text = self._connection.execute(packed, _bind(params)).get
+        found: list[Row] = json.loads(text)
+        return found
+
+    async def run(self, query: str, **params: object) -> None:
+        """Execute a query for its effect."""
+        self._connection.execute(self._queries[query], _bind(params))
+
+    async def insert(self, query: str, count: int, **params: object) -> Sequence[int]:
+        """Insert rows and return their ids, which one statement gives out in sequence."""
+        self._connection.execute(self._queries[query], _bind(params))
+        last = self._connection.last_insert_rowid()
+        return range(last - count + 1, last + 1)
+
+    async def enter_claim(self) -> None:
+        """Nothing to wait for: a write transaction is alone."""
+
+    def wake(self, topic: str) -> None:
+        """Announce a topic once this transaction has committed."""
+        self.topics[topic] = None
+
+
+def _bind(params: dict[str, object]) -> dict[str, Any]:
+    return {
+        name: json.dumps(value) if isinstance(value, (list, Rows)) else value
+        for name, value in params.items()
+    }
+
+
+def _pack(connection: apsw.Connection, sql: str) -> str | None:
+    """Return a SELECT that answers in one row, or None for anything else."""
+    if not sql.lstrip().lower().startswith(("select", "with")):
+        return None
+    info = apsw.ext.query_info(connection, sql)
+    names = [f"c{index}" for index in range(len(info.description))]
+    columns = ", ".join(names)
+    return f"with packed({columns}) as ({sql}) select json_group_array(json_array({columns})) from packed"
+
+
+def transact(
+    connection: apsw.Connection,
+    session: SqliteSession,
+    operation: Callable[..., Coroutine[Any, Any, Result]],
+    args: Sequence[object],
+    *,
+    write: bool,
+) -> tuple[Result, list[str]]:
+    """Run an operation in a transaction; return its result and the topics to announce."""
+    session.topics = {}
+    try:
+        connection.execute("begin immediate" if write else "begin")
+        try:
+            result = finish(operation(session, *args))
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+    except apsw.BusyError as fault:
+        message = "the database is busy: another process has been writing for too long, try again"
+        raise Busy(message) from fault
+    except (apsw.FullError, apsw.IOError, apsw.CorruptError, apsw.ReadOnlyError) as fault:
+        message = f"the database cannot be used: {fault}"
+        raise Unavailable(message) from fault
+    return result, list(session.topics)

@@ -1,0 +1,126 @@
+-- name: insert_spaces
+insert into spaces (name, role, timezone, created_at)
+select value ->> 'name', value ->> 'role', value ->> 'timezone', :now from json_each(:rows) where true
+on conflict (name) do nothing;
+
+-- name: set_space
+update spaces set timezone = :timezone where name = :name;
+
+-- name: find_space
+select id, name, role, timezone, created_at from spaces where name = :name;
+
+-- name: list_spaces
+select id, name, role, timezone, created_at from spaces order by id;
+
+-- name: insert_threads
+insert into threads (space_id, key, created_at)
+select value ->> 'space_id', value ->> 'key', :now from json_each(:rows) where true
+on conflict (key) do nothing;
+
+-- name: find_task
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
+where t.space_id = :space_id and t.name = :name and t.deleted_at is null;
+
+-- name: get_tasks
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
+where t.id in (select value from json_each(:ids));
+
+-- name: list_tasks
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
+where t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
+order by p.name, t.name;
+
+-- name: successors_of
+select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
+  t.policy, u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from tasks t join spaces p on p.id = t.space_id join tasks u on u.id = t.after_task_id
+where t.after_task_id in (select value from json_each(:ids)) and t.after_task_id is not null
+  and t.deleted_at is null;
+
+-- name: insert_tasks
+insert into tasks (space_id, name, title, kind, route, spec, policy, after_task_id, after_on, origin,
+  enabled, enabled_since, created_at, updated_at)
+select value ->> 'space_id', value ->> 'name', value ->> 'title', value ->> 'kind',
+  value ->> 'route', value ->> 'spec', value ->> 'policy', value ->> 'after_task_id',
+  value ->> 'after_on', value ->> 'origin', 1, :now, :now, :now
+from json_each(:rows);
+
+-- name: update_tasks
+update tasks set title = w.value ->> 'title', kind = w.value ->> 'kind', route = w.value ->> 'route',
+  spec = w.value ->> 'spec', policy = w.value ->> 'policy',
+  after_task_id = w.value ->> 'after_task_id', after_on = w.value ->> 'after_on',
+  origin = w.value ->> 'origin', updated_at = :now
+from json_each(:rows) w where tasks.id = w.value ->> 'id';
+
+-- name: enable_task
+update tasks set enabled = 1, enabled_since = :now, paused_until = null, disabled_reason = null,
+  failures = 0, updated_at = :now
+where id = :id;
+
+-- name: disable_task
+update tasks set enabled = 0, paused_until = null, disabled_reason = :reason, updated_at = :now
+where id = :id;
+
+-- name: pause_task
+update tasks set paused_until = :until, updated_at = :now where id = :id;
+
+-- name: delete_task
+update tasks set deleted_at = :now, enabled = 0, updated_at = :now where id = :id;
+
+-- name: delete_schedules_of
+update schedules set deleted_at = :now, next_at = null
+where task_id = :task_id and deleted_at is null;
+
+-- name: queued_runs_of
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+from runs where task_id = :task_id and state in ('queued', 'waiting')
+  and (:planned_only = 0 or source = 'slot')
+order by id limit :most;
+
+-- name: running_runs_of
+select id from runs where task_id = :task_id and state = 'running' order by id limit :most;
+
+-- name: find_schedule
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
+  s.cursor, s.next_at, s.created_at, s.updated_at
+from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
+where s.task_id = :task_id and s.name = :name and s.deleted_at is null;
+
+-- name: list_schedules
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
+  s.cursor, s.next_at, s.created_at, s.updated_at
+from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
+where s.task_id in (select value from json_each(:task_ids)) and s.deleted_at is null
+order by s.id;
+
+-- name: insert_schedules
+insert into schedules (task_id, name, rule, generation, state, cursor, next_at, created_at, updated_at)
+select value ->> 'task_id', value ->> 'name', value ->> 'rule', value ->> 'generation', 'active',
+  value ->> 'cursor', value ->> 'next_at', :now, :now
+from json_each(:rows);
+
+-- name: update_schedules
+update schedules set rule = w.value ->> 'rule', generation = w.value ->> 'generation',
+  state = 'active', note = null, cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
+  updated_at = :now
+from json_each(:rows) w where schedules.id = w.value ->> 'id';
+
+-- name: delete_schedule
+update schedules set deleted_at = :now, next_at = null where id = :id;
+
+-- name: read_facts
+select name, value from facts;
+
+-- name: put_fact
+insert into facts (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value;

@@ -1,0 +1,54 @@
+-- name: due_schedules
+select s.id, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
+  s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
+  t.paused_until
+from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
+where s.next_at is not null and s.next_at <= :now
+order by s.next_at limit :most;
+
+-- name: active_in_lanes  unfinished runs that the overlap policy looks at
+select r.id, r.epoch, r.state, r.space_id, r.lane, r.schedule_id is not null as planned
+from json_each(:rows) w join runs r indexed by runs_lane_queue
+  on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
+where r.place in ('ready', 'held') and r.lane is not null
+union all
+select r.id, r.epoch, r.state, r.space_id, r.lane, r.schedule_id is not null
+from json_each(:rows) w join runs r indexed by runs_lane_running
+  on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
+where r.state = 'running' and r.lane is not null
+union all
+select r.id, r.epoch, r.state, r.space_id, r.lane, r.schedule_id is not null
+from json_each(:rows) w join runs r indexed by runs_lane_waiting
+  on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
+where r.state = 'waiting' and r.lane is not null;
+
+-- name: lock_schedules
+select id, cursor, generation from schedules
+where id in (select value from json_each(:ids)) and deleted_at is null;
+
+-- name: advance_schedules
+update schedules set cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
+  state = w.value ->> 'state', note = w.value ->> 'note'
+from json_each(:rows) w where schedules.id = w.value ->> 'id';
+
+-- name: last_ledger
+select schedule_id, id, reason, last_at from ledger
+where id in (select (select l.id from ledger l where l.schedule_id = w.value
+  order by l.last_at desc, l.id desc limit 1) from json_each(:ids) w);
+
+-- name: extend_ledger
+update ledger set last_key = w.value ->> 'last_key', last_at = w.value ->> 'last_at',
+  count = count + (w.value ->> 'count'), noted_at = :now
+from json_each(:rows) w where ledger.id = w.value ->> 'id';
+
+-- name: insert_ledger
+insert into ledger (schedule_id, reason, first_key, last_key, first_at, last_at, count, noted_at)
+select value ->> 'schedule_id', value ->> 'reason', value ->> 'first_key', value ->> 'last_key',
+  value ->> 'first_at', value ->> 'last_at', value ->> 'count', :now
+from json_each(:rows);
+
+-- name: record_schedule_events
+insert into events (at, name, space_id, task_id, data)
+select :now, w.value ->> 'name', t.space_id, t.id, w.value ->> 'data'
+from json_each(:rows) w join schedules s on s.id = w.value ->> 'schedule_id'
+join tasks t on t.id = s.task_id;

@@ -1,0 +1,100 @@
+-- name: get_runs
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
+where r.id in (select value from json_each(:ids)) order by r.id;
+
+-- name: list_runs
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
+where r.id < :before and (:space_id is null or r.space_id = :space_id)
+  and (:state is null or r.state = :state)
+order by r.id desc limit :most;
+
+-- name: list_runs_of_task
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
+where r.task_id = :task_id and r.id < :before and (:space_id is null or r.space_id = :space_id)
+  and (:state is null or r.state = :state)
+order by r.id desc limit :most;
+
+-- name: slot_runs
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
+where r.task_id = :task_id and r.slot_at is not null and r.slot_at between :start and :end
+order by r.slot_at, r.id;
+
+-- name: ledger_rows
+select l.schedule_id, s.name as schedule, l.reason, l.first_key, l.last_key, l.first_at, l.last_at,
+  l.count, l.noted_at
+from schedules s join ledger l on l.schedule_id = s.id
+where s.task_id = :task_id and l.last_at >= :start and l.first_at <= :end
+order by l.first_at, l.id;
+
+-- name: list_attempts
+select number, cause, worker, started_at, ended_at, outcome, error
+from attempts where run_id = :run_id order by number;
+
+-- name: list_questions
+select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
+  answered_by
+from questions where run_id in (select value from json_each(:ids)) order by id;
+
+-- name: get_questions
+select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
+  answered_by
+from questions where id in (select value from json_each(:ids));
+
+-- name: list_events
+select id, at, name, space_id, task_id, run_id, data from events where id > :after
+order by id limit :most;
+
+-- name: run_events
+select id, at, name, space_id, task_id, run_id, data from events
+where run_id = :run_id and run_id is not null order by id;
+
+-- name: list_deliveries
+select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
+  error
+from deliveries where :run_id is null or run_id = :run_id order by id desc limit :most;
+
+-- name: count_by_state
+select state, count(*) from runs where task_id = :task_id group by state;
+
+-- name: list_workers
+select w.id, w.host, w.pid, w.roles, w.routes, w.slots,
+  (select count(*) from runs r where r.state = 'running' and r.holder = w.id) as running,
+  w.started_at, w.seen_at, w.lease_until, w.fenced
+from workers w order by w.started_at, w.id;
+
+-- name: view_queue
+select
+  (select count(*) from runs indexed by runs_ready where place = 'ready') as ready,
+  (select count(*) from runs indexed by runs_later where place = 'later') as later,
+  (select count(*) from runs where place = 'held' and lane is not null) as held,
+  (select count(*) from runs indexed by runs_running where state = 'running') as running,
+  (select count(*) from questions q join runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting') as waiting,
+  (select count(*) from runs indexed by runs_running where state = 'running' and stuck = 1) as stuck,
+  (select min(available_at) from runs indexed by runs_ready where place = 'ready') as oldest_ready,
+  (select min(started_at) from runs indexed by runs_running where state = 'running')
+    as oldest_running,
+  (select min(q.asked_at) from questions q join runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting') as oldest_waiting,
+  (select count(*) from schedules where next_at is not null) as schedules,
+  (select count(*) from schedules where state = 'quarantined' and deleted_at is null) as quarantined;
+
+-- name: unserved_routes
+select distinct h.route from heads h
+where h.route not in (select r.value from workers w, json_each(w.routes) r where w.fenced = 0);

@@ -1,0 +1,221 @@
+"""The SQLite store: a file behind one writing and one reading thread, or memory without threads."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from rota.errors import Unavailable
+from rota.model.instants import to_micros
+from rota.ports.clock import Clock
+from rota.stores.kit.queries import load_queries
+from rota.stores.kit.store import SqlStore
+from rota.stores.sqlite.connection import PACKAGE, connect, migrate
+from rota.stores.sqlite.lock import InstanceLock
+from rota.stores.sqlite.session import SqliteSession, transact
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    operation: Callable[..., Coroutine[Any, Any, Any]]
+    args: tuple[object, ...]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[tuple[Any, list[str]]]
+
+
+class _Thread:
+    """Owns a connection and runs operations on it, one transaction each, in the order given."""
+
+    def __init__(self, path: str, queries: Mapping[str, str], *, write: bool) -> None:
+        self._path = path
+        self._queries = queries
+        self._write = write
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._work, name=f"rota-sqlite-{'writer' if write else 'reader'}", daemon=True
+        )
+        self._thread.start()
+
+    async def run(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], args: tuple[object, ...]
+    ) -> tuple[Result, list[str]]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[Any, list[str]]] = loop.create_future()
+        self._jobs.put(_Job(operation, args, loop, answer))
+        return await answer
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        connection = connect(self._path)
+        session = SqliteSession(connection, self._queries)
+        while (job := self._jobs.get()) is not None:
+            self._run(connection, session, job)
+        connection.close()
+
+    def _run(self, connection: apsw.Connection, session: SqliteSession, job: _Job) -> None:
+        try:
+            done = transact(connection, session, job.operation, job.args, write=self._write)
+        except BaseException as fault:  # noqa: BLE001 - handed to the caller
+            _tell(job, lambda: _refuse(job.answer, fault))
+        else:
+            _tell(job, lambda: _resolve(job.answer, done))
+
+
+def _tell(job: _Job, callback: Callable[[], None]) -> None:
+    try:
+        job.loop.call_soon_threadsafe(callback)
+    except RuntimeError:  # the loop has closed; nobody waits any more
+        return
+
+
+def _resolve(answer: asyncio.Future[tuple[Any, list[str]]], done: tuple[Any, list[str]]) -> None:
+    if not answer.done():
+        answer.set_result(done)
+
+
+def _refuse(answer: asyncio.Future[tuple[Any, list[str]]], fault: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(fault)
+
+
+class SqliteStore(SqlStore):
+    """A database file; other processes may write to it too, one transaction at a time."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        super().__init__()
+        self.path = path
+        self._clock = clock
+        self._threads: tuple[_Thread, _Thread] | None = None
+        self._lock = InstanceLock(Path(f"{path}.lock"))
+
+    async def take_roles(self) -> bool:
+        """Take the lock beside the file: only one process plans and works on it."""
+        self._lock.take()
+        return True
+
+    async def open(self) -> None:
+        """Create or migrate the file and start the threads."""
+        await asyncio.get_running_loop().run_in_executor(None, self._prepare)
+        queries = load_queries(PACKAGE)
+        self._threads = (
+            _Thread(self.path, queries, write=True),
+            _Thread(self.path, queries, write=False),
+        )
+
+    def _prepare(self) -> None:
+        connection = connect(self.path)
+        try:
+            migrate(connection, self.path)
+        finally:
+            connection.close()
+
+    async def close(self) -> None:
+        """Finish what was begun and close the file."""
+        if self._threads is None:
+            return
+        await self._enqueues.close()
+        await self._settles.close()
+        threads, self._threads = self._threads, None
+        for thread in threads:
+            await asyncio.get_running_loop().run_in_executor(None, thread.close)
+        self._lock.release()
+
+    def now(self) -> int:
+        """Return this host's time: a file has no clock of its own."""
+        return to_micros(self._clock.now())
+
+    async def write(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation on the writing thread."""
+        result, topics = await self._open_threads()[0].run(operation, args)
+        self.announce(topics)
+        return result
+
+    async def read(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation on the reading thread."""
+        result, _ = await self._open_threads()[1].run(operation, args)
+        return result
+
+    def _open_threads(self) -> tuple[_Thread, _Thread]:
+        if self._threads is None:
+            message = "the store is not open: use `async with`, or await open() first"
+            raise Unavailable(message)
+        return self._threads
+
+
+class MemoryStore(SqlStore):
+    """The same store without a file and without threads; gone when it is closed."""
+
+    path = ":memory:"
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._connection: apsw.Connection | None = None
+        self._session: SqliteSession | None = None
+
+    async def take_roles(self) -> bool:
+        """Nobody else can reach this store."""
+        return True
+
+    async def open(self) -> None:
+        """Make the database, once; opening again keeps what is there."""
+        if self._connection is None:
+            self._connection = connect(self.path)
+            migrate(self._connection, self.path)
+            self._session = SqliteSession(self._connection, load_queries(PACKAGE))
+
+    async def close(self) -> None:
+        """Drop the database."""
+        if self._connection is not None:
+            await self._enqueues.close()
+            await self._settles.close()
+            self._connection.close()
+            self._connection = self._session = None
+
+    def now(self) -> int:
+        """Return the injected clock's time."""
+        return to_micros(self._clock.now())
+
+    async def write(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation here and now, then let others go on."""
+        result = self._run(operation, args, write=True)
+        await asyncio.sleep(0)
+        return result
+
+    async def read(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run a reading operation here and now."""
+        return self._run(operation, args, write=False)
+
+    def _run(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[object, ...],
+        *,
+        write: bool,
+    ) -> Result:
+        if self._connection is None or self._session is None:
+            message = "the store is not open: use `async with`, or await open() first"
+            raise Unavailable(message)
+        result, topics = transact(self._connection, self._session, operation, args, write=write)
+        self.announce(topics)
+        return result

@@ -1,0 +1,1 @@
+"""When: pure, bounded arithmetic from a rule to instants."""

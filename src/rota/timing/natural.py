@@ -1,0 +1,242 @@
+"""A small, deterministic grammar for rules as people say them.
+
+It reads what has one meaning and refuses the rest, telling what to write instead. Nothing is
+guessed: a bare "30m" could be "in 30m" or "every 30m", so it is neither.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rota.errors import Invalid
+from rota.timing import rules
+from rota.timing.cron import MACROS
+from rota.timing.durations import parse_duration
+from rota.timing.instants import as_utc
+from rota.timing.patterns import EVERY_WEEKDAY, WEEK
+from rota.timing.recurrence import CODES
+from rota.timing.spoken import parse_days, parse_monthday, parse_times, parse_weekday, split_times
+from rota.timing.texts import format_clock, format_wall, format_weekdays
+from rota.timing.timetable import timetable
+from rota.timing.zones import zone
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from rota.model.schedules import Rule
+
+FIELD = "when"
+LONGEST_TEXT = 1_000
+EXAMPLES = (
+    '"every weekday at 7:00", "every 30 minutes", "tomorrow at 9:00", "in 20 minutes", '
+    'or a cron line such as "0 7 * * 1-5"'
+)
+
+_EVERY = re.compile(r"(?:every|each)\s+")
+_SEVERAL = re.compile(r"([0-9]{1,4}) (day|week)s?(?: on (.+))?")
+_MONTHLY = re.compile(r"(?:(?:on )?(.+?) of (?:the|each|every) month|(?:month|monthly) on (.+))")
+_CRON = re.compile(r"[0-9a-zA-Z*?/,#-]+")
+_CRON_SIZES = frozenset({5, 6})
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAILY = frozenset({"day", "daily", "everyday"})
+_WEEKLY_ON = re.compile(r"(?:week|weekly) on (.+)")
+_TIMELESS = frozenset({"weekly", "monthly", "week", "month", "yearly", "year", "annually"})
+
+
+def read(text: str, *, now: datetime, timezone: str = "UTC") -> Rule:
+    """Return the rule a phrase means in a zone, or refuse it with what to write instead."""
+    if len(text) > LONGEST_TEXT:
+        raise Invalid(FIELD, text, f"use at most {LONGEST_TEXT} characters")
+    return _Reader(text, as_utc(now, "now"), zone(timezone)).read()
+
+
+class _Reader:
+    """One phrase, the instant it was said, and the zone it is meant in."""
+
+    def __init__(self, text: str, now: datetime, where: ZoneInfo) -> None:
+        self._text = text
+        self._now = now
+        self._zone = where
+        self._wall = now.astimezone(where).replace(tzinfo=UTC, fold=0)
+        self._said = " ".join(text.lower().split()).rstrip(".!;, ")
+
+    def read(self) -> Rule:
+        """Try the readings one by one; at most one of them fits."""
+        if not self._said:
+            raise self._refusal(f"say when, for example {EXAMPLES}")
+        for reading in (self._formal, self._recurring, self._single):
+            rule = reading()
+            if rule is not None:
+                return rule
+        self._refuse_ambiguous()
+        raise self._refusal(f"not understood; write for example {EXAMPLES}")
+
+    def _formal(self) -> Rule | None:
+        """Read a cron line or an RFC 5545 text."""
+        if "freq=" in self._said:
+            return self._rrule(self._text, self._now)
+        words = self._said.split(" ")
+        starry = self._said[0] in "*@" or (self._said[0].isdigit() and "*" in self._said)
+        fields = len(words) in _CRON_SIZES and all(map(_CRON.fullmatch, words))
+        if self._said in MACROS or (fields and (starry or words[0].isdigit())):
+            return rules.cron(self._text, timezone=self._zone.key)
+        return None
+
+    def _recurring(self) -> Rule | None:
+        every = _EVERY.match(self._said)
+        phrase = self._said[every.end() :] if every else self._said
+        if phrase == "hourly":
+            return rules.cron("@hourly", timezone=self._zone.key)
+        head, times = split_times(phrase)
+        monthly = _MONTHLY.fullmatch(head)
+        if monthly:
+            return self._monthly(monthly[1] or monthly[2], times)
+        several = _SEVERAL.fullmatch(head) if every else None
+        if several and times:
+            return self._several(several, times)
+        if every:
+            return self._every(head, times)
+        return self._adverbial(head, times)
+
+    def _every(self, head: str, times: list[int] | None) -> Rule:
+        days = self._days(head)
+        if days is not None:
+            return self._calendar(days, times)
+        if head in _TIMELESS:
+            raise self._refusal('say which day and time, for example "every monday at 9:00"')
+        if times is not None:
+            raise self._refusal(f"not understood; write for example {EXAMPLES}")
+        length = head if head[:1].isdigit() or head.startswith("p") else f"1 {head}"
+        try:
+            interval = parse_duration(length)
+        except Invalid:
+            raise self._refusal(f"not understood; write for example {EXAMPLES}") from None
+        return rules.every(interval, anchor=self._now, timezone=self._zone.key)
+
+    def _adverbial(self, head: str, times: list[int] | None) -> Rule | None:
+        """Read "daily at noon", "weekends at 10", "mondays at 9"."""
+        plural = head.endswith("s") and parse_weekday(head) is not None and len(head) > len("thurs")
+        if head in _TIMELESS:
+            raise self._refusal('say which day and time, for example "every monday at 9:00"')
+        several = parse_weekday(head) is None and self._days(head) is not None
+        if plural or (several and not head.startswith("on ")):
+            return self._calendar(self._days(head) or 0, times)
+        return None
+
+    def _days(self, head: str) -> int | None:
+        if head in _DAILY:
+            return EVERY_WEEKDAY
+        weekly = _WEEKLY_ON.fullmatch(head)
+        return parse_days(weekly[1] if weekly else head)
+
+    def _calendar(self, days: int, times: list[int] | None) -> Rule:
+        if not times:
+            raise self._refusal('add a time of day, for example "at 7:00"')
+        return rules.calendar(
+            [format_clock(time) for time in times],
+            weekdays=format_weekdays(days),
+            timezone=self._zone.key,
+        )
+
+    def _several(self, several: re.Match[str], times: list[int]) -> Rule:
+        """Read "every 2 weeks on tuesday at 9"."""
+        unit, days = several[2], several[3]
+        mask = parse_days(days) if days else None
+        if len(times) > 1 or (days and (mask is None or unit == "day")):
+            raise self._refusal('write it as "every 2 weeks on tuesday at 9:00", with one time')
+        if int(several[1]) == 0:
+            raise self._refusal("use a number above zero")
+        hour, rest = divmod(times[0], 3600)
+        parts = f"FREQ={'DAILY' if unit == 'day' else 'WEEKLY'};INTERVAL={{}}"
+        if mask:
+            parts += f";BYDAY={','.join(c for n, c in enumerate(CODES) if mask >> n & 1)}"
+        parts += f";BYHOUR={hour};BYMINUTE={rest // 60};BYSECOND={rest % 60}"
+        # Count from the first time to come: nobody means "starting the week after next".
+        soonest = self._rrule(parts.format(1), self._now)
+        first = timetable(soonest).next(self._now)
+        return self._rrule(parts.format(several[1]), first.at if first else self._now)
+
+    def _rrule(self, text: str, start: datetime) -> Rule:
+        return rules.rrule(text, created_at=start, timezone=self._zone.key)
+
+    def _monthly(self, day: str, times: list[int] | None) -> Rule:
+        """Read "first of the month at 9", "last friday of the month at 17:00"."""
+        fields = parse_monthday(day)
+        if fields is None:
+            raise self._refusal('write "first of the month" or "last friday of the month"')
+        if not times:
+            raise self._refusal('add a time of day, for example "at 9:00"')
+        if len(times) > 1 or times[0] % 60:
+            raise self._refusal("use one time, in whole minutes, for days of the month")
+        monthday, weekday = fields
+        hour, minute = divmod(times[0] // 60, 60)
+        expression = f"{minute} {hour} {monthday} * {weekday}"
+        return rules.cron(expression, timezone=self._zone.key)
+
+    def _single(self) -> Rule | None:
+        if self._said.startswith("in "):
+            return self._later(self._said.removeprefix("in "))
+        if self._said.startswith("at "):
+            return self._next_time(self._said.removeprefix("at "))
+        head, times = split_times(self._said)
+        if _ISO_DATE.match(self._said):
+            return self._dated(head, times)
+        day = self._day(head.removeprefix("on ").removesuffix(","))
+        if day is None:
+            return None
+        if not times or len(times) > 1:
+            raise self._refusal('add one time of day, for example "at 9:00"')
+        moment = _midnight(self._wall) + timedelta(days=day, seconds=times[0])
+        if head.removeprefix("on ") in {"today", "tomorrow"} or moment > self._wall:
+            return self._once(format_wall(moment))
+        return self._once(format_wall(moment + timedelta(days=WEEK)))
+
+    def _day(self, head: str) -> int | None:
+        """Return how many days ahead a named day lies."""
+        if head in {"today", "tomorrow"}:
+            return int(head == "tomorrow")
+        weekday = parse_weekday(head.removeprefix("next ").removeprefix("this "))
+        if weekday is None:
+            return None
+        ahead = (weekday - self._wall.weekday()) % WEEK
+        return ahead or (WEEK if head.startswith("next ") else 0)
+
+    def _later(self, length: str) -> Rule:
+        if length == "half an hour":
+            length = "30 minutes"
+        delta = parse_duration(re.sub(r"^an? ", "1 ", length), field=FIELD)
+        return self._once(self._now + delta)
+
+    def _next_time(self, clock: str) -> Rule:
+        times = parse_times(clock)
+        if not times or len(times) > 1 or clock.isdigit():
+            raise self._refusal(
+                'write one time such as "at 18:30" for once, or "every day at 18:30"'
+            )
+        moment = _midnight(self._wall) + timedelta(seconds=times[0])
+        if moment <= self._wall:
+            moment += timedelta(days=1)
+        return self._once(format_wall(moment))
+
+    def _dated(self, head: str, times: list[int] | None) -> Rule:
+        if _ISO_DATE.fullmatch(head) and times and len(times) == 1:
+            return self._once(f"{head}T{format_clock(times[0])}")
+        return self._once(self._text.strip())
+
+    def _once(self, at: str | datetime) -> Rule:
+        return rules.once(at, now=self._now, timezone=self._zone.key)
+
+    def _refuse_ambiguous(self) -> None:
+        if parse_times(self._said) and not self._said.isdigit():
+            raise self._refusal(f'write "at {self._said}" for once, or "every day at {self._said}"')
+        if re.fullmatch(r"p?t?[0-9][0-9a-z. ]*[a-z]", self._said):
+            raise self._refusal(f'write "in {self._said}" for once, or "every {self._said}"')
+
+    def _refusal(self, advice: str) -> Invalid:
+        return Invalid(FIELD, self._text, advice)
+
+
+def _midnight(wall: datetime) -> datetime:
+    return wall.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,1 @@
+"""The one place that knows everything: settings, stores by address, logging."""

@@ -1,0 +1,38 @@
+"""From an address to a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rota.errors import Invalid, Unavailable
+from rota.ports.clock import Clock
+from rota.ports.store import Store
+
+ADVICE = "write sqlite:///path/to/file.db, postgresql://user@host/name or memory:"
+
+
+def store_at(address: str, clock: Clock) -> Store:
+    """Return the store an address names, not yet open."""
+    if address == "memory:":
+        from rota.stores.sqlite.store import MemoryStore  # noqa: PLC0415 - the driver is heavy
+
+        return MemoryStore(clock)
+    if address.startswith("sqlite:///"):
+        from rota.stores.sqlite.store import SqliteStore  # noqa: PLC0415
+
+        path = address.removeprefix("sqlite:///")
+        if not path:
+            raise Invalid("store", address, ADVICE)
+        return SqliteStore(str(Path(path).expanduser()), clock)
+    if address.startswith(("postgresql://", "postgres://")):
+        return _postgres(address, clock)
+    raise Invalid("store", address, ADVICE)
+
+
+def _postgres(address: str, clock: Clock) -> Store:
+    try:
+        from rota.stores.postgres.store import PostgresStore  # noqa: PLC0415
+    except ModuleNotFoundError as fault:
+        message = "PostgreSQL needs its driver: pip install 'rota[postgres]'"
+        raise Unavailable(message) from fault
+    return PostgresStore(address, clock)
