@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing would cost more than the rest of `rota --help`
 if TYPE_CHECKING:
+    from typing import Any
+
     from rota.doors.library.client import Rota
     from rota.executors.inprocess.handle import RunHandle
     from rota.model.spaces import Limit, Scope

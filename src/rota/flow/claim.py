@@ -18,6 +18,7 @@ class Taken:
 
     assignments: list[Assignment]
     rest_micros: int | None = None
+    more: bool = False
 
 
 async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> Taken:
@@ -29,4 +30,4 @@ async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> 
         for lease in claimed.leases
     ]
     rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())
-    return Taken(assignments=assignments, rest_micros=rest)
+    return Taken(assignments=assignments, rest_micros=rest, more=claimed.more)

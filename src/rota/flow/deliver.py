@@ -1,7 +1,7 @@
 """Deliver: the outbox is sent.
 
-A channel that says no is asked again later, with growing pauses. A channel that does not answer leaves
-the message `unknown`: nobody can tell whether it arrived, so it is shown and not sent again.
+A channel that says no is asked again later, with growing pauses. A channel that does not answer
+leaves the message `unknown`: nobody can tell whether it arrived, so it is shown and not sent again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ async def deliver(
     return len(taken)
 
 
-async def _send(
-    store: Outbox, channel: Channel | None, delivery: Delivery, chance: Random
-) -> None:
+async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chance: Random) -> None:
     if channel is None:
         reason = f"no channel {delivery.channel!r} is configured"
         await store.mark_delivery(delivery, DeliveryState.DEAD, reason, store.now())
@@ -44,7 +42,7 @@ async def _send(
         await channel.send(delivery)
     except ChannelRefused as refusal:
         await _refused(store, delivery, refusal, chance)
-    except Exception as fault:  # noqa: BLE001 - whatever it was, nobody knows what arrived
+    except Exception as fault:
         log.warning("delivery.unknown", extra={"delivery_id": delivery.id}, exc_info=True)
         reason = f"{type(fault).__name__}: {fault}"
         await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())

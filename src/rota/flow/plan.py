@@ -1,15 +1,15 @@
 """Plan: due schedules become runs and ledger rows.
 
 One step takes a batch of due schedules, decides about their slots, and applies the decisions in one
-transaction. Any number of planners may do this at once: a plan applies only while its schedule stands
-where it stood, and a slot exists once whatever happens.
+transaction. Any number of planners may do this at once: a plan applies only while its schedule
+stands where it stood, and a slot exists once whatever happens.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from rota.errors import RotaError
@@ -18,7 +18,7 @@ from rota.model.instants import from_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.plans import ActiveRun, DueSchedule, LedgerReason, Plan, ScheduleState
 from rota.model.runs import OpenRun, RunBatch, Source
-from rota.model.schedules import Slot
+from rota.model.schedules import Rule, Slot
 from rota.model.settlements import Settlement
 from rota.model.states import RunState
 from rota.ports.store import Store
@@ -33,7 +33,18 @@ log = logging.getLogger(__name__)
 
 MOST_SCHEDULES = 1_000
 MOST_PROMOTED = 2_000
+NO_PAYLOAD = ("null",)
 REPLACED = "a newer slot took its place in the queue"
+RULE_FAULTS = (
+    RotaError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a stored rule that is damaged, or beyond what the calendar can do, may raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +76,7 @@ def plan_schedule(schedule: DueSchedule, now: int) -> Plan:
     try:
         table = table_of(schedule.rule, schedule.generation, schedule.stagger)
         return _plan(schedule, table, now)
-    except (RotaError, ArithmeticError, LookupError, TypeError, ValueError) as fault:
+    except RULE_FAULTS as fault:
         log.exception("schedule.quarantined", extra={"schedule_id": schedule.id})
         return Plan(
             schedule_id=schedule.id,
@@ -78,10 +89,26 @@ def plan_schedule(schedule: DueSchedule, now: int) -> Plan:
         )
 
 
-@lru_cache(maxsize=20_000)
 def table_of(rule: str, generation: int, stagger: str) -> Timetable:
-    """Return the timetable of a stored rule."""
-    return timetable(from_record(json.loads(rule)), generation=generation, stagger=stagger)
+    """Return the timetable of a stored rule; equal rules share one, unless they are staggered."""
+    read = _read_rule(rule)
+    return timetable(read, generation=generation, stagger=stagger if read.jitter else "")
+
+
+@lru_cache(maxsize=20_000)
+def _read_rule(text: str) -> Rule:
+    return from_record(json.loads(text))
+
+
+@lru_cache(maxsize=2_000)
+def _slots_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
+    """Return the slots of a span; ten thousand equal schedules due at once cost one evaluation."""
+    return tuple(table.between(from_micros(after), from_micros(until), limit=MOST_SLOTS))
+
+
+@lru_cache(maxsize=2_000)
+def _next_after(table: Timetable, after: int) -> Slot | None:
+    return table.next(from_micros(after))
 
 
 def _plan(schedule: DueSchedule, table: Timetable, now: int) -> Plan:
@@ -115,7 +142,7 @@ def _plan(schedule: DueSchedule, table: Timetable, now: int) -> Plan:
 def _due_slots(table: Timetable, schedule: DueSchedule, now: int) -> tuple[list[Slot], bool]:
     """Return the due slots after the cursor, oldest first, and whether more are waiting behind."""
     until = from_micros(now)
-    slots = table.between(from_micros(schedule.cursor), until, limit=MOST_SLOTS)
+    slots = list(_slots_between(table, schedule.cursor, now))
     more = len(slots) == MOST_SLOTS
     while slots and slots[-1].due > until:
         slots.pop()
@@ -126,7 +153,7 @@ def _due_slots(table: Timetable, schedule: DueSchedule, now: int) -> tuple[list[
 def _following(table: Timetable, slots: list[Slot], decided: int, cursor: int) -> Slot | None:
     if decided < len(slots):
         return slots[decided]
-    return table.next(from_micros(cursor))
+    return _next_after(table, cursor)
 
 
 class _Line:
@@ -196,7 +223,7 @@ class _Line:
 
 def slot_run(schedule: DueSchedule, slot: Slot, available_at: int | None, now: int) -> RunBatch:
     """Return the run of a slot."""
-    run = new_run(
+    template = new_run(
         schedule.task_id,
         schedule.space_id,
         schedule.route,
@@ -204,8 +231,7 @@ def slot_run(schedule: DueSchedule, slot: Slot, available_at: int | None, now: i
         Source.SLOT,
         now,
         available_at=available_at,
+        schedule_id=schedule.id,
+        slot=slot,
     )
-    template = replace(
-        run, schedule_id=schedule.id, slot_key=slot.key, slot_at=to_micros(slot.at)
-    )
-    return RunBatch(template=template, payloads=["null"])
+    return RunBatch(template=template, payloads=NO_PAYLOAD)

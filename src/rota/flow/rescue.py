@@ -1,13 +1,15 @@
 """Rescue: what nobody works on any more goes back, and what ran out of time ends.
 
-Each step only changes what it still recognises: settlements carry the state and epoch that were read.
+Each step only changes what it still recognises: settlements carry the state and epoch that were
+read.
 """
 
 from __future__ import annotations
 
 from rota.flow.settle import settle_runs
 from rota.model.deliveries import DeliveryState
-from rota.model.outcomes import Expired, Lost, Report
+from rota.model.outcomes import Expired, Failed, Lost, Outcome, Report
+from rota.model.runs import OpenRun
 from rota.model.states import RunState
 from rota.ports.clock import Random
 from rota.ports.store import Store
@@ -17,6 +19,7 @@ WORKER_GONE = "its worker stopped renewing its lease"
 SENDER_GONE = "the sender vanished while sending"
 OUT_OF_QUEUE_TIME = "it waited in the queue past its deadline"
 OUT_OF_ANSWER_TIME = "nobody answered its question in time"
+NOBODY_DECIDED = "its worker was lost, and nobody said in time whether to run it again"
 
 
 async def rescue(store: Store, chance: Random, *, fence: bool) -> int:
@@ -30,25 +33,23 @@ async def rescue(store: Store, chance: Random, *, fence: bool) -> int:
     report = Report(outcome=Lost(reason=WORKER_GONE))
     settled = await settle_runs(store, [(run, report) for run in lost], chance)
     for delivery in await store.orphaned_deliveries(MOST):
-        await store.mark_delivery(
-            delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now()
-        )
+        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now())
     return sum(settled)
 
 
 async def expire(store: Store, chance: Random) -> int:
     """End runs whose deadline or question has run out; return how many."""
-    ended = [
-        (
-            run,
-            Report(
-                outcome=Expired(
-                    reason=OUT_OF_ANSWER_TIME
-                    if run.state is RunState.WAITING
-                    else OUT_OF_QUEUE_TIME
-                )
-            ),
-        )
-        for run in await store.expired_runs(MOST)
-    ]
+    runs = await store.expired_runs(MOST)
+    waiting = [run.run_id for run in runs if run.state is RunState.WAITING]
+    questions = await store.list_questions(waiting) if waiting else []
+    kinds = {question.run_id: question.kind for question in questions}
+    ended = [(run, Report(outcome=_out_of_time(run, kinds.get(run.run_id)))) for run in runs]
     return sum(await settle_runs(store, ended, chance))
+
+
+def _out_of_time(run: OpenRun, asked: str | None) -> Outcome:
+    if run.state is not RunState.WAITING:
+        return Expired(reason=OUT_OF_QUEUE_TIME)
+    if asked == "lost":
+        return Failed(code="lost", message=NOBODY_DECIDED)
+    return Expired(reason=OUT_OF_ANSWER_TIME)

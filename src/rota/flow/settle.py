@@ -6,24 +6,29 @@ from collections.abc import Sequence
 
 from rota.model.outcomes import DONE, Report
 from rota.model.runs import Lease, OpenRun
-from rota.model.settlements import Settlement
+from rota.model.settlements import PLAIN_SUCCESS, Settlement
 from rota.model.states import RunState
 from rota.model.tasks import Policy, Task
 from rota.ports.clock import Random
 from rota.ports.executor import Assignment
 from rota.ports.store import Queue, Store
-from rota.rules.settlement import PLAIN_SUCCESS, Context, settle
+from rota.rules.settlement import Context, settle
 
 
 async def settle_attempts(
     store: Queue, ended: Sequence[tuple[Assignment, Report]], chance: Random
 ) -> list[bool]:
     """Settle ended attempts; false for those whose lease was somebody else's by then."""
+    return await store.settle(await decide_attempts(store, ended, chance))
+
+
+async def decide_attempts(
+    store: Queue, ended: Sequence[tuple[Assignment, Report]], chance: Random
+) -> list[Settlement]:
+    """Return what becomes of ended attempts, for the store to settle."""
     followers = await store.successors(sorted({a.lease.task_id for a, _ in ended}))
     now = store.now()
-    return await store.settle(
-        [_settlement(a, report, followers, now, chance) for a, report in ended]
-    )
+    return [_settlement(a, report, followers, now, chance) for a, report in ended]
 
 
 async def settle_runs(
@@ -72,9 +77,7 @@ def _settlement(
             RunState.SUCCEEDED.value,
             PLAIN_SUCCESS,
         )
-    context = Context(
-        policy=policy, followers=tuple(followed), now=now, chance=chance.random()
-    )
+    context = Context(policy=policy, followers=tuple(followed), now=now, chance=chance.random())
     return settle(running(lease), report, context)
 
 

@@ -29,7 +29,7 @@ def to_json(value: object) -> object:
 
 
 def from_json(kind: type[Value], record: object) -> Value:
-    """Return the frozen value a record describes; unknown keys are ignored, missing ones default."""
+    """Return the frozen value a record describes; unknown keys are ignored."""
     return typing.cast("Value", _decode(kind, record))
 
 
@@ -40,7 +40,9 @@ def _decode(kind: object, record: object) -> object:
         return record
     if is_dataclass(kind) and isinstance(record, dict):
         hints = _hints(kind)
-        return kind(**{name: _decode(hints[name], record[name]) for name in hints if name in record})
+        return kind(
+            **{name: _decode(hints[name], record[name]) for name in hints if name in record}
+        )
     if issubclass(kind, Enum):
         return kind(record)
     if kind is timedelta and isinstance(record, (int, float)):

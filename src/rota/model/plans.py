@@ -11,6 +11,9 @@ from rota.model.runs import RunBatch
 from rota.model.settlements import Settlement
 from rota.model.tasks import Policy
 
+PAST_ASKED_FOR = 0
+"""The cursor of a schedule whose one past instant somebody asked for: it is due at once."""
+
 
 class ScheduleState(StrEnum):
     """Whether a schedule still yields slots."""

@@ -1,8 +1,9 @@
-"""What the store is told to do when a run moves on: every end, retry and question is one of these."""
+"""What the store is told to do when a run moves on: an end, a retry, a question, an answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rota.model.ids import Epoch, QuestionId, RunId, SpaceId, TaskId
 from rota.model.runs import Cause, RunBatch
@@ -52,10 +53,13 @@ class Extras:
 
 
 PLAIN = Extras()
+"""Nothing beside the move."""
+
+PLAIN_SUCCESS = Extras(counts=-1)
+"""A success without a result, messages or successors: what most runs end with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """One move of one run, compare-and-set on the state and epoch it was decided for."""
 
     run_id: RunId

@@ -15,20 +15,23 @@ from rota.model.tasks import Task
 class Claimed:
     """The leases a claim gave, with their tasks and the answers people have given to their runs.
 
-    `retry_at` is when a spent rate will let the next run start.
+    `retry_at` is when a spent rate will let the next run start; `more` says that the claim stopped
+    looking before it had seen everything.
     """
 
     leases: list[Lease]
     tasks: dict[int, Task]
     answers: dict[int, tuple[str, ...]]
     retry_at: int | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """Whether a worker is still trusted, and which of its runs somebody wants stopped."""
+    """Whether a worker is still trusted, which runs it holds, and which of them are to stop."""
 
     alive: bool
+    held: tuple[RunId, ...] = ()
     cancels: tuple[RunId, ...] = ()
 
 

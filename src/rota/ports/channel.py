@@ -7,7 +7,7 @@ from typing import Protocol
 from rota.model.deliveries import Delivery
 
 
-class ChannelRefused(Exception):  # noqa: N818 - reads better at the raise
+class ChannelRefused(Exception):
     """The channel said no; `final` means that trying again cannot help."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:

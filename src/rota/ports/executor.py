@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from rota.model.outcomes import Report
+from rota.model.outcomes import Failed, Report
 from rota.model.runs import Lease
 from rota.model.tasks import Task
 
+LONGEST_TRACE = 4_000
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+
+class Assignment(NamedTuple):
     """A lease with the task it belongs to and the answers people have given so far."""
 
     lease: Lease
@@ -38,3 +39,10 @@ class Executor(Protocol):
 
     async def run(self, assignment: Assignment) -> Report:
         """Run one attempt to its end."""
+
+
+def failure(fault: BaseException) -> Failed:
+    """Return an exception as a failure that a person can act on: the sentence, then the trace."""
+    sentence = "".join(traceback.format_exception_only(fault)).strip()
+    trace = "".join(traceback.format_exception(fault)).strip()
+    return Failed(code="exception", message=f"{sentence}\n{trace[-LONGEST_TRACE:]}")

@@ -1,9 +1,9 @@
 """The store, cut by who reads it.
 
-Every method is one transaction: it has happened whole when it returns, or not at all. Every method may
-raise Unavailable when the database cannot be reached; after that it is unknown whether a write
-happened, and calling it again is safe. Decisions are made before: a store is told what to do and only
-checks that the rows it was decided for still stand as they stood.
+Every method is one transaction: it has happened whole when it returns, or not at all. Every method
+may raise Unavailable when the database cannot be reached; after that it is unknown whether a write
+happened. Decisions are made before: a store is told what to do, and only checks that the rows it
+was decided for still stand as they stood.
 
 Instants that enter a decision are whole microseconds of the store's own clock; what people see are
 datetimes.
@@ -50,8 +50,10 @@ class Definitions(Timed, Protocol):
     async def add_thread(self, space_id: int, key: str) -> None:
         """Make sure a thread exists."""
 
-    async def put_task(self, task: NewTask, after_id: int | None) -> Task:
-        """Create a task or bring the one of its name up to date."""
+    async def put_task(
+        self, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None = None
+    ) -> Task:
+        """Create a task or bring the one of its name up to date, with a schedule if given."""
 
     async def find_task(self, space_id: int, name: str) -> Task | None:
         """Return a task by name."""
@@ -95,6 +97,9 @@ class Definitions(Timed, Protocol):
     ) -> list[list[Enqueued]]:
         """Queue runs inside a transaction of the caller's own, where the driver allows that."""
 
+    async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
+        """Ask whoever works on running runs to stop."""
+
 
 class Schedules(Timed, Protocol):
     """What planning needs."""
@@ -123,6 +128,9 @@ class Queue(Timed, Protocol):
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Apply settlements; concurrent callers share a commit."""
 
+    async def successors(self, task_ids: Sequence[int]) -> dict[int, list[Task]]:
+        """Return the tasks declared to run after each of these."""
+
     async def open_runs(self, ids: Sequence[int]) -> list[OpenRun]:
         """Return what is needed to decide about runs."""
 
@@ -144,9 +152,6 @@ class Workers(Timed, Protocol):
 
     async def renew(self, worker: str, until: int) -> Renewal:
         """Extend a worker's lease unless it was fenced."""
-
-    async def cancelled_runs(self, worker: str) -> tuple[RunId, ...]:
-        """Return the runs of a worker that somebody wants stopped."""
 
     async def retire(self, worker: str) -> None:
         """Forget a worker that holds nothing."""
@@ -244,12 +249,16 @@ class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
     """All of it, as wiring hands it out."""
 
     path: str
+    incarnation: str
 
     async def take_roles(self) -> bool:
         """Make sure this process may plan and work; true if it is now the only one.
 
         Raises Busy where only one process may, and another one does.
         """
+
+    def again(self) -> Store | None:
+        """Return a second store on the same database, or None where a lock makes it needless."""
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""

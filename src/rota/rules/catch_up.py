@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.model.instants import to_micros
-from rota.model.plans import DueSchedule, LedgerEntry, LedgerReason
+from rota.model.plans import PAST_ASKED_FOR, DueSchedule, LedgerEntry, LedgerReason
 from rota.model.schedules import Slot
 from rota.model.tasks import CatchUp, CatchUpMode
 
 GRACE = timedelta(seconds=60)
 """A slot found this late still counts as on time."""
+
+_GRACE_MICROS = int(GRACE.total_seconds() * 1_000_000)
 
 MOST_SLOTS = 10_000
 """How many slots of one schedule are decided in one step."""
@@ -45,21 +47,23 @@ def choose(schedule: DueSchedule, slots: Sequence[Slot], *, more: bool, now: int
     """Decide about slots that are due, oldest first; `more` says that later ones wait behind them.
 
     A slot while the task is off is ledgered. Of the missed ones the newest `cap` inside the window
-    run (the newest one for `latest`). With more slots behind, only those are decided that cannot
-    be among the newest.
+    run (the newest one for `latest`). With more missed ones behind, only those are decided that
+    cannot be among the newest.
     """
     catch_up = schedule.policy.catch_up
     cap = _cap(catch_up)
+    grace = now - _GRACE_MICROS
+    # Behind a slot on time there are no missed ones any more: all of those are among these slots.
+    more = more and to_micros(slots[-1].due) < grace
     decided = max(1, len(slots) - cap) if more else len(slots)
     dropped: list[Dropped] = []
     missed: list[tuple[int, Slot]] = []
     on_time: list[tuple[int, Slot]] = []
-    grace = now - int(GRACE.total_seconds() * 1_000_000)
     for index, slot in enumerate(slots[:decided]):
         reason = _off(schedule, slot)
         if reason is not None:
             dropped.append(Dropped(index=index, slot=slot, reason=reason))
-        elif to_micros(slot.due) >= grace:
+        elif to_micros(slot.due) >= grace or schedule.cursor == PAST_ASKED_FOR:
             on_time.append((index, slot))
         else:
             missed.append((index, slot))
@@ -80,7 +84,11 @@ def _cap(catch_up: CatchUp) -> int:
 
 def _off(schedule: DueSchedule, slot: Slot) -> LedgerReason | None:
     at = to_micros(slot.at)
-    if not schedule.enabled or at < schedule.enabled_since:
+    if not schedule.enabled:
+        return LedgerReason.DISABLED
+    if schedule.cursor == PAST_ASKED_FOR:
+        return None
+    if at < schedule.enabled_since:
         return LedgerReason.DISABLED
     if schedule.paused_until is not None and at < schedule.paused_until:
         return LedgerReason.PAUSED
@@ -93,6 +101,8 @@ def _catch_up(
     def drop(items: list[tuple[int, Slot]], reason: LedgerReason) -> list[Dropped]:
         return [Dropped(index=index, slot=slot, reason=reason) for index, slot in items]
 
+    if not missed:
+        return [], []
     if catch_up.mode is CatchUpMode.NONE:
         return [], drop(missed, LedgerReason.MISSED)
     oldest = now - int(catch_up.window.total_seconds() * 1_000_000)

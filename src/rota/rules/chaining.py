@@ -70,7 +70,9 @@ def check_chain(name: str, upstream: str, after: dict[str, str]) -> None:
     while current is not None:
         if current == name:
             path = " after ".join([*seen, name])
-            raise Invalid("after", upstream, f"this would be a circle ({path}): choose another task")
+            raise Invalid(
+                "after", upstream, f"this would be a circle ({path}): choose another task"
+            )
         seen.append(current)
         if len(seen) > DEEPEST_CHAIN:
             raise Invalid("after", upstream, f"a chain may be at most {DEEPEST_CHAIN} tasks long")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from rota.model.ids import RunId, SpaceId, TaskId
+from rota.model.ids import RunId, ScheduleId, SpaceId, TaskId
+from rota.model.instants import to_micros
 from rota.model.runs import NewRun, Source
+from rota.model.schedules import Slot
 from rota.model.tasks import Overlap, Policy
 
 DEEPEST_CHAIN = 16
@@ -29,7 +31,7 @@ def lane_of(task_id: int, policy: Policy, source: Source) -> str | None:
     return task_lane(task_id)
 
 
-def new_run(  # noqa: PLR0913 - the facts a run is made of
+def new_run(
     task_id: TaskId,
     space_id: SpaceId,
     route: str,
@@ -42,6 +44,8 @@ def new_run(  # noqa: PLR0913 - the facts a run is made of
     upstream_id: RunId | None = None,
     depth: int = 0,
     thread: str | None = None,
+    schedule_id: ScheduleId | None = None,
+    slot: Slot | None = None,
 ) -> NewRun:
     """Return a run of a task as its policy wants it queued."""
     start = now if available_at is None else max(now, available_at)
@@ -61,4 +65,7 @@ def new_run(  # noqa: PLR0913 - the facts a run is made of
         upstream_id=upstream_id,
         depth=depth,
         thread=thread,
+        schedule_id=schedule_id,
+        slot_key=None if slot is None else slot.key,
+        slot_at=None if slot is None else to_micros(slot.at),
     )

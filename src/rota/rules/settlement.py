@@ -1,7 +1,7 @@
 """How a run goes on when an attempt has ended: the one decision behind every end.
 
-Execute, rescue, expiry and define all come here with an outcome; the answer is a Settlement that the
-store applies whole or not at all.
+Execute, rescue, expiry and define all come here with an outcome; the answer is a Settlement that
+the store applies whole or not at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from rota.model.outcomes import (
     Succeeded,
 )
 from rota.model.runs import Cause, OpenRun, RunBatch
-from rota.model.settlements import Extras, NewDelivery, NewQuestion, Settlement
+from rota.model.settlements import (
+    PLAIN_SUCCESS,
+    Extras,
+    NewDelivery,
+    NewQuestion,
+    Settlement,
+)
 from rota.model.states import FINISHED, Move, RunState, after
 from rota.model.tasks import OnLost, Policy, Task
 from rota.rules.chaining import successors
@@ -36,8 +42,6 @@ MOST_LOSSES = 3
 LOST_QUESTION_LIFE = timedelta(hours=24)
 LOST_OPTIONS = ("retry", "fail")
 LONGEST_ERROR = 16 * 1024
-
-PLAIN_SUCCESS = Extras(counts=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +158,7 @@ def _ask(run: OpenRun, asked: Asked, kind: str, context: Context) -> Settlement:
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
 
-def _end(  # noqa: PLR0913 - the parts of an end
+def _end(
     run: OpenRun,
     report: Report,
     move: Move,
@@ -197,7 +201,7 @@ def _followers(
     return successors(context.followers, run.run_id, state, result, run.depth, context.now)
 
 
-def _deliveries(  # noqa: PLR0913
+def _deliveries(
     run: OpenRun,
     messages: Iterable[Message],
     state: RunState,

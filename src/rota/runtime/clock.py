@@ -6,6 +6,12 @@ import time
 from datetime import UTC, datetime
 
 
+def _count() -> float:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
 class SystemClock:
     """This machine's time."""
 
@@ -14,5 +20,5 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
-        return time.monotonic()
+        """Return seconds since this machine started, sleep included where the system counts it."""
+        return _count()

@@ -13,21 +13,23 @@ from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
 from rota.flow.rescue import expire, rescue
+from rota.model.views import Renewal
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
 from rota.ports.executor import Executor
 from rota.ports.store import Store
+from rota.runtime.lag import LagWatch
+from rota.runtime.pulse import Pulse
 from rota.runtime.service import Service
-from rota.runtime.worker import Stop, Worker
+from rota.runtime.steady import SteadyClock
+from rota.runtime.worker import FailureHook, Stop, Worker
 
 log = logging.getLogger(__name__)
 
-WORKER_TTL = timedelta(seconds=30)
-RENEW_EVERY = 10.0
-FENCE_MARGIN = 5.0
 PLANNER_POLL = 15.0
 POSTMAN_POLL = 15.0
 CARETAKER_REST = 5.0
+DISTRUST_REST = 5.0
 HEAL_EVERY = 60.0
 PRUNE_EVERY = 600.0
 
@@ -51,7 +53,7 @@ class CrewSettings:
 class Crew:
     """Planner, worker, postman and caretaker of one process."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators
+    def __init__(
         self,
         store: Store,
         executors: Sequence[Executor],
@@ -59,24 +61,37 @@ class Crew:
         settings: CrewSettings,
         clock: Clock,
         chance: Random,
+        *,
+        on_failure: FailureHook | None = None,
     ) -> None:
         self.settings = settings
         self._store = store
         self._channels = channels
         self._clock = clock
         self._chance = chance
+        self._steady = SteadyClock(clock)
         self._alone = False
         self._stopping = False
-        self._renewed_at = clock.monotonic()
         self._healed_at = self._pruned_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
         self.worker = Worker(
-            store, executors, settings.worker_id, clock, chance, slots=settings.slots
+            store,
+            executors,
+            settings.worker_id,
+            clock,
+            chance,
+            slots=settings.slots,
+            on_failure=on_failure,
         )
         self.planner = Service("planner", self._plan_step, clock, chance)
         self.postman = Service("postman", self._deliver_step, clock, chance)
         self.caretaker = Service("caretaker", self._care_step, clock, chance)
-        self.pulse = Service("pulse", self._renew_step, clock, chance)
+        self.pulse = Pulse(store, lambda: self.worker.id, self._renewed, clock, chance)
+        self._roles = {
+            "planner": self.planner,
+            "postman": self.postman,
+            "caretaker": self.caretaker,
+        }
         self._wakes: dict[str, Callable[[], None]] = {
             "runs": self.worker.wake,
             "later": self.planner.wake,
@@ -88,9 +103,8 @@ class Crew:
     @property
     def services(self) -> list[Service]:
         """Every service of this crew, for status."""
-        own = {"planner": self.planner, "postman": self.postman, "caretaker": self.caretaker}
-        wanted = [service for role, service in own.items() if role in self.settings.roles]
-        return [*wanted, self.pulse, self.worker.claimer, self.worker.settler]
+        wanted = [service for role, service in self._roles.items() if role in self.settings.roles]
+        return [*wanted, self.pulse.service, self.worker.claimer, self.worker.settler]
 
     async def start(self) -> None:
         """Take the roles, register, and give back what an earlier process left behind."""
@@ -104,10 +118,15 @@ class Crew:
 
     async def run(self) -> None:
         """Work until stopped; returns when everything has ended."""
+        with LagWatch(self._clock, self.worker.working_on):
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for service in self.services:
-                if service not in {self.worker.claimer, self.worker.settler}:
+            for role, service in self._roles.items():
+                if role in self.settings.roles:
                     group.create_task(service.run())
+            group.create_task(self.pulse.run())
             if "worker" in self.settings.roles:
                 group.create_task(self.worker.run())
 
@@ -131,9 +150,7 @@ class Crew:
             planned = await plan(self._store)
             self.worker.wake()
             await self.worker.idle()
-            sent = await deliver(
-                self._store, self._channels, self.worker.id, self._chance
-            )
+            sent = await deliver(self._store, self._channels, self.worker.id, self._chance)
             if not (planned.schedules or planned.promoted or sent or self.worker.running):
                 return
 
@@ -148,10 +165,9 @@ class Crew:
                 "roles": ",".join(sorted(settings.roles)),
                 "routes": json.dumps(self.worker.routes()),
                 "slots": settings.slots,
-                "lease_until": self._store.now() + _micros(WORKER_TTL),
+                "lease_until": self.pulse.lease,
             }
         )
-        self._renewed_at = self._clock.monotonic()
 
     def _wake(self, topic: str) -> None:
         wake = self._wakes.get(topic)
@@ -159,6 +175,8 @@ class Crew:
             wake()
 
     async def _plan_step(self) -> float:
+        if not self._steady.trusts(self._store.now()):
+            return DISTRUST_REST
         planned = await plan(self._store)
         if planned.rest_micros is None:
             return PLANNER_POLL
@@ -173,6 +191,8 @@ class Crew:
         return min(POSTMAN_POLL, max(0.0, (next_at - self._store.now()) / 1_000_000))
 
     async def _care_step(self) -> float:
+        if not self._steady.trusts(self._store.now()):
+            return DISTRUST_REST
         rescued = await rescue(self._store, self._chance, fence=not self._alone)
         expired = await expire(self._store, self._chance)
         now = self._clock.monotonic()
@@ -185,23 +205,14 @@ class Crew:
             self._pruned_at = now
         return 0.0 if rescued or expired else CARETAKER_REST
 
-    async def _renew_step(self) -> float:
-        sent_at = self._clock.monotonic()
-        try:
-            renewal = await self._store.renew(
-                self.worker.id, self._store.now() + _micros(WORKER_TTL)
-            )
-        except Exception:
-            if sent_at - self._renewed_at > WORKER_TTL.total_seconds() - FENCE_MARGIN:
-                await self._self_fence()
-            raise
+    async def _renewed(self, renewal: Renewal) -> None:
         if not renewal.alive:
-            await self._self_fence()
-            return 0.0
-        self._renewed_at = sent_at
+            if not self._alone:
+                await self._self_fence()
+            return
         for run_id in renewal.cancels:
             self.worker.stop_run(run_id, Stop.CANCEL)
-        return RENEW_EVERY
+        await self.worker.reconcile(renewal.held)
 
     async def _self_fence(self) -> None:
         """Stop trusting the old lease: end all its work and come back as a new worker."""
@@ -210,7 +221,3 @@ class Crew:
         stem, _, number = self.worker.id.rpartition("~")
         self.worker.id = f"{stem or self.worker.id}~{int(number) + 1 if stem else 1}"
         await self._register()
-
-
-def _micros(span: timedelta) -> int:
-    return int(span.total_seconds() * 1_000_000)

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 JITTER = 0.1
+SHORTEST_JITTERED = 5.0
 PATIENCE = 60.0
 """A step that takes longer than this many seconds is stuck; it is given up and begun anew."""
 
@@ -25,9 +26,9 @@ Step: TypeAlias = Callable[[], Awaitable[float]]
 class Service:
     """Runs a step until stopped, resting between steps and backing off on failure.
 
-    A wake-up cuts a rest short, even one that arrives while the step is running. A step that raises,
-    or that takes longer than `patience`, is logged and tried again after a growing pause: one policy,
-    in one place, for every loop in the system.
+    A wake-up cuts a rest short, even one that arrives while the step is running. A step that
+    raises, or that takes longer than `patience`, is logged and tried again after a growing pause:
+    one policy, in one place, for every loop in the system.
     """
 
     def __init__(
@@ -66,9 +67,18 @@ class Service:
                 else:
                     pause = FIRST_PAUSE
                 if not self._stopped:
-                    await self._rest(rest * (1 + JITTER * self._chance.random()))
+                    await self._rest(self._jittered(rest))
         finally:
             self._running = False
+
+    def _jittered(self, rest: float) -> float:
+        """Shorten long rests a little, so that machines do not march in step; never lengthen one.
+
+        A rest may end at a due instant, and waking late would make a slot late.
+        """
+        if rest < SHORTEST_JITTERED:
+            return rest
+        return rest * (1 - JITTER * self._chance.random())
 
     async def _one_step(self) -> float | None:
         try:
@@ -76,7 +86,7 @@ class Service:
                 rest = await self._step()
         except TimeoutError:
             self._note(f"stuck for more than {self._patience:.0f} s")
-            log.error("service.stuck", extra={"service": self.name})
+            log.exception("service.stuck", extra={"service": self.name})
             return None
         except Unavailable as fault:
             self._note(str(fault))

@@ -1,23 +1,26 @@
 """The worker: claims runs while it has free slots, runs each as an attempt, and settles what ended.
 
 Claiming and settling are two services that meet in `_ended`: while one batch of results is being
-written, the next one collects, so the number of commits follows the disk and not the number of runs.
+written, the next one collects, so the number of commits follows the disk and not the runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self, TypeAlias
 
 from rota.flow.claim import claim
-from rota.flow.settle import settle_attempts
-from rota.model.outcomes import Cancelled, Drained, Expired, Failed, Report
+from rota.flow.settle import decide_attempts, settle_runs
+from rota.model.ids import RunId
+from rota.model.outcomes import Cancelled, Drained, Expired, Failed, Lost, Report, Succeeded
+from rota.model.settlements import Settlement
+from rota.model.states import RunState
 from rota.ports.clock import Clock, Random
-from rota.ports.executor import Assignment, Executor
+from rota.ports.executor import Assignment, Executor, failure
 from rota.ports.store import Store
 from rota.runtime.service import Service
 
@@ -26,7 +29,32 @@ log = logging.getLogger(__name__)
 SAFETY_POLL = 5.0
 MOST_CLAIMED = 500
 MOST_SETTLED = 2_000
-LONGEST_TRACE = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A run that has failed for good."""
+
+    run_id: RunId
+    task: str
+    attempts: int
+    code: str
+    error: str
+
+    @classmethod
+    def of(cls, assignment: Assignment, settlement: Settlement) -> Self:
+        """Return the failure a settlement records."""
+        return cls(
+            run_id=settlement.run_id,
+            task=assignment.task.name,
+            attempts=settlement.epoch,
+            code=settlement.extras.error_code or "failed",
+            error=settlement.extras.error or "",
+        )
+
+
+FailureHook: TypeAlias = Callable[[Failure], object]
+"""Called once for each run that failed for good, after that was recorded; may be a coroutine."""
 
 
 class Stop(StrEnum):
@@ -38,18 +66,23 @@ class Stop(StrEnum):
     FENCED = "fenced"
 
 
-@dataclass(slots=True)
 class _Attempt:
-    assignment: Assignment
-    task: asyncio.Task[None]
-    timer: asyncio.TimerHandle | None = None
-    stop: Stop | None = None
+    """One attempt that is going on; a plain class, because a busy worker makes very many."""
+
+    __slots__ = ("assignment", "began", "stop", "task", "timer")
+
+    def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
+        self.assignment = assignment
+        self.task = task
+        self.timer: asyncio.TimerHandle | None = None
+        self.stop: Stop | None = None
+        self.began = 0.0
 
 
 class Worker:
     """Has slots; fills them from the queue."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators
+    def __init__(
         self,
         store: Store,
         executors: Sequence[Executor],
@@ -58,18 +91,26 @@ class Worker:
         chance: Random,
         *,
         slots: int,
+        on_failure: FailureHook | None = None,
     ) -> None:
+        self._on_failure = on_failure
+        self._strangers: set[RunId] = set()
         self.id = worker_id
         self.slots = slots
         self._store = store
         self._executors = executors
         self._chance = chance
+        self._clock = clock
+        self._took: dict[int, float] = {}
         self._by_route: dict[str, Executor] = {}
         self._group: asyncio.TaskGroup | None = None
         self._attempts: dict[int, _Attempt] = {}
         self._ended: list[tuple[Assignment, Report]] = []
-        self._settling = 0
+        self._settling: list[tuple[Assignment, Report]] = []
         self._claiming = True
+        self._full = False
+        # Half of the slots at a time: one half is claimed or settled while the other one runs.
+        self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2))
         self._idle = asyncio.Event()
         self.claimer = Service("claim", self._claim_step, clock, chance)
         self.settler = Service("settle", self._settle_step, clock, chance)
@@ -77,7 +118,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many runs this worker holds, unsettled ones included."""
-        return len(self._attempts) + len(self._ended) + self._settling
+        return len(self._attempts) + len(self._ended) + len(self._settling)
 
     def routes(self) -> list[str]:
         """Return every route its executors serve."""
@@ -93,6 +134,13 @@ class Worker:
             group.create_task(self.claimer.run())
             group.create_task(self.settler.run())
 
+    def working_on(self, task: asyncio.Task[object]) -> str | None:
+        """Return the name of the task whose run an asyncio task works for."""
+        for attempt in tuple(self._attempts.values()):
+            if attempt.task is task:
+                return attempt.assignment.task.name
+        return None
+
     def wake(self) -> None:
         """Look at the queue now."""
         self._idle.clear()
@@ -104,16 +152,18 @@ class Worker:
 
     async def _claim_step(self) -> float:
         routes = self.routes()
+        free = self.slots - len(self._attempts)
+        unsettled = len(self._ended) + len(self._settling)
+        self._full = free <= 0 or unsettled > 2 * self.slots
         if not routes and self.running == 0:
             self._idle.set()
-        free = self.slots - len(self._attempts) - len(self._ended)
-        if not self._claiming or free <= 0 or not routes:
+        if not self._claiming or self._full or not routes:
             return SAFETY_POLL
-        want = min(free, MOST_CLAIMED)
+        want = min(free, self._most_claimed)
         taken = await claim(self._store, self.id, routes, want)
         for assignment in taken.assignments:
             self._start(assignment)
-        if len(taken.assignments) == want:
+        if len(taken.assignments) == want or taken.more:
             return 0.0
         if not taken.assignments and self.running == 0:
             self._idle.set()
@@ -121,19 +171,16 @@ class Worker:
         return min(SAFETY_POLL, max(rest, 0.001))
 
     def _start(self, assignment: Assignment) -> None:
-        if self._group is None:
-            message = "the worker is not running"
-            raise RuntimeError(message)
-        lease = assignment.lease
-        task = self._group.create_task(self._attempt(assignment))
-        attempt = _Attempt(assignment, task)
+        loop = asyncio.get_running_loop()
+        attempt = _Attempt(assignment, loop.create_task(self._attempt(assignment)))
+        self._attempts[assignment.lease.run_id] = attempt
+        if log.isEnabledFor(logging.INFO):
+            attempt.began = self._clock.monotonic()
         timeout = assignment.timeout
         if timeout is not None:
-            loop = asyncio.get_running_loop()
             attempt.timer = loop.call_later(
-                timeout.total_seconds(), self.stop_run, lease.run_id, Stop.TIMEOUT
+                timeout.total_seconds(), self.stop_run, assignment.lease.run_id, Stop.TIMEOUT
             )
-        self._attempts[lease.run_id] = attempt
 
     async def _attempt(self, assignment: Assignment) -> None:
         lease = assignment.lease
@@ -144,7 +191,7 @@ class Worker:
                 report = await self._by_route[lease.route].run(assignment)
         except asyncio.CancelledError:
             report = self._stopped(assignment)
-        except Exception as fault:  # noqa: BLE001 - whatever the work raised is its failure
+        except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
             report = Report(outcome=failure(fault))
         self._end(assignment, report)
 
@@ -156,8 +203,16 @@ class Worker:
             return
         if attempt.stop is Stop.TIMEOUT:
             report = Report(outcome=_timed_out(assignment))
+        elif attempt.stop is Stop.CANCEL and not isinstance(report.outcome, Succeeded):
+            report = Report(outcome=Cancelled(reason="somebody cancelled it"))
+        if attempt.began:
+            self._took[assignment.lease.run_id] = self._clock.monotonic() - attempt.began
+        if not self._ended:
+            self.settler.wake()
         self._ended.append((assignment, report))
-        self.settler.wake()
+        if self._full:
+            self._full = False
+            self.claimer.wake()
 
     def _stopped(self, assignment: Assignment) -> Report:
         match self._attempts[assignment.lease.run_id].stop:
@@ -175,21 +230,54 @@ class Worker:
         if not self._ended:
             return SAFETY_POLL
         batch, self._ended = self._ended[:MOST_SETTLED], self._ended[MOST_SETTLED:]
-        self._settling = len(batch)
+        self._settling = batch
         try:
-            verdicts = await settle_attempts(self._store, batch, self._chance)
+            settlements = await decide_attempts(self._store, batch, self._chance)
+            verdicts = await self._store.settle(settlements)
         except BaseException:
             self._ended = batch + self._ended
             raise
         finally:
-            self._settling = 0
-        for (assignment, report), accepted in zip(batch, verdicts, strict=True):
+            self._settling = []
+        for (assignment, report), settlement, accepted in zip(
+            batch, settlements, verdicts, strict=True
+        ):
+            took = self._took.pop(assignment.lease.run_id, 0.0)
             if not accepted:
                 log.warning("run.late_result", extra={"run_id": assignment.lease.run_id})
-            elif log.isEnabledFor(logging.INFO):
-                _log(assignment, report)
+                continue
+            if settlement.state is RunState.FAILED and self._on_failure is not None:
+                self._tell(self._on_failure, Failure.of(assignment, settlement))
+            if log.isEnabledFor(logging.INFO):
+                _log(assignment, report, took)
         self.claimer.wake()
         return 0.0 if self._ended else SAFETY_POLL
+
+    def _tell(self, hook: FailureHook, failure: Failure) -> None:
+        try:
+            answer = hook(failure)
+        except Exception:
+            log.exception("hook.failed", extra={"run_id": failure.run_id})
+            return
+        if isinstance(answer, Coroutine) and self._group is not None:
+            self._group.create_task(_await_hook(answer, failure))
+
+    async def reconcile(self, held: Sequence[RunId]) -> None:
+        """Give back runs that the store says are ours but whose claim never reached us.
+
+        A run is given back when two looks in a row find it unknown here, so that one whose claim is
+        being answered at this moment is left alone.
+        """
+        unsettled = (*self._ended, *self._settling)
+        unknown = set(held) - self._attempts.keys() - {a.lease.run_id for a, _ in unsettled}
+        strangers = unknown & self._strangers
+        self._strangers = unknown - strangers
+        if strangers:
+            log.warning("run.claim_unanswered", extra={"runs": len(strangers)})
+            runs = await self._store.open_runs(sorted(strangers))
+            report = Report(outcome=Lost(reason="the answer to its claim was lost"))
+            ours = [(run, report) for run in runs if run.state is RunState.RUNNING]
+            await settle_runs(self._store, ours, self._chance)
 
     def stop_run(self, run_id: int, reason: Stop) -> None:
         """Tell one attempt to stop; what cannot be stopped is marked stuck and keeps its slot."""
@@ -238,11 +326,11 @@ class Worker:
         self.settler.stop()
 
 
-def failure(fault: BaseException) -> Failed:
-    """Return an exception as a failure that a person can act on: the sentence, then the trace."""
-    sentence = "".join(traceback.format_exception_only(fault)).strip()
-    trace = "".join(traceback.format_exception(fault)).strip()
-    return Failed(code="exception", message=f"{sentence}\n{trace[-LONGEST_TRACE:]}")
+async def _await_hook(answer: Coroutine[Any, Any, object], failure: Failure) -> None:
+    try:
+        await answer
+    except Exception:
+        log.exception("hook.failed", extra={"run_id": failure.run_id})
 
 
 def _timed_out(assignment: Assignment) -> Failed:
@@ -251,14 +339,15 @@ def _timed_out(assignment: Assignment) -> Failed:
     return Failed(code="timeout", message=f"it took longer than its timeout of {seconds:g} s")
 
 
-def _log(assignment: Assignment, report: Report) -> None:
-    lease = assignment.lease
-    log.info(
-        "run.settled",
-        extra={
-            "task": assignment.task.name,
-            "outcome": type(report.outcome).__name__.lower(),
-            "run_id": lease.run_id,
-            "attempt": lease.epoch,
-        },
-    )
+def _log(assignment: Assignment, report: Report, took: float) -> None:
+    lease, outcome = assignment.lease, report.outcome
+    facts: dict[str, object] = {
+        "task": assignment.task.name,
+        "outcome": type(outcome).__name__.lower(),
+        "run_id": lease.run_id,
+        "attempt": lease.epoch,
+        "ms": round(took * 1_000, 1),
+    }
+    if isinstance(outcome, Failed):
+        facts["error"] = outcome.message.partition("\n")[0]
+    log.info("run.settled", extra=facts)

@@ -22,7 +22,15 @@ from rota.timing.instants import (
     seconds,
 )
 from rota.timing.options import exclusions_of, quiet_of
-from rota.timing.patterns import EVERY_WEEKDAY, DayPattern, Days, Exclusions, ListedTimes, Without
+from rota.timing.patterns import (
+    EVERY_WEEKDAY,
+    MOST_SKIPS,
+    DayPattern,
+    Days,
+    Exclusions,
+    ListedTimes,
+    Without,
+)
 from rota.timing.recurrence import parse_recurrence
 from rota.timing.texts import parse_clock, parse_moment, parse_weekdays
 from rota.timing.walls import Pattern, Placed, Walk, Wall, wall_of
@@ -31,9 +39,6 @@ from rota.timing.zones import zone
 if TYPE_CHECKING:
     from collections.abc import Callable
     from zoneinfo import ZoneInfo
-
-MOST_SKIPS = 4_000
-"""A rule whose slots are all excluded or quiet is given up after so many in a row."""
 
 REMEMBERED = 64
 """How many answers a plan keeps: enough that equal schedules catching up share their steps."""

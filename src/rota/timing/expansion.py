@@ -18,17 +18,15 @@ from rota.timing.years import YearDays
 if TYPE_CHECKING:
     from rota.timing.walls import Pattern
 
-MOST_PERIODS = 12_000
+MOST_PERIODS = 6_000
 MOST_DAYS = 4_000
-"""What one search may look at: all weeks of Rota's years, or ten years of days."""
+"""What one search may look at: a hundred years of weeks, or ten years of days."""
 
 MOST_COUNTED = 5_000
 """The largest COUNT that is counted out one by one; plain rules need no counting."""
 
 _FINAL_DAY = day_number(LATEST.date()) + 1
-_UNITS = MappingProxyType(
-    {Frequency.HOURLY: 3600, Frequency.MINUTELY: 60, Frequency.SECONDLY: 1}
-)
+_UNITS = MappingProxyType({Frequency.HOURLY: 3600, Frequency.MINUTELY: 60, Frequency.SECONDLY: 1})
 
 
 def compile_recurrence(rule: Recurrence) -> Pattern:
@@ -87,7 +85,7 @@ class Amended:
 class PeriodPattern:
     """YEARLY to DAILY: matching days of every interval-th period, each with the same times."""
 
-    __slots__ = ("_base", "_days", "_per_day", "_rule", "_times")
+    __slots__ = ("_base", "_days", "_per_day", "_reachable", "_rule", "_times")
 
     def __init__(self, rule: Recurrence) -> None:
         self._rule = rule
@@ -95,9 +93,13 @@ class PeriodPattern:
         self._times = ClockTimes(_mask(rule.byhour), _mask(rule.byminute), _mask(rule.bysecond))
         self._per_day = len(rule.byhour) * len(rule.byminute) * len(rule.bysecond)
         self._base = self._period(rule.dtstart // DAY)
+        most = _most_days(rule) * self._per_day
+        self._reachable = not rule.bysetpos or any(abs(n) <= most for n in rule.bysetpos)
 
     def next(self, after: int) -> int | None:
         """Return the first nominal time strictly after one, or None when there is none left."""
+        if not self._reachable:
+            return None
         after = max(after, self._rule.dtstart - 1)
         day: int | None = after // DAY
         if day is not None and self._rule.bysetpos:
@@ -239,6 +241,13 @@ class SubdailyPattern:
         """Drop the places in the day that the beat never meets, on whatever day."""
         step = gcd(self._units, self._rule.interval)
         return allowed & _every_nth(step, self._units) << self._phase % step
+
+
+def _most_days(rule: Recurrence) -> int:
+    """Return how many days of one period can match, at most."""
+    if rule.freq is Frequency.WEEKLY:
+        return len(rule.byday)
+    return {Frequency.DAILY: 1, Frequency.MONTHLY: 31}.get(rule.freq, 366)
 
 
 def _with_defaults(rule: Recurrence) -> Recurrence:

@@ -17,9 +17,13 @@ EVERY_MONTH = ((1 << MONTHS) - 1) << 1
 EVERY_MONTHDAY = ((1 << 31) - 1) << 1
 EVERY_WEEKDAY = (1 << WEEK) - 1
 
+MOST_SKIPS = 1_500
+"""A rule whose slots are all excluded or quiet is given up after so many in a row."""
+
 LAST_OF_MONTH = -1
 """The position of the last of its weekday in a month."""
 
+_FINAL_DAY = day_number(LATEST.date()) + 1
 _FEBRUARY = 2
 _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SHORTEST, _LONGEST = 28, 31
@@ -117,16 +121,17 @@ class Days:
     def next(self, number: int) -> int | None:
         """Return the first day on or after a day number, or None within Rota's years."""
         if self._weekly:
-            return number + lowest(self._weekly >> weekday_of(number))
+            found = number + lowest(self._weekly >> weekday_of(number))
+            return found if found <= _FINAL_DAY else None
         day = calendar_day(number)
         year, month, floor = day.year, day.month, day.day
         while year <= LATEST.year:
             if self._months >> month & 1:
                 first = date(year, month, 1)
-                found = self._tables[first.weekday()][month_length(year, month) - _SHORTEST]
-                found >>= floor
-                if found:
-                    return first.toordinal() - UNIX_DAY_ONE + floor - 1 + lowest(found)
+                mask = self._tables[first.weekday()][month_length(year, month) - _SHORTEST]
+                mask >>= floor
+                if mask:
+                    return first.toordinal() - UNIX_DAY_ONE + floor - 1 + lowest(mask)
             month, floor = month + 1, 1
             if month > MONTHS:
                 year, month = year + 1, 1
@@ -199,7 +204,9 @@ class Without:
         if self._exclusions.everything:
             return None
         found = self._pattern.next(after)
-        while found is not None:
+        for _ in range(MOST_SKIPS):
+            if found is None:
+                return None
             day = found // DAY
             resumed = self._exclusions.resume(day)
             if resumed == day:

@@ -86,7 +86,8 @@ def rrule(text: str, *, created_at: datetime, **options: Unpack[Options]) -> Rul
     Without a timezone option it takes the zone of its DTSTART.
     """
     lines = split_lines(text)
-    options.setdefault("timezone", lines.zone or "UTC")
+    if "timezone" not in options:
+        options["timezone"] = zone(lines.zone or "UTC", field="rrule").key
     where = zone(options["timezone"])
     begun = as_utc(created_at, "created_at").replace(microsecond=0)
     parsed = parse_recurrence(text, where, None if lines.start else begun)

@@ -5,7 +5,8 @@ rule a constructor of `rota.timing.rules` has accepted. Its slots have these nam
 
 - cron, calendar, rrule: nominal local time, zone and pass, `2026-10-25T02:30[Europe/Berlin]#0`.
   Seconds are written only when there are any. The pass is 1 for the second run through a
-  repeated stretch and 0 otherwise, also for a slot that a gap has moved.
+  repeated stretch and 0 otherwise, also for a slot that a gap has moved; so a change of a
+  zone's rules moves a slot and never renames it, save with `fold` second, whose pass is its name.
 - interval: `g<generation>:<n>`, where slot n lies at anchor + n * interval; the first is 1.
 - once: `g<generation>:0`.
 """
@@ -18,10 +19,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from rota.model.schedules import QuietMode, Rule, RuleKind, Slot
-from rota.timing.courses import MOST_SKIPS, Plan, plan_of
+from rota.timing.courses import plan_of
 from rota.timing.instants import TICK, instant, seconds
+from rota.timing.patterns import MOST_SKIPS
 
 if TYPE_CHECKING:
+    from rota.timing.courses import Plan
     from rota.timing.quiet import Quiet
 
 _MILLISECOND = timedelta(milliseconds=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rota.errors import Invalid, Unavailable
@@ -9,6 +10,19 @@ from rota.ports.clock import Clock
 from rota.ports.store import Store
 
 ADVICE = "write sqlite:///path/to/file.db, postgresql://user@host/name or memory:"
+
+
+def check_address(address: str) -> str:
+    """Return an address that names a kind of store, or refuse it; nothing is opened."""
+    sqlite = address.startswith("sqlite:///") and address != "sqlite:///"
+    if address == "memory:" or sqlite or address.startswith(("postgresql://", "postgres://")):
+        return address
+    raise Invalid("store", address, ADVICE)
+
+
+def hidden_password(address: str) -> str:
+    """Return an address as it may be shown."""
+    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", address)
 
 
 def store_at(address: str, clock: Clock) -> Store:

@@ -18,7 +18,9 @@ AFTER_FOLD = datetime(2026, 10, 25, 12, tzinfo=UTC)
 
 def spring(expression: str, zone: str = BERLIN, **options: str) -> list[tuple[str, str]]:
     table = timetable(cron(expression, timezone=zone, **options))
-    return [(s.key.partition("[")[0], f"{s.at:%H:%M}") for s in table.between(BEFORE_GAP, AFTER_GAP)]
+    return [
+        (s.key.partition("[")[0], f"{s.at:%H:%M}") for s in table.between(BEFORE_GAP, AFTER_GAP)
+    ]
 
 
 def autumn(expression: str, **options: str) -> list[tuple[str, str]]:

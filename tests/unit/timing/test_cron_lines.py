@@ -101,9 +101,19 @@ def test_a_bad_field_is_named(expression: str, field: str) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["", "*", "* * * *", "* * * * * * *", "@never", "@", "* " * 1000, "0 0 30 2 *", "0 0 31 4,6,9 *",
-     "0 0 30 2 */2"],
-)  # fmt: skip
+    [
+        "",
+        "*",
+        "* * * *",
+        "* * * * * * *",
+        "@never",
+        "@",
+        "* " * 1000,
+        "0 0 30 2 *",
+        "0 0 31 4,6,9 *",
+        "0 0 30 2 */2",
+    ],
+)
 def test_a_line_that_cannot_work_is_refused(expression: str) -> None:
     with pytest.raises(Invalid):
         cron(expression)

@@ -11,14 +11,17 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rota.channels.log.channel import LogChannel
+from rota.doors.library.blocking import Blocking
 from rota.doors.library.options import policy_from
 from rota.errors import Conflict, NotFound, Unavailable
-from rota.executors.inprocess.executor import Function, InProcess
+from rota.executors.inprocess.calls import Function
+from rota.executors.inprocess.executor import InProcess
 from rota.flow.define import runs, schedules, tasks
+from rota.flow.define.names import check_name, get_task
 from rota.flow.define.schedules import Wish
 from rota.model.ids import RunId
 from rota.model.plans import StoredSchedule
-from rota.model.runs import Run, RunBatch, Source
+from rota.model.runs import Question, Run, RunBatch, Source
 from rota.model.spaces import Limit, Role
 from rota.model.tasks import After, AfterOn, Policy, Task
 from rota.ports.channel import Channel
@@ -27,6 +30,7 @@ from rota.ports.store import Store
 from rota.rules.permission import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
+from rota.runtime.worker import FailureHook
 from rota.wiring.addresses import store_at
 from rota.wiring.identity import this_process
 
@@ -65,14 +69,14 @@ class Rota:
     time, on PostgreSQL any number.
     """
 
-    def __init__(  # noqa: PLR0913 - each has a default
+    def __init__(
         self,
         address: str = "memory:",
         *,
         slots: int = SLOTS,
         threads: int = THREADS,
         limits: Sequence[Limit] = (),
-        on_failure: Callable[[Run], object] | None = None,
+        on_failure: FailureHook | None = None,
         channels: Sequence[Channel] = (),
         clock: Clock | None = None,
         chance: random.Random | None = None,
@@ -93,7 +97,7 @@ class Rota:
 
     # declare
 
-    def task(  # noqa: PLR0913
+    def task(
         self,
         name: str,
         *,
@@ -107,7 +111,7 @@ class Rota:
         Options are the fields of the task's policy: retry, timeout, priority, pool, lane, group,
         overlap, catch_up, on_lost, disable_after, deadline, deliver_to. Durations may be text.
         """
-        tasks.check_name("name", name)
+        check_name("name", name)
         policy = policy_from(options)
         following = None if after is None else After(task=after, on=AfterOn(on))
 
@@ -153,6 +157,10 @@ class Rota:
             self._executor.close()
             await self.store.close()
 
+    def blocking(self) -> Blocking:
+        """Return the same Rota for a program without an event loop."""
+        return Blocking(self)
+
     async def __aenter__(self) -> Self:
         """Open."""
         await self.open()
@@ -169,7 +177,7 @@ class Rota:
 
     # queue and schedule
 
-    async def enqueue(  # noqa: PLR0913
+    async def enqueue(
         self,
         task: str,
         payload: object = None,
@@ -227,7 +235,7 @@ class Rota:
         outcomes = await runs.queue(self.store, [batch], connection)
         return [outcome.run_id for outcome in outcomes[0]]
 
-    async def schedule(  # noqa: PLR0913
+    async def schedule(
         self,
         task: str,
         *,
@@ -297,6 +305,11 @@ class Rota:
         """Return a run as it stands."""
         return await runs.find_run(self.store, LOCAL, run_id)
 
+    async def questions(self, run_id: int) -> list[Question]:
+        """Return the questions a run has asked, oldest first."""
+        await runs.find_run(self.store, LOCAL, run_id)
+        return await self.store.list_questions([run_id])
+
     # work
 
     async def work(self, *, until_idle: bool = False) -> None:
@@ -310,13 +323,10 @@ class Rota:
         try:
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(crew.run())
-                if until_idle:
-                    await crew.idle()
-                else:
-                    await asyncio.shield(working)
-                await crew.stop()
-        except asyncio.CancelledError:
-            raise
+                try:
+                    await (crew.idle() if until_idle else asyncio.shield(working))
+                finally:
+                    await crew.stop()
         finally:
             self.crew = None
 
@@ -330,7 +340,13 @@ class Rota:
             slots=self._slots,
         )
         return Crew(
-            self.store, [self._executor], self._channels, settings, self._clock, self._chance
+            self.store,
+            [self._executor],
+            self._channels,
+            settings,
+            self._clock,
+            self._chance,
+            on_failure=self._on_failure,
         )
 
     async def _task(self, name: str) -> Task:
@@ -341,7 +357,7 @@ class Rota:
             message = "Rota is not open: use `async with rota:`"
             raise Unavailable(message)
         try:
-            found = await tasks.get_task(self.store, LOCAL, name)
+            found = await get_task(self.store, LOCAL, name)
         except NotFound as fault:
             advice = "declare it with @rota.task, or create it with `rota task create`"
             raise NotFound("task", name, advice) from fault

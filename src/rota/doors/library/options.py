@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rota.errors import Invalid
 from rota.flow.define.policies import check_policy
@@ -20,12 +20,12 @@ NAMES = tuple(f.name for f in fields(Policy))
 
 def policy_from(options: Mapping[str, object], base: Policy | None = None) -> Policy:
     """Return a policy with these options set; refuse unknown ones by name."""
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     for name, value in options.items():
         if name not in NAMES:
             raise Invalid(name, value, f"no such option; there are {', '.join(NAMES)}")
         changes[name] = _read(name, value)
-    policy = replace(base or Policy(), **changes)  # type: ignore[arg-type]
+    policy = replace(base or Policy(), **changes)
     check_policy(policy)
     return policy
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import importlib
 import inspect
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
 
-from rota.errors import Invalid
+from rota.executors.inprocess.calls import BadResult, Function, encode_result, resolve
+from rota.executors.inprocess.child import path_of, run_in_child
 from rota.executors.inprocess.handle import RunHandle, Waits
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
 from rota.ports.executor import Assignment
 
-Function: TypeAlias = Callable[[RunHandle], Any]
-
 DOTTED = "python"
 """The route of tasks whose callable is named by a dotted path instead of being registered."""
-
-LONGEST_RESULT = 256 * 1024
 
 
 class InProcess:
@@ -52,9 +46,9 @@ class InProcess:
             function = resolve(str(assignment.task.spec.get("call", "")))
         is_async = self._kinds.get(function)
         if is_async is None:
-            is_async = self._kinds[function] = inspect.iscoroutinefunction(
-                inspect.unwrap(function)
-            )
+            is_async = self._kinds[function] = inspect.iscoroutinefunction(inspect.unwrap(function))
+        if assignment.task.policy.isolate:
+            return await run_in_child(path_of(function), assignment)
         handle = RunHandle(assignment)
         try:
             if is_async:
@@ -63,7 +57,13 @@ class InProcess:
                 result = await self._in_thread(function, handle)
         except Waits as waits:
             return Report(outcome=waits.asked)
-        return self._report(handle, result)
+        if result is None and not handle.messages:
+            return DONE
+        try:
+            text = encode_result(result)
+        except BadResult as fault:
+            return Report(outcome=Failed(code="bad_result", message=str(fault), retryable=False))
+        return Report(outcome=Succeeded(result=text), messages=handle.messages)
 
     async def _in_thread(self, function: Function, handle: RunHandle) -> object:
         if self._pool is None:
@@ -84,39 +84,8 @@ class InProcess:
                     raise asyncio.CancelledError
                 return result
 
-    def _report(self, handle: RunHandle, result: object) -> Report:
-        if result is None and not handle.messages:
-            return DONE
-        text = None
-        if result is not None:
-            try:
-                text = json.dumps(result, allow_nan=False)
-            except (TypeError, ValueError) as fault:
-                message = f"it returned something that is not JSON ({fault}): return plain values"
-                return Report(outcome=Failed(code="bad_result", message=message, retryable=False))
-            if len(text.encode()) > LONGEST_RESULT:
-                message = f"it returned {len(text)} characters: at most 256 KiB are kept"
-                return Report(outcome=Failed(code="bad_result", message=message, retryable=False))
-        return Report(outcome=Succeeded(result=text), messages=handle.messages)
-
     def close(self) -> None:
         """Let go of the threads; one that is still busy is not waited for."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def resolve(path: str) -> Function:
-    """Return the callable a `module:function` path names."""
-    module_name, _, name = path.partition(":")
-    if not module_name or not name:
-        raise Invalid("call", path, "write it as module:function")
-    try:
-        found: object = importlib.import_module(module_name)
-    except ImportError as fault:
-        raise Invalid("call", path, f"the module cannot be imported ({fault})") from fault
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise Invalid("call", path, f"{module_name} has no callable {name}")
-    function: Function = found
-    return function
+            self._pool = None

@@ -14,7 +14,7 @@ LONGEST_MESSAGE = 64 * 1024
 LONGEST_QUESTION = 4 * 1024
 
 
-class Waits(BaseException):  # noqa: N818 - ends the attempt past every `except Exception`
+class Waits(BaseException):
     """Carries a question out of the callable."""
 
     def __init__(self, asked: Asked) -> None:
@@ -25,8 +25,8 @@ class Waits(BaseException):  # noqa: N818 - ends the attempt past every `except 
 class RunHandle:
     """The run a callable works for.
 
-    `payload` is what the run was queued with; `attempt` counts tries from 1; `slot_at` is the planned
-    instant of a scheduled run.
+    `payload` is what the run was queued with; `attempt` counts tries from 1; `slot_at` is the
+    planned instant of a scheduled run.
     """
 
     __slots__ = ("_answers", "_asked", "_assignment", "_messages", "_payload")

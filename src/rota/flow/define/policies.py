@@ -34,7 +34,9 @@ def check_policy(policy: Policy) -> None:
         if word is not None and not (0 < len(word) <= LONGEST_WORD and word.isprintable()):
             raise Invalid(name, word, f"use 1 to {LONGEST_WORD} printable characters")
     if policy.deliver_to is not None and not policy.deliver_to.partition(":")[0]:
-        raise Invalid("deliver_to", policy.deliver_to, "write it as channel:target, for example log:")
+        raise Invalid(
+            "deliver_to", policy.deliver_to, "write it as channel:target, for example log:"
+        )
 
 
 def _between(field: str, value: float, least: float, most: float) -> None:

@@ -8,20 +8,21 @@ from dataclasses import replace
 from datetime import datetime
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound
-from rota.flow.define.tasks import get_task
+from rota.flow.define.names import get_task
 from rota.flow.plan import table_of
 from rota.flow.settle import settle_runs
 from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
-from rota.model.runs import Enqueued, RunBatch, Run, Source
+from rota.model.runs import Enqueued, Run, RunBatch, Source
 from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.rules.permission import Caller, check_space
 from rota.rules.queueing import new_run
-from rota.rules.settlement import Context, answer as decide_answer
+from rota.rules.settlement import Context
+from rota.rules.settlement import answer as decide_answer
 
 LONGEST_PAYLOAD = 256 * 1024
 LONGEST_KEY = 256
@@ -60,7 +61,7 @@ async def run_now(
     return (await queue(store, [batch]))[0][0].run_id
 
 
-def batch_for(  # noqa: PLR0913
+def batch_for(
     task: Task,
     source: Source,
     now: int,
@@ -72,6 +73,8 @@ def batch_for(  # noqa: PLR0913
     thread: str | None = None,
 ) -> RunBatch:
     """Return runs of a task, ready to be queued."""
+    if keys and len(keys) != len(payloads):
+        raise Invalid("keys", len(keys), f"give one for each of the {len(payloads)} payloads")
     template = new_run(
         task.id,
         task.space_id,
@@ -108,7 +111,7 @@ async def queue(
     return outcomes
 
 
-async def backfill(  # noqa: PLR0913
+async def backfill(
     store: Store, caller: Caller, name: str, start: datetime, end: datetime, space: str = "main"
 ) -> list[RunId]:
     """Queue a run for every slot of a span that has none; slots that ran are left alone."""
@@ -133,7 +136,9 @@ async def backfill(  # noqa: PLR0913
             )
             batches.append(replace(batch, template=template))
     if len(batches) > MOST_BACKFILLED:
-        raise Invalid("from", start.isoformat(), f"more than {MOST_BACKFILLED} slots: shorten the span")
+        raise Invalid(
+            "from", start.isoformat(), f"more than {MOST_BACKFILLED} slots: shorten the span"
+        )
     outcomes = await store.enqueue(batches) if batches else []
     return [o.run_id for results in outcomes for o in results if o.created]
 
@@ -154,7 +159,12 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
         raise IllegalMove(run.state, "be cancelled: it has ended already")
     if run.state is RunState.RUNNING:
         await store.request_cancel([run.id])
-        return await find_run(store, caller, run_id)
+        asked = await find_run(store, caller, run_id)
+        if asked.state in FINISHED or asked.cancel_requested_at is not None:
+            return asked
+        return await cancel_run(
+            store, caller, run_id, chance
+        )  # it went back to the queue meanwhile
     report = Report(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
     accepted = await settle_runs(
         store, [(facts, report) for facts in await store.open_runs([run.id])], chance
@@ -164,9 +174,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
     return await find_run(store, caller, run_id)
 
 
-async def answer_question(
-    store: Store, caller: Caller, question_id: int, text: str
-) -> Run:
+async def answer_question(store: Store, caller: Caller, question_id: int, text: str) -> Run:
     """Give a question its one answer; the run goes on in the queue."""
     question = await store.get_question(question_id)
     if question is None:
@@ -184,9 +192,7 @@ async def answer_question(
     context = Context(
         policy=tasks[0].policy, followers=tuple(followers.get(run.task_id, ())), now=store.now()
     )
-    settlement = decide_answer(
-        facts[0], question.id, question.kind, text, caller.name, context
-    )
+    settlement = decide_answer(facts[0], question.id, question.kind, text, caller.name, context)
     if facts[0].epoch != question.epoch or not all(await store.settle([settlement])):
         raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
     return await find_run(store, caller, run.id)

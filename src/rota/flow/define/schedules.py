@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Invalid, NotFound
-from rota.flow.define.tasks import check_name, get_task
+from rota.flow.define.names import check_name, get_task
 from rota.model.instants import from_micros, to_micros
-from rota.model.plans import StoredSchedule
+from rota.model.plans import PAST_ASKED_FOR, ScheduleState, StoredSchedule
 from rota.model.schedules import Rule
+from rota.model.spaces import Space
+from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.rules.permission import Caller
 from rota.timing import rules
@@ -64,7 +66,7 @@ def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rul
             return rules.calendar(wish.times or "", weekdays=wish.weekdays, **options)
 
 
-async def put_schedule(  # noqa: PLR0913
+async def put_schedule(
     store: Store,
     caller: Caller,
     task_name: str,
@@ -76,44 +78,69 @@ async def put_schedule(  # noqa: PLR0913
     """Declare a schedule by name; the same wish again changes nothing.
 
     A new or changed schedule starts from now and never fires for the past, but for a past instant
-    that was asked for. Its generation rises when the rule's kind, expression, zone or anchor change.
+    that was asked for. Its generation rises when the rule's kind, expression, zone or anchor
+    changes.
     """
-    check_name("schedule", name)
     task = await get_task(store, caller, task_name, space)
     owner = await store.find_space(space)
+    record = await prepare_schedule(store, owner, task_name, task, wish, name)
+    if record is not None:
+        return await store.put_schedule(record)
     found = await store.find_schedule(task.id, name)
+    if found is None:
+        raise NotFound("schedule", name, "it was dropped at the same moment: try again")
+    return found
+
+
+async def prepare_schedule(
+    store: Store, owner: Space, task_name: str, task: Task | None, wish: Wish, name: str
+) -> dict[str, Any] | None:
+    """Return what is to be written for a wish, or None if it stands there already.
+
+    Everything is checked and nothing is written; the task may not exist yet.
+    """
+    check_name("schedule", name)
+    found = None if task is None else await store.find_schedule(task.id, name)
     now = from_micros(store.now())
     begun = now if found is None else found.created_at
     if found is not None and _unchanged(found, wish, owner.timezone, begun):
-        return found
+        return None
     rule = build_rule(wish, owner.timezone, now, begun)
     generation = 1
     if found is not None:
-        before = rules.from_record(json.loads(found.rule))
-        same = _identity(before) == _identity(rule)
+        same = not _set_aside(found) and _identity(_rule_of(found)) == _identity(rule)
         generation = found.generation if same else found.generation + 1
-    else:
+    elif task is not None:
         await _check_count(store, task.id)
     cursor = now
     if wish.at is not None and wish.allow_past:
-        cursor = from_micros(0)
-    return await store.put_schedule(
-        _record(task.id, name, rule, generation, cursor, f"{space}/{task_name}/{name}")
-    )
+        cursor = from_micros(PAST_ASKED_FOR)
+    task_id = 0 if task is None else task.id
+    stagger = f"{owner.name}/{task_name}/{name}"
+    return _record(task_id, name, rule, generation, cursor, stagger)
 
 
 def _unchanged(found: StoredSchedule, wish: Wish, timezone: str, begun: datetime) -> bool:
     """Whether a wish describes the rule that stands there; a past `at` counts as the same wish."""
     again = replace(wish, allow_past=True) if wish.at is not None else wish
     rule = build_rule(again, timezone, begun, begun)
-    return rules.to_record(rule) == json.loads(found.rule) and found.state != "quarantined"
+    return not _set_aside(found) and rules.to_record(rule) == json.loads(found.rule)
+
+
+def _set_aside(found: StoredSchedule) -> bool:
+    """Whether the rule that stands there could not be evaluated; then it may not even be read."""
+    return found.state is ScheduleState.QUARANTINED
+
+
+def _rule_of(found: StoredSchedule) -> Rule:
+    return rules.from_record(json.loads(found.rule))
 
 
 def _identity(rule: Rule) -> tuple[object, ...]:
     return (rule.kind, rule.expression, rule.timezone, rule.anchor)
 
 
-def _record(  # noqa: PLR0913
+def _record(
     task_id: int, name: str, rule: Rule, generation: int, cursor: datetime, stagger: str
 ) -> dict[str, Any]:
     slot = timetable(rule, generation=generation, stagger=stagger).next(cursor)

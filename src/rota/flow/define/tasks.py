@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Any
 
 from rota.errors import Conflict, Invalid, NotFound
+from rota.flow.define.names import check_name, get_task
 from rota.flow.define.policies import check_policy
+from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.model.instants import to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import OpenRun
@@ -18,13 +19,12 @@ from rota.rules.chaining import check_chain
 from rota.rules.permission import Caller, check_space
 from rota.rules.settlement import Context, settle
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 LONGEST_TITLE = 200
 CODE = "code"
 """The origin of tasks a program declares; only that program changes their policy."""
 
 
-async def put_task(  # noqa: PLR0913 - the parts of a task
+async def put_task(
     store: Store,
     caller: Caller,
     name: str,
@@ -38,10 +38,13 @@ async def put_task(  # noqa: PLR0913 - the parts of a task
     after: After | None = None,
     origin: str = "cli",
     replace: bool = False,
+    wish: Wish | None = None,
+    schedule: str = "default",
 ) -> Task:
     """Create a task, or with `replace` bring the one of its name up to date.
 
-    A task that a program declared is changed by that program only.
+    With a wish its schedule comes into being in the same step; if anything is wrong with either,
+    nothing changes. A task that a program declared is changed by that program only.
     """
     check_space(caller, space)
     check_name("name", name)
@@ -58,6 +61,9 @@ async def put_task(  # noqa: PLR0913 - the parts of a task
         message = f"the task {name!r} is declared by a program: change it there"
         raise Conflict(message)
     after_id = await _upstream(store, owner.id, name, after)
+    record = None
+    if wish is not None:
+        record = await prepare_schedule(store, owner, name, found, wish, schedule)
     task = NewTask(
         space_id=owner.id,
         name=name,
@@ -69,15 +75,7 @@ async def put_task(  # noqa: PLR0913 - the parts of a task
         after=after,
         origin=origin,
     )
-    return await store.put_task(task, after_id)
-
-
-def check_name(field: str, name: str) -> None:
-    """Refuse what could not be typed, listed or put in a path."""
-    if not NAME.fullmatch(name):
-        raise Invalid(
-            field, name, "use 1 to 128 letters, digits and _ . : / -, beginning with a letter or digit"
-        )
+    return await store.put_task(task, after_id, record)
 
 
 async def _upstream(store: Store, space_id: int, name: str, after: After | None) -> int | None:
@@ -93,16 +91,6 @@ async def _upstream(store: Store, space_id: int, name: str, after: After | None)
     return tasks[after.task].id
 
 
-async def get_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
-    """Return a task by name."""
-    check_space(caller, space)
-    owner = await store.find_space(space)
-    found = await store.find_task(owner.id, name)
-    if found is None:
-        raise NotFound("task", name, "see `rota task list`")
-    return found
-
-
 async def enable_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
     """Let a task's slots run again from now on; what was missed meanwhile stays missed."""
     task = await get_task(store, caller, name, space)
@@ -110,7 +98,7 @@ async def enable_task(store: Store, caller: Caller, name: str, space: str = "mai
     return await get_task(store, caller, name, space)
 
 
-async def disable_task(  # noqa: PLR0913
+async def disable_task(
     store: Store,
     caller: Caller,
     name: str,
@@ -129,7 +117,8 @@ async def disable_task(  # noqa: PLR0913
         raise Invalid("until", until.isoformat(), "is in the past; give a time to come")
     why = reason or f"{'paused' if until else 'disabled'} by {caller.name}"
     queued = await store.queued_runs_of(task.id, planned_only=True)
-    ends = _cancel_all(queued, task, "its task was disabled", now)
+    unbegun = [run for run in queued if run.epoch == 0]
+    ends = _cancel_all(unbegun, task, "its task was disabled", now)
     await store.disable_task(task, why, None if until is None else to_micros(until), ends)
     return await get_task(store, caller, name, space)
 

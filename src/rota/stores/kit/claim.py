@@ -5,16 +5,17 @@ claim may count what runs, decide, and start runs without anybody deciding at th
 Everybody else only ends runs or adds them, which can make a count too high but never too low.
 
 `heads` names the combinations of pool, space, route and group that may have ready runs, with the
-turn of their space. It is a cache: a head without ready runs is dropped when a claim finds it empty,
-and everything that can make a run ready leaves a ping in its own transaction, which the next claim
+turn of their space. It is a cache: a head without ready runs is dropped when a claim finds it
+empty, and whatever can make a run ready leaves a ping in its own transaction, which the next claim
 absorbs. So a claim reads neither what is finished, nor what is planned, nor how much is queued.
 
-Order: foreground before background; spaces by turn, the one served longest ago first; inside a space
-by priority, then age. A lane offers only its head, and none while one of its runs is running.
+Order: foreground before background; spaces by turn, the one served longest ago first; inside a
+space by priority, then age. A lane offers only its head, and none while one of its runs is running.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,11 +27,20 @@ from rota.stores.kit.session import Row, Rows, Session
 from rota.stores.kit.tasks import get_tasks
 
 MOST_PINGS = 2_000
-MOST_HEADS = 64
+FEWEST_HEADS = 64
+FEWEST_PICKED = 8
 MOST_ROUNDS = 12
 
 Head = tuple[int, str, str, int]
 """A head inside one pool: space, route, group, metered."""
+
+# The columns of pick_runs: first the fields of a Lease, then what choosing needs.
+_LEASE_END = len(Lease._fields)
+_HEAD, _PRIORITY, _AVAILABLE, _GROUP, _METERED = range(_LEASE_END, _LEASE_END + 5)
+
+
+def _order(row: Row) -> tuple[int, int, int]:
+    return (-row[_PRIORITY], row[_AVAILABLE], row[0])
 
 
 @dataclass(slots=True)
@@ -51,20 +61,25 @@ async def claim(
     await absorb(session, now)
     room = await read_room(session, now)
     leases: list[Lease] = []
+    more = False
     for pool in pools:
-        for _ in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS):
             left = want - len(leases)
             if left <= 0:
                 break
-            heads = await _open_heads(session, room, pool, routes)
+            most = max(FEWEST_HEADS, left)
+            heads = await _open_heads(session, room, pool, routes, most)
             if not heads:
                 break
+            more = more or number == MOST_ROUNDS - 1
             found = await _serve(session, room, pool, heads, left)
             await _lease(session, found, worker, now)
             await _close(session, pool, found, now)
             leases += found.leases
             if not (found.leases or found.empty or found.full_spaces):
                 break
+            if len(found.empty) == len(heads) < most:
+                break  # every head there was has been emptied
     await keep_buckets(session, room)
     found_tasks = await get_tasks(session, sorted({lease.task_id for lease in leases}))
     return Claimed(
@@ -72,6 +87,7 @@ async def claim(
         tasks={task.id: task for task in found_tasks},
         answers=await _answers(session, [lease.run_id for lease in leases if lease.asked]),
         retry_at=room.retry_at(now),
+        more=more,
     )
 
 
@@ -83,7 +99,7 @@ async def _answers(session: Session, run_ids: list[int]) -> dict[int, tuple[str,
 
 
 async def _open_heads(
-    session: Session, room: Room, pool: str, routes: Sequence[str]
+    session: Session, room: Room, pool: str, routes: Sequence[str], most: int
 ) -> list[tuple[Head, int]]:
     rows = await session.rows(
         "open_heads",
@@ -91,9 +107,9 @@ async def _open_heads(
         gates=room.gates(),
         routes=list(routes),
         unmetered_only=int(room.of_pool(pool) <= 0),
-        most=MOST_HEADS,
+        most=most,
     )
-    ordered = sorted(rows, key=lambda row: (row[4], row[0]))[:MOST_HEADS]
+    ordered = sorted(rows, key=lambda row: (row[4], row[0]))[:most]
     return [((row[0], row[1], row[2], row[3]), row[4]) for row in ordered]
 
 
@@ -104,37 +120,74 @@ async def _serve(
     spaces = list(dict.fromkeys(head[0] for head, _ in heads))
     space_room = await _space_room(session, room, pool, spaces, found)
     share = -(-want // len(spaces))
-    asked = [(head, min(share, UNLIMITED if not head[3] else space_room[head[0]])) for head, _ in heads]
-    asked = [(head, most) for head, most in asked if most > 0]
+    asked = _asked([head for head, _ in heads], share, space_room)
     if not asked:
         return found
-    candidates = await _pick(session, pool, asked, share, found)
+    candidates, counts, ends = await _pick(session, pool, asked, share)
     for space in spaces:
-        taken = 0
-        rows = sorted(candidates.get(space, ()), key=lambda row: (-row[2], row[3], row[0]))
-        for row in rows:
-            if taken >= share or len(found.leases) >= want:
-                break
-            group, metered = row[6], bool(row[7])
-            if metered and (room.of_pool(pool) <= 0 or space_room[space] <= 0):
-                continue
-            if room.of_group(group) <= 0:
-                continue
-            room.take(pool, group, metered)
-            if metered:
-                space_room[space] -= 1
-            taken += 1
-            found.leases.append(_as_lease(row))
+        most = min(share, want - len(found.leases))
+        rows = candidates.get(space, [])
+        if len(heads) > 1:
+            rows.sort(key=_order)
+        if space in ends:
+            rows = [row for row in rows if _order(row) <= ends[space]]
+        chosen = _within(room, pool, rows, most, space_room) if room.limited else rows[:most]
+        if chosen:
             found.served.add(space)
+            for row in chosen:
+                counts[row[_HEAD]] -= 1
+            found.leases += [Lease(row[0], row[1] + 1, *row[2:_LEASE_END]) for row in chosen]
         if space_room[space] <= 0:
             found.full_spaces.add(space)
+    # A head is empty when it had fewer runs than were asked for and every one of them was taken;
+    # those that a limit left behind keep it.
+    found.empty.extend(head for n, (head, _) in enumerate(asked) if counts[n] == 0)
     return found
+
+
+def _asked(heads: list[Head], share: int, space_room: dict[int, int]) -> list[tuple[Head, int]]:
+    """Return how many runs to look at in each head.
+
+    A space with many heads is not read to its share in each of them: about twice the share in all
+    is enough for a first look, and a second one goes on from there.
+    """
+    in_space = Counter(head[0] for head in heads)
+    asked = []
+    for head in heads:
+        most = share
+        if in_space[head[0]] > 1:
+            most = min(share, max(FEWEST_PICKED, 2 * share // in_space[head[0]]))
+        if head[3]:
+            most = min(most, space_room[head[0]])
+        if most > 0:
+            asked.append((head, most))
+    return asked
+
+
+def _within(
+    room: Room, pool: str, rows: list[Row], most: int, space_room: dict[int, int]
+) -> list[Row]:
+    """Return the first rows that every limit still allows, and count them."""
+    chosen: list[Row] = []
+    for row in rows:
+        if len(chosen) >= most:
+            break
+        space, group, metered = row[2], row[_GROUP], bool(row[_METERED])
+        if metered and (room.of_pool(pool) <= 0 or space_room[space] <= 0):
+            continue
+        if room.of_group(group) <= 0:
+            continue
+        room.take(pool, group, metered)
+        if metered:
+            space_room[space] -= 1
+        chosen.append(row)
+    return chosen
 
 
 async def _space_room(
     session: Session, room: Room, pool: str, spaces: list[int], found: _Round
 ) -> dict[int, int]:
-    left = {space: UNLIMITED for space in spaces}
+    left = dict.fromkeys(spaces, UNLIMITED)
     if not room.space_caps:
         return left
     capped = {s: cap for s in spaces if (cap := room.space_cap(pool, s)) < UNLIMITED}
@@ -147,27 +200,43 @@ async def _space_room(
 
 
 async def _pick(
-    session: Session, pool: str, asked: list[tuple[Head, int]], share: int, found: _Round
-) -> dict[int, list[Row]]:
+    session: Session, pool: str, asked: list[tuple[Head, int]], share: int
+) -> tuple[dict[int, list[Row]], list[int], dict[int, tuple[int, int, int]]]:
+    """Return the best runs by space, and how many each head has as far as that is known.
+
+    Where a head was not read to its end, the third part says up to where its space may be served
+    without passing over a better run that was not seen.
+    """
     rows = Rows(
-        {"n": n, "space_id": head[0], "route": head[1], "grp": head[2], "metered": head[3], "most": most}
+        {
+            "n": n,
+            "space_id": head[0],
+            "route": head[1],
+            "grp": head[2],
+            "metered": head[3],
+            "most": most,
+        }
         for n, (head, most) in enumerate(asked)
     )
     counts = [0] * len(asked)
     by_space: dict[int, list[Row]] = {}
+    last: list[Row | None] = [None] * len(asked)
     for row in await session.rows("pick_runs", pool=pool, rows=rows, most=share):
-        counts[row[1]] += 1
-        if counts[row[1]] <= asked[row[1]][1]:
-            by_space.setdefault(row[4], []).append(row)
-    found.empty.extend(
-        head for (head, most), count in zip(asked, counts, strict=True) if count < most
-    )
-    return by_space
-
-
-def _as_lease(row: Row) -> Lease:
-    run_id, _, _, _, space_id, route, _, _, task_id, epoch, cause, retries, losses, *rest = row
-    return Lease(run_id, epoch + 1, space_id, task_id, route, cause, retries, losses, *rest)
+        head = row[_HEAD]
+        counts[head] += 1
+        if counts[head] <= asked[head][1]:
+            by_space.setdefault(row[2], []).append(row)
+            last[head] = row
+    known = [
+        count if count < most else UNLIMITED for (_, most), count in zip(asked, counts, strict=True)
+    ]
+    ends: dict[int, tuple[int, int, int]] = {}
+    for n, (head_key, most) in enumerate(asked):
+        row_at_end = last[n]
+        if most < share and known[n] == UNLIMITED and row_at_end is not None:
+            end = _order(row_at_end)
+            ends[head_key[0]] = min(ends.get(head_key[0], end), end)
+    return by_space, known, ends
 
 
 async def _lease(session: Session, found: _Round, worker: str, now: int) -> None:

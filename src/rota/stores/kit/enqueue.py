@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from rota.model.ids import RunId
 from rota.model.runs import Enqueued, NewRun, RunBatch
@@ -11,9 +12,6 @@ from rota.stores.kit.session import Row, Rows, Session
 
 RUNS = "runs"
 """The topic of runs that may be claimed."""
-
-SMALL_BATCH = 8
-"""Batches below this share one general insert; larger ones get an insert of their own."""
 
 
 def place_of(run: NewRun, now: int) -> Place:
@@ -25,30 +23,50 @@ def place_of(run: NewRun, now: int) -> Place:
 
 async def enqueue(session: Session, batches: Sequence[RunBatch], now: int) -> list[list[Enqueued]]:
     """Queue batches of runs; each run's outcome stands where its payload stood."""
-    results: list[list[Enqueued]] = []
-    general: list[tuple[int, int, NewRun, str, str | None]] = []
+    results: list[list[Enqueued]] = [[] for _ in batches]
+    alike: dict[NewRun, list[int]] = {}
+    named: list[int] = []
     for number, batch in enumerate(batches):
-        run = batch.template
-        if len(batch.payloads) >= SMALL_BATCH and not batch.keys and run.slot_key is None:
-            ids = await session.insert(
-                "insert_like",
-                len(batch.payloads),
-                payloads=list(batch.payloads),
-                **_template(run, now),
-            )
-            results.append([Enqueued(run_id=RunId(i)) for i in ids])
-            continue
-        results.append([Enqueued(run_id=RunId(0))] * len(batch.payloads))
-        general.extend(
-            (number, index, run, payload, batch.key(index))
-            for index, payload in enumerate(batch.payloads)
-        )
-    if general:
-        outcomes = await _insert_general(session, [item[2:] for item in general], now)
-        for (number, index, *_), outcome in zip(general, outcomes, strict=True):
-            results[number][index] = outcome
+        if batch.keys or batch.template.slot_key is not None:
+            named.append(number)
+        else:
+            alike.setdefault(batch.template, []).append(number)
+    for template, numbers in alike.items():
+        payloads = [payload for number in numbers for payload in batches[number].payloads]
+        if payloads:
+            ids = iter(await _insert_alike(session, template, payloads, now))
+            for number in numbers:
+                size = len(batches[number].payloads)
+                results[number] = [Enqueued(run_id=RunId(i)) for i in islice(ids, size)]
+    if named:
+        await _insert_named(session, batches, named, results, now)
     await ping(session, (b.template for b in batches if b.payloads), now)
     return results
+
+
+async def _insert_alike(
+    session: Session, template: NewRun, payloads: list[str], now: int
+) -> Sequence[int]:
+    return await session.insert(
+        "insert_like", len(payloads), payloads=payloads, **_template(template, now)
+    )
+
+
+async def _insert_named(
+    session: Session,
+    batches: Sequence[RunBatch],
+    named: list[int],
+    results: list[list[Enqueued]],
+    now: int,
+) -> None:
+    items = [
+        (batches[number].template, payload, batches[number].key(index))
+        for number in named
+        for index, payload in enumerate(batches[number].payloads)
+    ]
+    outcomes = iter(await _insert_general(session, items, now))
+    for number in named:
+        results[number] = list(islice(outcomes, len(batches[number].payloads)))
 
 
 async def ping(session: Session, runs: Iterable[NewRun], now: int) -> None:
@@ -68,7 +86,7 @@ async def ping(session: Session, runs: Iterable[NewRun], now: int) -> None:
         session.wake("later")
 
 
-def ping_record(  # noqa: PLR0913 - the six columns that name a head or a lane
+def ping_record(
     pool: str, space_id: int, route: str, group: str, metered: bool, lane: str | None
 ) -> dict[str, object]:
     """Return a ping for a head, or for a lane when the run has one."""
@@ -115,38 +133,49 @@ def _template(run: NewRun, now: int) -> dict[str, object]:
 async def _insert_general(
     session: Session, items: Sequence[tuple[NewRun, str, str | None]], now: int
 ) -> list[Enqueued]:
+    """Insert runs of which each may stand there already, by its key or its slot.
+
+    A second pass finds what stood twice in the batch, and what another transaction wrote or pruned
+    in between.
+    """
     outcomes: list[Enqueued | None] = [None] * len(items)
-    await _match_existing(session, items, outcomes)
-    first: dict[tuple[object, ...], int] = {}
-    for index, (run, _, key) in enumerate(items):
-        identity = _identity(run, key)
-        if outcomes[index] is None and identity is not None:
-            first.setdefault(identity, index)
-    missing = [
-        index
-        for index, (run, _, key) in enumerate(items)
-        if outcomes[index] is None and first.get(_identity(run, key) or (), index) == index
-    ]
-    if missing:
-        rows = Rows(
-            {
-                **_template(items[index][0], now),
-                "n": n,
-                "payload": items[index][1],
-                "key": items[index][2],
-                "schedule_id": items[index][0].schedule_id,
-                "slot_key": items[index][0].slot_key,
-                "slot_at": items[index][0].slot_at,
-            }
-            for n, index in enumerate(missing)
-        )
-        ids = await session.insert("insert_runs", len(missing), rows=rows)
-        for index, run_id in zip(missing, ids, strict=True):
-            if run_id:
-                outcomes[index] = Enqueued(run_id=RunId(run_id))
-    if any(outcome is None for outcome in outcomes):
+    while None in outcomes:
         await _match_existing(session, items, outcomes)
+        await _insert_missing(session, items, outcomes, now)
     return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _insert_missing(
+    session: Session,
+    items: Sequence[tuple[NewRun, str, str | None]],
+    outcomes: list[Enqueued | None],
+    now: int,
+) -> None:
+    missing: list[int] = []
+    seen: set[tuple[object, ...]] = set()
+    for index, (run, _, key) in enumerate(items):
+        identity = _identity(run, key) or ("alone", index)
+        if outcomes[index] is None and identity not in seen:
+            seen.add(identity)
+            missing.append(index)
+    if not missing:
+        return
+    rows = Rows(
+        {
+            **_template(items[index][0], now),
+            "n": n,
+            "payload": items[index][1],
+            "key": items[index][2],
+            "schedule_id": items[index][0].schedule_id,
+            "slot_key": items[index][0].slot_key,
+            "slot_at": items[index][0].slot_at,
+        }
+        for n, index in enumerate(missing)
+    )
+    ids = await session.insert("insert_runs", len(missing), rows=rows)
+    for index, run_id in zip(missing, ids, strict=True):
+        if run_id:
+            outcomes[index] = Enqueued(run_id=RunId(run_id))
 
 
 def _identity(run: NewRun, key: str | None) -> tuple[object, ...] | None:
@@ -170,7 +199,12 @@ async def _match_existing(
     if not open_items:
         return
     rows = Rows(
-        {"task_id": run.task_id, "key": key, "schedule_id": run.schedule_id, "slot_key": run.slot_key}
+        {
+            "task_id": run.task_id,
+            "key": key,
+            "schedule_id": run.schedule_id,
+            "slot_key": run.slot_key,
+        }
         for _, run, _, key in open_items
     )
     found: dict[tuple[object, ...], Row] = {}

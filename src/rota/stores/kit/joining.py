@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from rota.errors import Unavailable
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -16,6 +18,7 @@ class Joiner(Generic[Item, Answer]):
     A caller returns only after the write that carried its items has committed. The write belongs to
     no caller, so a caller that is cancelled takes nobody else's answer with it. If a joined write
     fails, every caller's items are written on their own, so that one caller's fault stays its own.
+    Only when the database was lost is nothing written again: the write may have happened.
     """
 
     def __init__(
@@ -66,8 +69,9 @@ class Joiner(Generic[Item, Answer]):
         try:
             answers = await self._write(joined)
         except Exception as fault:  # noqa: BLE001 - handed to the caller it belongs to
-            if len(callers) == 1:
-                _refuse(callers[0][1], fault)
+            if len(callers) == 1 or isinstance(fault, Unavailable):
+                for _, answer in callers:
+                    _refuse(answer, fault)
                 return
             for caller in callers:
                 await self._write_next([caller])

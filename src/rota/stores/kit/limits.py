@@ -42,6 +42,13 @@ class Room:
     buckets: dict[str, Bucket] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit at all."""
+        return bool(
+            self.total < UNLIMITED or self.pools or self.space_caps or self.groups or self.buckets
+        )
+
     def of_pool(self, pool: str) -> int:
         """Return how many metered runs may still start in a pool."""
         return max(0, min(self.total, self.pools.get(pool, UNLIMITED)))
@@ -143,5 +150,3 @@ async def set_limits(session: Session, limits: list[Limit], now: int) -> None:
             await session.run("insert_limits", rows=rows)
     await session.run("reset_gates")
     session.wake(RUNS)
-
-

@@ -26,9 +26,7 @@ def load_migrations(package: str) -> list[Migration]:
     for file in (files(package) / "migrations").iterdir():
         match = _FILE.match(file.name)
         if match:
-            found.append(
-                Migration(number=int(match[1]), name=file.name[:-4], sql=file.read_text())
-            )
+            found.append(Migration(number=int(match[1]), name=file.name[:-4], sql=file.read_text()))
     return sorted(found, key=lambda migration: migration.number)
 
 

@@ -19,8 +19,20 @@ EVENTS = {
 
 def as_delivery(row: Row) -> Delivery:
     """Return a row of deliveries as a value."""
-    (delivery_id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at,
-     sent_at, error) = row
+    (
+        delivery_id,
+        run_id,
+        channel,
+        target,
+        body,
+        dedupe_key,
+        state,
+        tries,
+        available_at,
+        created_at,
+        sent_at,
+        error,
+    ) = row
     return Delivery(
         id=DeliveryId(delivery_id),
         run_id=None if run_id is None else RunId(run_id),
@@ -46,7 +58,7 @@ async def take(session: Session, worker: str, now: int, most: int) -> list[Deliv
     return [as_delivery(row) for row in await session.rows("get_deliveries", ids=ids)]
 
 
-async def mark(  # noqa: PLR0913 - one fact each
+async def mark(
     session: Session,
     delivery: Delivery,
     state: DeliveryState,
@@ -65,7 +77,7 @@ async def mark(  # noqa: PLR0913 - one fact each
         now=now,
     )
     if rows and state in EVENTS:
-        record = {
+        record: dict[str, object] = {
             "name": EVENTS[state].value,
             "run_id": delivery.run_id,
             "data": json.dumps({"delivery_id": delivery.id, "channel": delivery.channel}),

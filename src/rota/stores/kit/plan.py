@@ -31,8 +31,21 @@ async def due(session: Session, now: int, most: int) -> list[DueSchedule]:
 
 
 def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedule:
-    (schedule_id, generation, rule, stagger, cursor, next_at, task_id, space_id, route, policy,
-     enabled, enabled_since, paused_until) = row
+    (
+        schedule_id,
+        generation,
+        rule,
+        stagger,
+        cursor,
+        next_at,
+        task_id,
+        space_id,
+        route,
+        policy,
+        enabled,
+        enabled_since,
+        paused_until,
+    ) = row
     return DueSchedule(
         id=ScheduleId(schedule_id),
         generation=generation,
@@ -176,5 +189,3 @@ async def next_due(session: Session) -> int | None:
     rows = await session.rows("next_due")
     instants = [value for value in rows[0] if value is not None]
     return min(instants, default=None)
-
-

@@ -9,14 +9,29 @@ from rota.model.events import EventName
 from rota.model.ids import ScheduleId, TaskId
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.plans import ScheduleState, StoredSchedule
+from rota.model.tasks import NewTask, Task
+from rota.stores.kit import tasks
 from rota.stores.kit.session import Row, Rows, Session, one
 from rota.stores.kit.tasks import SCHEDULES
 
 
 def as_schedule(row: Row) -> StoredSchedule:
     """Return a row of schedules as a value; its rule stays a record until timing reads it."""
-    (schedule_id, task_id, task, space, name, rule, generation, state, note, cursor, next_at,
-     created_at, updated_at) = row
+    (
+        schedule_id,
+        task_id,
+        task,
+        space,
+        name,
+        rule,
+        generation,
+        state,
+        note,
+        cursor,
+        next_at,
+        created_at,
+        updated_at,
+    ) = row
     return StoredSchedule(
         id=ScheduleId(schedule_id),
         task_id=TaskId(task_id),
@@ -62,6 +77,16 @@ async def put_schedule(session: Session, record: dict[str, Any], now: int) -> St
         raise RuntimeError(message)
     await _note(session, saved, "created" if found is None else "changed", now)
     session.wake(SCHEDULES)
+    return saved
+
+
+async def put_task(
+    session: Session, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None, now: int
+) -> Task:
+    """Create a task or bring the one of its name up to date, with a schedule if given."""
+    saved = await tasks.put_task(session, task, after_id, now)
+    if schedule is not None:
+        await put_schedule(session, {**schedule, "task_id": saved.id}, now)
     return saved
 
 

@@ -3,24 +3,27 @@
 Everything a settlement carries happens in one transaction: state, attempt, event, question,
 outbox, successors, the task's failure count, the lane's next, and the pings that let claiming see
 what became possible. A settlement whose state or epoch no longer fits changes nothing but leaves a
-`run.late_result` event for people to read.
+`run.late_result` event for people to read. An attempt's settlement that stands already is accepted
+again without effect, so that a worker who never got the answer may repeat it.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from rota.model.events import EventName
 from rota.model.runs import Cause
-from rota.model.settlements import Settlement
+from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Settlement
 from rota.model.states import FINISHED, Place, RunState
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import Row, Rows, Session
 
 DELIVERIES = "deliveries"
 LONGEST_LATE_RESULT = 4_096
+NOWHERE: dict[str, object] = dict.fromkeys(("pool", "space_id", "route", "grp", "metered", "lane"))
+"""A ping that names a pool and a space but no head: a limit may have room again."""
 
 EVENT_OF_CAUSE = {
     Cause.RETRY: EventName.RETRIED,
@@ -32,38 +35,63 @@ EVENT_OF_CAUSE = {
 
 async def settle(session: Session, settlements: Sequence[Settlement], now: int) -> list[bool]:
     """Apply settlements; return for each whether it was still the run's to make."""
-    ids = sorted({s.run_id for s in settlements})
-    rows = {row[0]: row for row in await session.rows("lock_runs", ids=ids)}
-    accepted: list[Settlement] = []
+    rows = {
+        row[0]: row
+        for row in await session.rows("lock_runs", ids=sorted({s.run_id for s in settlements}))
+    }
     verdicts: list[bool] = []
-    open_ids = set(ids)
+    plain: dict[tuple[RunState, RunState, str], list[int]] = {}
+    rich: list[Settlement] = []
+    late: list[Settlement] = []
+    moved: list[Settlement] = []
     for settlement in settlements:
-        row = rows.get(settlement.run_id)
-        fits = (
-            row is not None
-            and settlement.run_id in open_ids
-            and row[1] == settlement.epoch
-            and row[2] == settlement.was
-        )
-        verdicts.append(fits)
-        if fits:
-            open_ids.discard(settlement.run_id)
-            accepted.append(settlement)
-    if accepted:
-        await _record(session, accepted, now)
-        await _move(session, accepted, rows, now)
-        await _follow_up(session, accepted, rows, now)
-    late = [s for s, fits in zip(settlements, verdicts, strict=True) if not fits]
+        run_id, epoch, _, was, state, outcome, extras = settlement
+        row = rows.get(run_id)
+        if row is None or row[1] != epoch or row[2] != was:
+            # The same settlement again, because its first answer was lost: it stands already. Only
+            # a worker repeats itself; a second answer to a question is somebody else's.
+            stands = (
+                row is not None and was is RunState.RUNNING and (row[1], row[2]) == (epoch, state)
+            )
+            verdicts.append(stands)
+            if not stands:
+                late.append(settlement)
+            continue
+        verdicts.append(True)
+        rows[run_id] = (run_id, -1, None, *row[3:])  # a second settlement of it comes too late
+        moved.append(settlement)
+        if extras is PLAIN_SUCCESS or extras is PLAIN:
+            plain.setdefault((was, state, outcome), []).append(run_id)
+        else:
+            rich.append(settlement)
+    for (was, state, outcome), ids in plain.items():
+        await _finish_plain(session, was, state, outcome, ids, now)
+    if rich:
+        await _record(session, rich, now)
+        await _move(session, rich, rows, now)
+        await _follow_up(session, rich, now)
+    await _ping(session, moved, rows, now)
+    await _count_failures(session, moved, now)
     if late:
         await _record_late(session, [s for s in late if s.run_id in rows], now)
     return verdicts
 
 
-async def _record(session: Session, accepted: list[Settlement], now: int) -> None:
+async def _finish_plain(
+    session: Session, was: RunState, state: RunState, outcome: str, ids: list[int], now: int
+) -> None:
+    if was is RunState.RUNNING:
+        await session.run("record_attempts", ids=ids, outcome=outcome, now=now)
+    data = json.dumps({"state": state.value})
+    await session.run("record_events", ids=ids, name=EventName.SETTLED.value, data=data, now=now)
+    await session.run("finish_runs", ids=ids, state=state.value, now=now)
+
+
+async def _record(session: Session, rich: list[Settlement], now: int) -> None:
     ended: dict[str, list[int]] = defaultdict(list)
     with_error = Rows()
     events: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for s in accepted:
+    for s in rich:
         if s.was is RunState.RUNNING:
             if s.extras.error is None:
                 ended[s.outcome].append(s.run_id)
@@ -93,32 +121,23 @@ def _event(s: Settlement) -> tuple[str, str]:
     return EVENT_OF_CAUSE[cause].value, json.dumps(data)
 
 
-async def _move(
-    session: Session, accepted: list[Settlement], rows: dict[int, Row], now: int
-) -> None:
-    plain: dict[str, list[int]] = defaultdict(list)
+async def _move(session: Session, rich: list[Settlement], rows: dict[int, Row], now: int) -> None:
     finished, requeued, waiting = Rows(), Rows(), Rows()
-    for s in accepted:
-        extras = s.extras
+    for s in rich:
         if s.state in FINISHED:
-            if extras.result is None and extras.error is None:
-                plain[s.state.value].append(s.run_id)
-            else:
-                finished.append(
-                    {
-                        "id": s.run_id,
-                        "state": s.state.value,
-                        "result": extras.result,
-                        "error_code": extras.error_code,
-                        "error": extras.error,
-                    }
-                )
+            finished.append(
+                {
+                    "id": s.run_id,
+                    "state": s.state.value,
+                    "result": s.extras.result,
+                    "error_code": s.extras.error_code,
+                    "error": s.extras.error,
+                }
+            )
         elif s.state is RunState.WAITING:
             waiting.append(_waiting(s))
         else:
-            requeued.append(_requeued(s, rows[s.run_id], now))
-    for state, run_ids in plain.items():
-        await session.run("finish_runs", ids=run_ids, state=state, now=now)
+            requeued.append(_requeued(s, rows[s.run_id][3], now))
     if finished:
         await session.run("finish_runs_with", rows=finished, now=now)
     if requeued:
@@ -144,10 +163,10 @@ def _waiting(s: Settlement) -> dict[str, object]:
     }
 
 
-def _requeued(s: Settlement, row: Row, now: int) -> dict[str, object]:
+def _requeued(s: Settlement, lane: str | None, now: int) -> dict[str, object]:
     available_at = now if s.extras.available_at is None else s.extras.available_at
     cause = s.extras.cause or Cause.RETRY
-    place = Place.READY if row[8] is None else Place.HELD
+    place = Place.READY if lane is None else Place.HELD
     return {
         "id": s.run_id,
         "place": (Place.LATER if available_at > now else place).value,
@@ -160,18 +179,14 @@ def _requeued(s: Settlement, row: Row, now: int) -> dict[str, object]:
     }
 
 
-async def _follow_up(
-    session: Session, accepted: list[Settlement], rows: dict[int, Row], now: int
-) -> None:
-    await _ping(session, accepted, rows, now)
-    await _count_failures(session, accepted, now)
+async def _follow_up(session: Session, rich: list[Settlement], now: int) -> None:
     answers = Rows(
         {
             "id": s.extras.answered,
             "answer": s.extras.answer,
             "answered_by": s.extras.answered_by,
         }
-        for s in accepted
+        for s in rich
         if s.extras.answered is not None
     )
     if answers:
@@ -185,63 +200,84 @@ async def _follow_up(
             "body": d.body,
             "dedupe_key": d.dedupe_key,
         }
-        for s in accepted
+        for s in rich
         for d in s.extras.deliveries
     )
     if deliveries:
         await session.run("insert_deliveries", rows=deliveries, now=now)
         session.wake(DELIVERIES)
-    successors = [batch for s in accepted for batch in s.extras.successors]
+    successors = [batch for s in rich for batch in s.extras.successors]
     if successors:
         await enqueue(session, successors, now)
 
 
-async def _ping(
-    session: Session, accepted: list[Settlement], rows: dict[int, Row], now: int
-) -> None:
+async def _ping(session: Session, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:
+    """Let claiming look again where a lane, a limit or a queued run may have become free."""
+    ready: set[int] = set()
+    freed: set[int] = set()
+    for s in moved:
+        row = rows[s.run_id]
+        if row[3] is not None or (row[4] and s.was is RunState.RUNNING):
+            freed.add(s.run_id)
+        if s.state is RunState.QUEUED:
+            if (s.extras.available_at or now) > now:
+                session.wake("later")
+            else:
+                ready.add(s.run_id)
+    if not (ready or freed):
+        return
     pings: dict[tuple[object, ...], dict[str, object]] = {}
-
-    def add(record: dict[str, object]) -> None:
-        pings[tuple(record.values())] = record
-
-    for s in accepted:
-        _, _, _, pool, space_id, route, grp, metered, lane, limited = rows[s.run_id]
-        if lane is not None:
-            add(ping_record(pool, space_id, "", "", False, lane))
-        elif s.state is RunState.QUEUED and (s.extras.available_at or now) <= now:
-            add(ping_record(pool, space_id, route, grp, bool(metered), None))
-        if limited and s.was is RunState.RUNNING:
-            add({**dict.fromkeys(("route", "grp", "metered", "lane")), "pool": pool,
-                 "space_id": space_id})
-        if s.state is RunState.QUEUED and (s.extras.available_at or now) > now:
-            session.wake("later")
-    if pings:
-        await session.run("insert_pings", rows=Rows(pings.values()))
-        session.wake(RUNS)
+    for run_id, pool, space_id, route, grp, metered, lane in await session.rows(
+        "heads_of", ids=sorted(ready | freed)
+    ):
+        records = []
+        if lane is not None or run_id in ready:
+            records.append(ping_record(pool, space_id, route, grp, bool(metered), lane))
+        if run_id in freed:
+            records.append({**NOWHERE, "pool": pool, "space_id": space_id})
+        pings.update({tuple(record.values()): record for record in records})
+    await session.run("insert_pings", rows=Rows(pings.values()))
+    session.wake(RUNS)
 
 
-async def _count_failures(session: Session, accepted: list[Settlement], now: int) -> None:
-    tallies: dict[int, dict[str, object]] = {}
-    for s in accepted:
-        if s.extras.counts == 0:
-            continue
-        tally = tallies.setdefault(
-            s.task_id, {"task_id": s.task_id, "reset": 0, "add": 0, "disable_after": 0}
-        )
-        if s.extras.counts < 0:
-            tally.update(reset=1, add=0)
-        else:
-            tally.update(add=int(str(tally["add"])) + 1, disable_after=s.extras.disable_after)
+async def _count_failures(session: Session, moved: list[Settlement], now: int) -> None:
+    resets: set[int] = set()
+    adds: Counter[int] = Counter()
+    thresholds: dict[int, int] = {}
+    for s in moved:
+        counts = s.extras.counts
+        if counts < 0:
+            resets.add(s.task_id)
+            adds.pop(s.task_id, None)
+        elif counts > 0:
+            adds[s.task_id] += 1
+            thresholds[s.task_id] = s.extras.disable_after
+    tallies: dict[int, dict[str, object]] = {
+        task_id: {
+            "task_id": task_id,
+            "reset": int(task_id in resets),
+            "add": adds[task_id],
+            "disable_after": thresholds.get(task_id, 0),
+        }
+        for task_id in sorted(resets | adds.keys())
+    }
     if not tallies:
         return
     await session.run("count_failures", rows=Rows(tallies.values()))
     watched = [t for t in tallies.values() if t["disable_after"]]
     if watched:
-        for (task_id, *_) in await session.rows("disable_failing", rows=Rows(watched), now=now):
+        for task_id, *_ in await session.rows("disable_failing", rows=Rows(watched), now=now):
             await session.run(
                 "insert_events",
-                rows=Rows([{"name": EventName.TASK_DISABLED.value, "task_id": task_id,
-                            "data": json.dumps({"reason": "too many failures in a row"})}]),
+                rows=Rows(
+                    [
+                        {
+                            "name": EventName.TASK_DISABLED.value,
+                            "task_id": task_id,
+                            "data": json.dumps({"reason": "too many failures in a row"}),
+                        }
+                    ]
+                ),
                 now=now,
             )
 

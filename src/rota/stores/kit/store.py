@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from rota.errors import Unavailable
 from rota.model.deliveries import Delivery, DeliveryState
@@ -44,6 +44,8 @@ MOST_JOINED = 2_000
 class SqlStore(ABC):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
+    incarnation = ""
+
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
         self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(self._enqueue, MOST_JOINED)
@@ -52,6 +54,10 @@ class SqlStore(ABC):
     async def take_roles(self) -> bool:
         """Make sure this process may plan and work; true if it is now the only one."""
         return False
+
+    def again(self) -> Self | None:
+        """Return a second store on the same database, or None where a lock makes it needless."""
+        return None
 
     @abstractmethod
     def now(self) -> int:
@@ -98,9 +104,11 @@ class SqlStore(ABC):
         """Make sure a thread exists."""
         await self.write(tasks.add_thread, space_id, key, self.now())
 
-    async def put_task(self, task: NewTask, after_id: int | None) -> Task:
-        """Create a task or bring the one of its name up to date."""
-        return await self.write(tasks.put_task, task, after_id, self.now())
+    async def put_task(
+        self, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None = None
+    ) -> Task:
+        """Create a task or bring the one of its name up to date, with a schedule if given."""
+        return await self.write(schedules.put_task, task, after_id, schedule, self.now())
 
     async def find_task(self, space_id: int, name: str) -> Task | None:
         """Return a task by name."""
@@ -154,7 +162,8 @@ class SqlStore(ABC):
         self, connection: object, batches: Sequence[RunBatch]
     ) -> list[list[Enqueued]]:
         """Queue runs inside a transaction of the caller's own, where the driver allows that."""
-        message = f"{type(connection).__name__}: only PostgreSQL can queue in your transaction"
+        what = f"{sum(len(batch.payloads) for batch in batches)} runs on {connection!r}"
+        message = f"cannot queue {what}: only PostgreSQL can queue in your own transaction"
         raise Unavailable(message)
 
     async def _enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
@@ -226,10 +235,6 @@ class SqlStore(ABC):
     async def renew(self, worker: str, until: int) -> Renewal:
         """Extend a worker's lease unless it was fenced."""
         return await self.write(workers.renew, worker, until, self.now())
-
-    async def cancelled_runs(self, worker: str) -> tuple[RunId, ...]:
-        """Return the runs of a worker that somebody wants stopped."""
-        return await self.read(workers.cancelled_runs, worker)
 
     async def retire(self, worker: str) -> None:
         """Forget a worker that holds nothing."""
@@ -347,7 +352,7 @@ class SqlStore(ABC):
         return await self.read(views.queue)
 
 
-async def _disable(  # noqa: PLR0913 - the parts of one step
+async def _disable(
     session: Session,
     task: Task,
     reason: str,

@@ -71,10 +71,34 @@ async def add_thread(session: Session, space_id: int, key: str, now: int) -> Non
 
 
 def as_task(row: Row) -> Task:
-    """Return a row of tasks as a value."""
-    (task_id, space_id, space, name, title, kind, route, spec, policy, after_task, after_on, origin,
-     enabled, enabled_since, paused_until, disabled_reason, failures, created_at, updated_at,
-     deleted_at) = row
+    """Return a row of tasks as a value; a claim reads the same few rows again and again."""
+    return _as_task(tuple(row))
+
+
+@lru_cache(maxsize=10_000)
+def _as_task(row: tuple[Any, ...]) -> Task:
+    (
+        task_id,
+        space_id,
+        space,
+        name,
+        title,
+        kind,
+        route,
+        spec,
+        policy,
+        after_task,
+        after_on,
+        origin,
+        enabled,
+        enabled_since,
+        paused_until,
+        disabled_reason,
+        failures,
+        created_at,
+        updated_at,
+        deleted_at,
+    ) = row
     after = None if after_task is None else After(task=after_task, on=AfterOn(after_on))
     return Task(
         id=TaskId(task_id),
@@ -155,7 +179,7 @@ async def note(
     session: Session, name: EventName, task: Task, data: dict[str, object], now: int
 ) -> None:
     """Record an event about a task."""
-    record = {
+    record: dict[str, object] = {
         "name": name.value,
         "space_id": task.space_id,
         "task_id": task.id,

@@ -23,12 +23,12 @@ async def renew(session: Session, worker: str, until: int, now: int) -> Renewal:
     rows = await session.rows("renew_worker", worker=worker, until=until, now=now)
     if not rows:
         return Renewal(alive=False)
-    return Renewal(alive=True, cancels=await cancelled_runs(session, worker))
-
-
-async def cancelled_runs(session: Session, worker: str) -> tuple[RunId, ...]:
-    """Return the runs of a worker that somebody wants stopped."""
-    return tuple(RunId(r[0]) for r in await session.rows("cancelled_runs", worker=worker))
+    held = await session.rows("held_runs", worker=worker)
+    return Renewal(
+        alive=True,
+        held=tuple(RunId(row[0]) for row in held),
+        cancels=tuple(RunId(row[0]) for row in held if row[1] is not None),
+    )
 
 
 async def fence(session: Session, now: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from pathlib import Path
+from typing import NoReturn
 
 import apsw
 
@@ -66,6 +67,11 @@ def migrate(connection: apsw.Connection, path: str) -> list[str]:
     return [step.name for step in todo if _apply(connection, step)]
 
 
+def read_incarnation(connection: apsw.Connection) -> str:
+    """Return the id this database was given when it was made."""
+    return str(connection.execute("select value from facts where name = 'incarnation'").get)
+
+
 def _version(connection: apsw.Connection) -> int:
     return int(str(connection.execute("pragma user_version").get))
 
@@ -80,11 +86,11 @@ def _apply(connection: apsw.Connection, step: Migration) -> bool:
         connection.execute(step.sql)
         after = _count_schedules(connection)
         if before is not None and after != before:
-            message = f"migration {step.name} would change {before} schedules to {after}: not applied"
-            raise Unavailable(message)
+            _refuse_loss(step, before, after)
         if before is None:
             connection.execute(
-                "insert into facts (name, value) values ('incarnation', ?)", (secrets.token_hex(16),)
+                "insert into facts (name, value) values ('incarnation', ?)",
+                (secrets.token_hex(16),),
             )
         connection.execute(f"pragma user_version = {step.number}")
         connection.execute("commit")
@@ -96,11 +102,18 @@ def _apply(connection: apsw.Connection, step: Migration) -> bool:
     return True
 
 
+def _refuse_loss(step: Migration, before: int, after: int | None) -> NoReturn:
+    message = f"migration {step.name} would change {before} schedules to {after}: not applied"
+    raise Unavailable(message)
+
+
 def _count_schedules(connection: apsw.Connection) -> int | None:
     known = connection.execute("select count(*) from sqlite_master where name = 'schedules'").get
     if not known:
         return None
-    return int(str(connection.execute("select count(*) from schedules where deleted_at is null").get))
+    return int(
+        str(connection.execute("select count(*) from schedules where deleted_at is null").get)
+    )
 
 
 def _snapshot(connection: apsw.Connection, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The instance lock beside a database file: who holds it is the one process that plans and works."""
+"""The lock beside a database file: who holds it is the one process that plans and works."""
 
 from __future__ import annotations
 

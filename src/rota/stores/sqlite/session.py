@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import apsw
 import apsw.ext
 
 from rota.errors import Busy, Unavailable
 from rota.stores.kit.session import Row, Rows, finish
-
-Result = TypeVar("Result")
 
 
 class SqliteSession:
@@ -52,6 +50,10 @@ class SqliteSession:
     async def enter_claim(self) -> None:
         """Nothing to wait for: a write transaction is alone."""
 
+    async def version(self) -> int:
+        """Return a number that changes when another connection has written to the database."""
+        return int(str(self._connection.execute("pragma data_version").get))
+
     def wake(self, topic: str) -> None:
         """Announce a topic once this transaction has committed."""
         self.topics[topic] = None
@@ -71,32 +73,63 @@ def _pack(connection: apsw.Connection, sql: str) -> str | None:
     info = apsw.ext.query_info(connection, sql)
     names = [f"c{index}" for index in range(len(info.description))]
     columns = ", ".join(names)
-    return f"with packed({columns}) as ({sql}) select json_group_array(json_array({columns})) from packed"
+    packed = f"with packed({columns}) as ({sql})"
+    return f"{packed} select json_group_array(json_array({columns})) from packed"  # noqa: S608
+
+
+Call: TypeAlias = tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[object, ...]]
 
 
 def transact(
-    connection: apsw.Connection,
-    session: SqliteSession,
-    operation: Callable[..., Coroutine[Any, Any, Result]],
-    args: Sequence[object],
-    *,
-    write: bool,
-) -> tuple[Result, list[str]]:
-    """Run an operation in a transaction; return its result and the topics to announce."""
-    session.topics = {}
+    connection: apsw.Connection, session: SqliteSession, calls: Sequence[Call], *, write: bool
+) -> Sequence[tuple[Any, list[str]] | BaseException]:
+    """Run operations in one transaction; return each one's result with its topics, or its fault.
+
+    A single operation needs no savepoint: its fault is the transaction's.
+    """
     try:
         connection.execute("begin immediate" if write else "begin")
         try:
-            result = finish(operation(session, *args))
+            outcomes = [
+                _attempt(connection, session, call, alone=len(calls) == 1) for call in calls
+            ]
             connection.execute("commit")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
-    except apsw.BusyError as fault:
-        message = "the database is busy: another process has been writing for too long, try again"
-        raise Busy(message) from fault
-    except (apsw.FullError, apsw.IOError, apsw.CorruptError, apsw.ReadOnlyError) as fault:
-        message = f"the database cannot be used: {fault}"
-        raise Unavailable(message) from fault
+    except Exception as fault:  # noqa: BLE001 - handed to every caller it concerns
+        return [_translate(fault)] * len(calls)
+    return outcomes
+
+
+def _attempt(
+    connection: apsw.Connection, session: SqliteSession, call: Call, *, alone: bool
+) -> tuple[Any, list[str]] | BaseException:
+    operation, args = call
+    session.topics = {}
+    if alone:
+        return finish(operation(session, *args)), list(session.topics)
+    connection.execute("savepoint one")
+    try:
+        result = finish(operation(session, *args))
+    except Exception as fault:
+        if not connection.in_transaction:
+            raise
+        connection.execute("rollback to one")
+        connection.execute("release one")
+        return _translate(fault)
+    connection.execute("release one")
     return result, list(session.topics)
+
+
+def _translate(fault: Exception) -> Exception:
+    if isinstance(fault, apsw.BusyError):
+        message = "the database is busy: another process has been writing for too long, try again"
+        error: Exception = Busy(message)
+    elif isinstance(fault, (apsw.FullError, apsw.IOError, apsw.CorruptError, apsw.ReadOnlyError)):
+        error = Unavailable(f"the database cannot be used: {fault}")
+    else:
+        return fault
+    error.__cause__ = fault
+    return error

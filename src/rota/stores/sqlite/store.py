@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +18,15 @@ from rota.model.instants import to_micros
 from rota.ports.clock import Clock
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
-from rota.stores.sqlite.connection import PACKAGE, connect, migrate
+from rota.stores.sqlite.connection import PACKAGE, connect, migrate, read_incarnation
+from rota.stores.sqlite.doorbell import Doorbell
 from rota.stores.sqlite.lock import InstanceLock
 from rota.stores.sqlite.session import SqliteSession, transact
 
 Result = TypeVar("Result")
+
+MOST_JOINED = 64
+"""How many operations share a transaction at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,15 @@ class _Job:
     args: tuple[object, ...]
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[tuple[Any, list[str]]]
+    write: bool
 
 
 class _Thread:
-    """Owns a connection and runs operations on it, one transaction each, in the order given."""
+    """Owns a connection and runs operations on it in the order given.
+
+    Operations that have come to wait while one was under way share the next transaction, each in a
+    savepoint of its own: many writers cost one sync of the disk, and one's fault stays its own.
+    """
 
     def __init__(self, path: str, queries: Mapping[str, str], *, write: bool) -> None:
         self._path = path
@@ -46,11 +56,15 @@ class _Thread:
         self._thread.start()
 
     async def run(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], args: tuple[object, ...]
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[object, ...] = (),
+        *,
+        write: bool | None = None,
     ) -> tuple[Result, list[str]]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[Any, list[str]]] = loop.create_future()
-        self._jobs.put(_Job(operation, args, loop, answer))
+        self._jobs.put(_Job(operation, args, loop, answer, self._write if write is None else write))
         return await answer
 
     def close(self) -> None:
@@ -60,17 +74,30 @@ class _Thread:
     def _work(self) -> None:
         connection = connect(self._path)
         session = SqliteSession(connection, self._queries)
-        while (job := self._jobs.get()) is not None:
-            self._run(connection, session, job)
+        closing = False
+        while not closing:
+            jobs = [self._jobs.get()]
+            while len(jobs) < MOST_JOINED and not self._jobs.empty():
+                jobs.append(self._jobs.get())
+            closing = jobs[-1] is None
+            waiting = [job for job in jobs if job is not None]
+            for write in (True, False):
+                self._run(connection, session, [j for j in waiting if j.write is write], write)
         connection.close()
 
-    def _run(self, connection: apsw.Connection, session: SqliteSession, job: _Job) -> None:
-        try:
-            done = transact(connection, session, job.operation, job.args, write=self._write)
-        except BaseException as fault:  # noqa: BLE001 - handed to the caller
-            _tell(job, lambda: _refuse(job.answer, fault))
-        else:
-            _tell(job, lambda: _resolve(job.answer, done))
+    def _run(
+        self, connection: apsw.Connection, session: SqliteSession, jobs: list[_Job], write: bool
+    ) -> None:
+        if not jobs:
+            return
+        calls = [(job.operation, job.args) for job in jobs]
+        for job, outcome in zip(
+            jobs, transact(connection, session, calls, write=write), strict=True
+        ):
+            if isinstance(outcome, BaseException):
+                _tell(job, partial(_refuse, job.answer, outcome))
+            else:
+                _tell(job, partial(_resolve, job.answer, outcome))
 
 
 def _tell(job: _Job, callback: Callable[[], None]) -> None:
@@ -99,11 +126,18 @@ class SqliteStore(SqlStore):
         self._clock = clock
         self._threads: tuple[_Thread, _Thread] | None = None
         self._lock = InstanceLock(Path(f"{path}.lock"))
+        self._doorbell = Doorbell(path, self.announce)
 
     async def take_roles(self) -> bool:
         """Take the lock beside the file: only one process plans and works on it."""
         self._lock.take()
+        self._doorbell.listen(self._version)
         return True
+
+    async def _version(self) -> int:
+        # Only the writing connection can tell others' writes from this process's own.
+        version, _ = await self._open_threads()[0].run(SqliteSession.version, write=False)
+        return version
 
     async def open(self) -> None:
         """Create or migrate the file and start the threads."""
@@ -118,6 +152,7 @@ class SqliteStore(SqlStore):
         connection = connect(self.path)
         try:
             migrate(connection, self.path)
+            self.incarnation = read_incarnation(connection)
         finally:
             connection.close()
 
@@ -125,6 +160,7 @@ class SqliteStore(SqlStore):
         """Finish what was begun and close the file."""
         if self._threads is None:
             return
+        await self._doorbell.close()
         await self._enqueues.close()
         await self._settles.close()
         threads, self._threads = self._threads, None
@@ -142,6 +178,7 @@ class SqliteStore(SqlStore):
         """Run an operation on the writing thread."""
         result, topics = await self._open_threads()[0].run(operation, args)
         self.announce(topics)
+        self._doorbell.ring(topics)
         return result
 
     async def read(
@@ -178,6 +215,7 @@ class MemoryStore(SqlStore):
         if self._connection is None:
             self._connection = connect(self.path)
             migrate(self._connection, self.path)
+            self.incarnation = read_incarnation(self._connection)
             self._session = SqliteSession(self._connection, load_queries(PACKAGE))
 
     async def close(self) -> None:
@@ -216,6 +254,9 @@ class MemoryStore(SqlStore):
         if self._connection is None or self._session is None:
             message = "the store is not open: use `async with`, or await open() first"
             raise Unavailable(message)
-        result, topics = transact(self._connection, self._session, operation, args, write=write)
-        self.announce(topics)
+        outcome = transact(self._connection, self._session, [(operation, args)], write=write)[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        result: Result = outcome[0]
+        self.announce(outcome[1])
         return result

@@ -61,9 +61,8 @@ create table runs (
   id integer primary key autoincrement,
   space_id integer not null,
   task_id integer not null,
-  state text not null
-    check (state in ('queued', 'running', 'waiting', 'succeeded', 'failed', 'cancelled', 'expired')),
-  place text check (place in ('ready', 'later', 'held')),
+  state text not null,
+  place text,
   pool text not null check (pool in ('foreground', 'background')),
   priority integer not null,
   available_at integer not null,
@@ -95,22 +94,31 @@ create table runs (
   error text,
   result text,
   payload text not null,
-  check ((state = 'queued') = (place is not null)),
-  check ((state = 'running') = (holder is not null)),
-  check ((state in ('succeeded', 'failed', 'cancelled', 'expired')) = (finished_at is not null))
+  -- One expression, because it is evaluated at every move: a place exactly while queued, a holder
+  -- exactly while running, an end exactly when finished.
+  check (case state
+    when 'running' then holder is not null and place is null and finished_at is null
+    when 'succeeded' then finished_at is not null and holder is null and place is null
+    when 'queued' then coalesce(place, '') in ('ready', 'later', 'held') and holder is null
+      and finished_at is null
+    when 'failed' then finished_at is not null and holder is null and place is null
+    when 'waiting' then holder is null and place is null and finished_at is null
+    when 'cancelled' then finished_at is not null and holder is null and place is null
+    when 'expired' then finished_at is not null and holder is null and place is null
+    else 0 end)
 );
 create index runs_ready on runs (pool, space_id, route, grp, metered, priority desc, available_at, id)
   where place = 'ready';
 create index runs_later on runs (available_at, id) where place = 'later';
 create index runs_running on runs (pool, space_id, metered, holder) where state = 'running';
-create index runs_running_group on runs (grp) where state = 'running' and grp <> '';
+create index runs_running_group on runs (grp) where grp <> '' and state = 'running';
 create unique index runs_lane_running on runs (space_id, lane)
-  where state = 'running' and lane is not null;
+  where lane is not null and state = 'running';
 create unique index runs_lane_ready on runs (space_id, lane)
-  where place = 'ready' and lane is not null;
+  where lane is not null and place = 'ready';
 create index runs_lane_queue on runs (space_id, lane, pool desc, priority desc, available_at, id)
-  where place in ('ready', 'held') and lane is not null;
-create index runs_lane_waiting on runs (space_id, lane) where state = 'waiting' and lane is not null;
+  where lane is not null and place in ('ready', 'held');
+create index runs_lane_waiting on runs (space_id, lane) where lane is not null and state = 'waiting';
 create index runs_expiry on runs (expires_at)
   where expires_at is not null and state in ('queued', 'waiting');
 create unique index runs_key on runs (task_id, key) where key is not null;

@@ -1,6 +1,6 @@
 -- name: insert_spaces
 insert into spaces (name, role, timezone, created_at)
-select value ->> 'name', value ->> 'role', value ->> 'timezone', :now from json_each(:rows) where true
+select value ->> 'name', value ->> 'role', value ->> 'timezone', :now from jsonb_each(:rows) where true
 on conflict (name) do nothing;
 
 -- name: set_space
@@ -14,7 +14,7 @@ select id, name, role, timezone, created_at from spaces order by id;
 
 -- name: insert_threads
 insert into threads (space_id, key, created_at)
-select value ->> 'space_id', value ->> 'key', :now from json_each(:rows) where true
+select value ->> 'space_id', value ->> 'key', :now from jsonb_each(:rows) where true
 on conflict (key) do nothing;
 
 -- name: find_task
@@ -53,14 +53,14 @@ insert into tasks (space_id, name, title, kind, route, spec, policy, after_task_
 select value ->> 'space_id', value ->> 'name', value ->> 'title', value ->> 'kind',
   value ->> 'route', value ->> 'spec', value ->> 'policy', value ->> 'after_task_id',
   value ->> 'after_on', value ->> 'origin', 1, :now, :now, :now
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: update_tasks
 update tasks set title = w.value ->> 'title', kind = w.value ->> 'kind', route = w.value ->> 'route',
   spec = w.value ->> 'spec', policy = w.value ->> 'policy',
   after_task_id = w.value ->> 'after_task_id', after_on = w.value ->> 'after_on',
   origin = w.value ->> 'origin', updated_at = :now
-from json_each(:rows) w where tasks.id = w.value ->> 'id';
+from jsonb_each(:rows) w where tasks.id = w.value ->> 'id';
 
 -- name: enable_task
 update tasks set enabled = 1, enabled_since = :now, paused_until = null, disabled_reason = null,
@@ -107,13 +107,13 @@ order by s.id;
 insert into schedules (task_id, name, rule, generation, state, cursor, next_at, created_at, updated_at)
 select value ->> 'task_id', value ->> 'name', value ->> 'rule', value ->> 'generation', 'active',
   value ->> 'cursor', value ->> 'next_at', :now, :now
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: update_schedules
 update schedules set rule = w.value ->> 'rule', generation = w.value ->> 'generation',
   state = 'active', note = null, cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
   updated_at = :now
-from json_each(:rows) w where schedules.id = w.value ->> 'id';
+from jsonb_each(:rows) w where schedules.id = w.value ->> 'id';
 
 -- name: delete_schedule
 update schedules set deleted_at = :now, next_at = null where id = :id;

@@ -7,18 +7,18 @@ where s.next_at is not null and s.next_at <= :now
 order by s.next_at limit :most;
 
 -- name: active_in_lanes  unfinished runs that the overlap policy looks at
-select r.id, r.epoch, r.state, r.space_id, r.lane, r.schedule_id is not null as planned
-from json_each(:rows) w join runs r indexed by runs_lane_queue
+select r.id, r.epoch, r.state, r.space_id, r.lane, r.source = 'slot' as planned
+from jsonb_each(:rows) w join runs r indexed by runs_lane_queue
   on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
 where r.place in ('ready', 'held') and r.lane is not null
 union all
-select r.id, r.epoch, r.state, r.space_id, r.lane, r.schedule_id is not null
-from json_each(:rows) w join runs r indexed by runs_lane_running
+select r.id, r.epoch, r.state, r.space_id, r.lane, r.source = 'slot'
+from jsonb_each(:rows) w join runs r indexed by runs_lane_running
   on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
 where r.state = 'running' and r.lane is not null
 union all
-select r.id, r.epoch, r.state, r.space_id, r.lane, r.schedule_id is not null
-from json_each(:rows) w join runs r indexed by runs_lane_waiting
+select r.id, r.epoch, r.state, r.space_id, r.lane, r.source = 'slot'
+from jsonb_each(:rows) w join runs r indexed by runs_lane_waiting
   on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
 where r.state = 'waiting' and r.lane is not null;
 
@@ -29,7 +29,7 @@ where id in (select value from json_each(:ids)) and deleted_at is null;
 -- name: advance_schedules
 update schedules set cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
   state = w.value ->> 'state', note = w.value ->> 'note'
-from json_each(:rows) w where schedules.id = w.value ->> 'id';
+from jsonb_each(:rows) w where schedules.id = w.value ->> 'id';
 
 -- name: last_ledger
 select schedule_id, id, reason, last_at from ledger
@@ -39,16 +39,16 @@ where id in (select (select l.id from ledger l where l.schedule_id = w.value
 -- name: extend_ledger
 update ledger set last_key = w.value ->> 'last_key', last_at = w.value ->> 'last_at',
   count = count + (w.value ->> 'count'), noted_at = :now
-from json_each(:rows) w where ledger.id = w.value ->> 'id';
+from jsonb_each(:rows) w where ledger.id = w.value ->> 'id';
 
 -- name: insert_ledger
 insert into ledger (schedule_id, reason, first_key, last_key, first_at, last_at, count, noted_at)
 select value ->> 'schedule_id', value ->> 'reason', value ->> 'first_key', value ->> 'last_key',
   value ->> 'first_at', value ->> 'last_at', value ->> 'count', :now
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: record_schedule_events
 insert into events (at, name, space_id, task_id, data)
 select :now, w.value ->> 'name', t.space_id, t.id, w.value ->> 'data'
-from json_each(:rows) w join schedules s on s.id = w.value ->> 'schedule_id'
+from jsonb_each(:rows) w join schedules s on s.id = w.value ->> 'schedule_id'
 join tasks t on t.id = s.task_id;

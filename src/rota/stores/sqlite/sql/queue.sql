@@ -15,15 +15,15 @@ select value ->> 'space_id', value ->> 'task_id', 'queued', value ->> 'place', v
   value ->> 'expires_at', value ->> 'upstream_id', value ->> 'depth', value ->> 'thread',
   value ->> 'payload', value ->> 'key', value ->> 'schedule_id', value ->> 'slot_key',
   value ->> 'slot_at'
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: existing_runs  runs that stand for the same key or slot
 select r.id, r.task_id, r.key, r.schedule_id, r.slot_key, r.payload
-from json_each(:rows) w join runs r on r.task_id = w.value ->> 'task_id' and r.key = w.value ->> 'key'
+from jsonb_each(:rows) w join runs r on r.task_id = w.value ->> 'task_id' and r.key = w.value ->> 'key'
 where r.key is not null
 union all
 select r.id, r.task_id, null, r.schedule_id, r.slot_key, r.payload
-from json_each(:rows) w
+from jsonb_each(:rows) w
 join runs r on r.schedule_id = w.value ->> 'schedule_id' and r.slot_key = w.value ->> 'slot_key'
 where r.schedule_id is not null;
 
@@ -31,7 +31,7 @@ where r.schedule_id is not null;
 insert into pings (pool, space_id, route, grp, metered, lane)
 select value ->> 'pool', value ->> 'space_id', value ->> 'route', value ->> 'grp',
   value ->> 'metered', value ->> 'lane'
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: take_pings
 select id, pool, space_id, route, grp, metered, lane from pings order by id limit :most;
@@ -48,13 +48,13 @@ select w.value ->> 'pool', w.value ->> 'space_id', w.value ->> 'route', w.value 
   1,
   coalesce((select max(h.turn) from heads h
     where h.pool = w.value ->> 'pool' and h.space_id = w.value ->> 'space_id'), :now)
-from json_each(:rows) w
+from jsonb_each(:rows) w
 where true
 on conflict (pool, space_id, route, grp, metered) do update set open = 1 where heads.open = 0;
 
 -- name: reopen_heads
 update heads set open = 1
-from json_each(:rows) w
+from jsonb_each(:rows) w
 where heads.pool = w.value ->> 'pool' and heads.space_id = w.value ->> 'space_id' and heads.open = 0;
 
 -- name: open_heads  heads with a turn to come, oldest turn first, per open gate
@@ -83,13 +83,13 @@ select count(*) from (select 1 from runs indexed by runs_running_group
 select w.value ->> 'space_id' as space_id,
   (select count(*) from runs r indexed by runs_running where r.state = 'running' and r.pool = :pool
     and r.space_id = w.value ->> 'space_id' and r.metered = 1) as used
-from json_each(:rows) w;
+from jsonb_each(:rows) w;
 
 -- name: pick_runs  the best ready runs of each head
-select r.id, w.key as n, r.priority, r.available_at, r.space_id, r.route, r.grp, r.metered, r.task_id,
-  r.epoch, r.cause, r.retries, r.losses, r.created_at, r.expires_at, r.slot_at, r.slot_key, r.depth,
-  r.asked, r.thread, r.key, r.payload
-from json_each(:rows) w cross join runs r
+select r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
+  r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
+  w.key as n, r.priority, r.available_at, r.grp, r.metered
+from jsonb_each(:rows) w cross join runs r
 where r.id in (
   select q.id from runs q indexed by runs_ready
   where q.place = 'ready' and q.pool = :pool and q.space_id = w.value ->> 'space_id'
@@ -104,7 +104,7 @@ where id in (select value from json_each(:ids)) and place = 'ready';
 -- name: drop_heads
 delete from heads where pool = :pool and (space_id, route, grp, metered) in (
   select value ->> 'space_id', value ->> 'route', value ->> 'grp', value ->> 'metered'
-  from json_each(:rows));
+  from jsonb_each(:rows));
 
 -- name: turn_heads
 update heads set turn = :now
@@ -124,7 +124,7 @@ select w.value ->> 'space_id' as space_id, w.value ->> 'lane' as lane,
   (select r.id from runs r indexed by runs_lane_queue where r.place in ('ready', 'held')
     and r.lane is not null and r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
     order by r.pool desc, r.priority desc, r.available_at, r.id limit 1) as best
-from json_each(:rows) w;
+from jsonb_each(:rows) w;
 
 -- name: hold_runs
 update runs set place = 'held' where id in (select value from json_each(:ids)) and place = 'ready';
@@ -157,7 +157,7 @@ delete from limits where scope = :scope and key = :key;
 insert into limits (scope, key, cap, rate, period, tokens, refilled_at)
 select value ->> 'scope', value ->> 'key', value ->> 'cap', value ->> 'rate', value ->> 'period',
   value ->> 'rate', value ->> 'refilled_at'
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: reset_gates
 update heads set open = 1,

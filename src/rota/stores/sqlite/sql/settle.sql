@@ -1,6 +1,9 @@
 -- name: lock_runs
-select id, epoch, state, pool, space_id, route, grp, metered, lane,
-  (select count(*) > 0 from limits) as limited
+select id, epoch, state, lane, (select count(*) > 0 from limits) as limited
+from runs where id in (select value from json_each(:ids));
+
+-- name: heads_of
+select id, pool, space_id, route, grp, metered, lane
 from runs where id in (select value from json_each(:ids));
 
 -- name: record_attempts  an attempt's row is written once, when it has ended
@@ -12,7 +15,7 @@ from runs where id in (select value from json_each(:ids));
 insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error)
 select r.id, r.epoch, r.cause, r.holder, r.started_at, :now, w.value ->> 'outcome',
   w.value ->> 'error'
-from json_each(:rows) w join runs r on r.id = w.value ->> 'run_id';
+from jsonb_each(:rows) w join runs r on r.id = w.value ->> 'run_id';
 
 -- name: record_events  one event for each run
 insert into events (at, name, space_id, task_id, run_id, data)
@@ -23,7 +26,7 @@ from runs where id in (select value from json_each(:ids));
 insert into events (at, name, space_id, task_id, run_id, data)
 select :now, value ->> 'name', value ->> 'space_id', value ->> 'task_id', value ->> 'run_id',
   value ->> 'data'
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: finish_runs
 update runs set state = :state, place = null, holder = null, finished_at = :now, cancel_at = null
@@ -33,7 +36,7 @@ where id in (select value from json_each(:ids));
 update runs set state = w.value ->> 'state', place = null, holder = null, finished_at = :now,
   cancel_at = null, result = w.value ->> 'result', error_code = w.value ->> 'error_code',
   error = w.value ->> 'error'
-from json_each(:rows) w where runs.id = w.value ->> 'id';
+from jsonb_each(:rows) w where runs.id = w.value ->> 'id';
 
 -- name: requeue_runs
 update runs set state = 'queued', holder = null, place = w.value ->> 'place',
@@ -41,42 +44,42 @@ update runs set state = 'queued', holder = null, place = w.value ->> 'place',
   retries = retries + (w.value ->> 'retries'), losses = losses + (w.value ->> 'losses'),
   stuck = 0, error_code = w.value ->> 'error_code', error = w.value ->> 'error',
   expires_at = case when state = 'waiting' then null else expires_at end
-from json_each(:rows) w where runs.id = w.value ->> 'id';
+from jsonb_each(:rows) w where runs.id = w.value ->> 'id';
 
 -- name: await_runs
 update runs set state = 'waiting', holder = null, asked = asked + 1,
   expires_at = w.value ->> 'expires_at'
-from json_each(:rows) w where runs.id = w.value ->> 'id';
+from jsonb_each(:rows) w where runs.id = w.value ->> 'id';
 
 -- name: insert_questions
 insert into questions (run_id, epoch, kind, question, context, options, asked_at, expires_at)
 select value ->> 'id', value ->> 'epoch', value ->> 'kind', value ->> 'question',
   value ->> 'context', value ->> 'options', :now, value ->> 'expires_at'
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: answer_questions
 update questions set answer = w.value ->> 'answer', answered_by = w.value ->> 'answered_by',
   answered_at = :now
-from json_each(:rows) w where questions.id = w.value ->> 'id' and questions.answered_at is null;
+from jsonb_each(:rows) w where questions.id = w.value ->> 'id' and questions.answered_at is null;
 
 -- name: insert_deliveries
 insert into deliveries (space_id, run_id, channel, target, body, dedupe_key, state, available_at,
   created_at)
 select value ->> 'space_id', value ->> 'run_id', value ->> 'channel', value ->> 'target',
   value ->> 'body', value ->> 'dedupe_key', 'pending', :now, :now
-from json_each(:rows) where true
+from jsonb_each(:rows) where true
 on conflict (dedupe_key) do nothing;
 
 -- name: count_failures
 update tasks set failures = case when w.value ->> 'reset' then 0 else failures end
   + (w.value ->> 'add')
-from json_each(:rows) w
+from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and (tasks.failures <> 0 or w.value ->> 'add' > 0);
 
 -- name: disable_failing
 update tasks set enabled = 0, updated_at = :now,
   disabled_reason = 'failed ' || failures || ' times in a row'
-from json_each(:rows) w
+from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and tasks.enabled = 1
   and tasks.failures >= w.value ->> 'disable_after'
 returning tasks.id;

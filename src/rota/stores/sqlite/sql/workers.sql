@@ -2,14 +2,13 @@
 insert into workers (id, home, host, pid, roles, routes, slots, started_at, seen_at, lease_until)
 select value ->> 'id', value ->> 'home', value ->> 'host', value ->> 'pid', value ->> 'roles',
   value ->> 'routes', value ->> 'slots', :now, :now, value ->> 'lease_until'
-from json_each(:rows);
+from jsonb_each(:rows);
 
 -- name: renew_worker
 update workers set seen_at = :now, lease_until = :until where id = :worker and fenced = 0 returning id;
 
--- name: cancelled_runs
-select id from runs indexed by runs_running
-where state = 'running' and holder = :worker and cancel_at is not null;
+-- name: held_runs
+select id, cancel_at from runs indexed by runs_running where state = 'running' and holder = :worker;
 
 -- name: fence_expired
 update workers set fenced = 1 where fenced = 0 and lease_until < :now returning id;

@@ -1,0 +1,43 @@
+# Rota. `make run` and `make test` do everything that is needed on a fresh machine.
+
+UV := .boot/bin/uv
+export UV_PYTHON_DOWNLOADS := never
+export UV_PROJECT_ENVIRONMENT := .venv
+PYTHON ?= python3
+
+.PHONY: help setup run test check format bench docs clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(UV):
+	$(PYTHON) -m venv .boot
+	.boot/bin/pip install --quiet uv
+
+.venv/.synced: $(UV) pyproject.toml uv.lock
+	$(UV) sync --frozen --quiet --compile-bytecode --python $(PYTHON)
+	@touch $@
+
+setup: .venv/.synced  ## make .venv with rota in it
+
+run: setup  ## start Rota with a few sample tasks in ./.rota
+	ROTA_HOME=$(CURDIR)/.rota ROTA_LOG_FORMAT=text .venv/bin/rota up --samples
+
+test: setup  ## run every test, PostgreSQL included
+	.venv/bin/pytest -n 2 --dist worksteal
+
+check: setup  ## lint, types, imports
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
+
+format: setup  ## format and fix what can be fixed
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+bench: setup  ## measure Rota beside its peers
+	.venv/bin/python bench/run.py
+
+clean:  ## remove everything that was made
+	rm -rf .venv .boot .bench .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,38 @@
+"""Durable enqueue one by one: a lone caller beside the bare database, and 64 callers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.measures.base import Bench, of
+from bench.table import Row, times
+
+LEAST = {"sqlite": 0.35, "postgres": 0.5}
+LEAST_TOGETHER = 40_000
+
+
+def measure(bench: Bench) -> Iterator[Row]:
+    n = bench.size(6_000, 1_500)
+    for store, name in (("sqlite", "SQLite"), ("postgres", "PostgreSQL")):
+        if store not in bench.stores:
+            continue
+        sides = {
+            "rota": bench.on(store, "ours", "single", n=n, callers=1),
+            "raw": bench.on(store, "raw", f"single_{store}", n=n),
+            "many": bench.on(store, "ours", "single", n=bench.size(128_000, 32_000), callers=64),
+        }
+        if store == "postgres":
+            sides["pgqueuer"] = bench.on(store, "pgqueuer_side", "single", n=n // 2)
+        takes = bench.takes(**sides)
+        rota, raw, many = (of(takes[side], "rate") for side in ("rota", "raw", "many"))
+        ratio = times(rota, raw)
+        yield Row(
+            measure=f"enqueue, 1 caller, {name}", rota=rota, raw=raw, ratio=f"{ratio:.2f} of raw",
+            peer=of(takes["pgqueuer"], "rate") if "pgqueuer" in takes else None, peer_name="PgQueuer",
+            target=f">= {LEAST[store]} of raw", met=ratio >= LEAST[store],
+        )  # fmt: skip
+        waits = of(takes["many"], "p99_ms", "ms")
+        yield Row(
+            measure=f"enqueue, 64 callers, {name}", rota=many, ratio=f"call p99 {waits.median:.1f} ms",
+            target=f">= {LEAST_TOGETHER:,}/s", met=many.median >= LEAST_TOGETHER,
+        )  # fmt: skip

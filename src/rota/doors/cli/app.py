@@ -1,0 +1,98 @@
+"""The commands, put together; only the modules that are needed are loaded."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rota.doors.cli.desk import Invocation
+
+MODULES = MappingProxyType(
+    {
+        "up": "daemon",
+        "once": "daemon",
+        "task": "task",
+        "backfill": "runs",
+        "runs": "runs",
+        "run": "runs",
+        "cancel": "runs",
+        "questions": "questions",
+        "answer": "questions",
+        "why": "why",
+        "next": "preview",
+        "status": "status",
+        "space": "space",
+        "limit": "limit",
+        "check": "check",
+    }
+)
+"""Which module of this folder holds a command."""
+
+PAGE_WIDTH = 80
+ANYWHERE = "Anywhere on the line: --home DIR, --store ADDRESS, --json, --debug."
+INTRODUCTION = """
+The duty roster for agents: decides when work happens, runs it durably, and can say why.
+
+\b
+Start:    rota up
+Add:      rota task create hello --call rota.samples:hello --every 10s
+Look:     rota status, rota runs, rota why hello
+
+--home, --store, --json and --debug may stand anywhere on the line.
+"""
+
+
+class _InOrder(TyperGroup):
+    """Lists commands in the order a newcomer meets them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer's own context
+        """Return the names of the commands."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=list(MODULES).index)
+
+
+def build_app(command: str = "") -> typer.Typer:
+    """Return the application with one command in it, or with all if there is no such command."""
+    app = typer.Typer(
+        name="rota",
+        cls=_InOrder,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": PAGE_WIDTH},
+    )
+    app.callback(help=INTRODUCTION)(_root)
+    wanted = [MODULES[command]] if command in MODULES else MODULES.values()
+    for module in dict.fromkeys(wanted):
+        import_module(f"rota.doors.cli.{module}").register(app)
+    groups = [group.typer_instance for group in app.registered_groups]
+    for part in (app, *(group for group in groups if group is not None)):
+        for info in part.registered_commands:
+            info.epilog = ANYWHERE
+    return app
+
+
+def _root(
+    context: typer.Context,
+    home: Annotated[
+        str | None, typer.Option("--home", metavar="DIR", help="Home folder [ROTA_HOME, ~/.rota].")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="ADDRESS", help="Database [ROTA_STORE, sqlite:///HOME/rota.db]."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an unexpected fault came from.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001 - answered before anything is loaded
+        bool, typer.Option("--version", "-V", help="Show the version and exit.")
+    ] = False,
+) -> None:
+    context.obj = Invocation(home=home, store=store, as_json=as_json, debug=debug)

@@ -1,0 +1,178 @@
+"""`rota up` and `rota once`: the roles, for as long as wanted or for a single pass."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from rota.doors.cli.calls import look_here
+from rota.doors.cli.desk import Desk
+from rota.doors.cli.samples import create_samples
+from rota.doors.cli.values import maybe_whole
+from rota.flow.observe.foresight import Foresight, foresee
+from rota.flow.observe.telling import counted
+from rota.ports.store import Store
+from rota.wiring.addresses import hidden_password
+from rota.wiring.compose import (
+    Ending,
+    apply_limits,
+    callables,
+    database_exists,
+    make_crew,
+    opened,
+    serve,
+    single_pass,
+)
+from rota.wiring.logging import configure_logging
+from rota.wiring.settings import Settings
+
+EXIT_CODES = {Ending.LEFT_BEHIND: 0, Ending.INTERRUPTED: 130}
+MOST_RUNS = 1_000_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command("up")(up)
+    app.command("once")(once)
+
+
+def up(
+    context: typer.Context,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="Create a few sample tasks if there are no tasks yet.")
+    ] = False,
+) -> None:
+    """Start Rota in the foreground: plan, run, deliver and repair until stopped.
+
+    SIGTERM or Ctrl-C lets running work end, within the setting `drain`, gives back the rest and
+    exits with 0; a second Ctrl-C stops at once and exits with 130. What was running then is
+    tried again at the next start, as the task's --on-lost says.
+
+    Example: rota up --home ./.rota
+    """
+    desk = Desk(context)
+    settings = desk.settings()
+    form = "json" if desk.out.as_json else settings.log_format
+    name_traces = configure_logging(settings.log_level, form, color=settings.color)
+    look_here()
+    asyncio.run(_up(desk, settings, samples, name_traces))
+
+
+async def _up(
+    desk: Desk, settings: Settings, samples: bool, name_traces: Callable[[str], None]
+) -> None:
+    async with opened(settings) as store:
+        await store.take_roles()
+        name_traces(store.incarnation)
+        await apply_limits(store, settings)
+        if samples:
+            await create_samples(store)
+        tasks = await store.list_tasks(None)
+        lines = _greeting(settings, len(tasks))
+
+        def ready() -> None:
+            for line in lines:
+                desk.out.line(line)
+            sys.stdout.flush()
+
+        with callables(settings) as executor:
+            ending = await serve(make_crew(settings, store, executor), ready)
+    if ending is not Ending.DRAINED:
+        # Work that cannot be stopped would keep the loop and the interpreter from ending.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(EXIT_CODES[ending])
+
+
+def _greeting(settings: Settings, tasks: int) -> list[str]:
+    drain = settings.drain.total_seconds()
+    add = "rota task create hello --call rota.samples:hello --every 10s"
+    look = "rota status, rota runs, rota task list, rota why TASK"
+    return [
+        "Rota is up.",
+        f"  store  {hidden_password(settings.store)}",
+        f"  home   {settings.home}",
+        f"  tasks  {tasks}",
+        f"  next   {look if tasks else add}",
+        f"  stop   Ctrl-C lets running work end ({drain:g} s at most); twice stops at once",
+    ]
+
+
+def once(
+    context: typer.Context,
+    max_runs: Annotated[
+        str | None, typer.Option("--max-runs", metavar="N", help="Begin at most N runs.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")
+    ] = False,
+) -> None:
+    """Make a single pass: plan what is due, run what is ready, deliver, and exit.
+
+    Example: rota once --max-runs 10
+    """
+    desk = Desk(context)
+    most = maybe_whole("max-runs", max_runs, 1, MOST_RUNS)
+    settings = desk.settings()
+    if dry_run:
+        _tell_foresight(desk, _foresee(desk, settings), most)
+        return
+    name_traces = configure_logging(settings.log_level, settings.log_format, color=settings.color)
+    look_here()
+
+    async def work() -> dict[str, int]:
+        async with opened(settings) as store:
+            await store.take_roles()
+            name_traces(store.incarnation)
+            await apply_limits(store, settings)
+            done = await single_pass(settings, store, most)
+            return {"schedules": done.schedules, "processed": done.processed, "sent": done.sent}
+
+    done = asyncio.run(work())
+    desk.out.record(done)
+    sent = f", {counted(done['sent'], 'message')} sent" if done["sent"] else ""
+    desk.out.line(f"Processed {counted(done['processed'], 'run')}{sent}.")
+
+
+def _foresee(desk: Desk, settings: Settings) -> Foresight:
+    if not database_exists(settings):
+        return Foresight()
+
+    async def work(store: Store) -> Foresight:
+        return await foresee(store)
+
+    return desk.ask(work)
+
+
+def _tell_foresight(desk: Desk, seen: Foresight, most: int | None) -> None:
+    planned = sum(len(due.runs_at) for due in seen.due)
+    ready = planned + len(seen.ready)
+    would_run = ready if most is None else min(ready, most)
+    desk.out.record(
+        {
+            "dry_run": True,
+            "would_run": would_run,
+            "due": [
+                {
+                    "task": due.task,
+                    "schedule": due.schedule,
+                    "runs": [at.isoformat() for at in due.runs_at],
+                    "skipped": due.skipped,
+                }
+                for due in seen.due
+            ],
+            "ready": [{"run": run.id, "task": run.task} for run in seen.ready],
+        }
+    )
+    desk.out.line(f"Would process {counted(would_run, 'run')}; nothing was changed.")
+    for due in seen.due:
+        skipped = "".join(f", {count} {reason}" for reason, count in due.skipped.items())
+        desk.out.line(f"  {due.task}: {counted(len(due.runs_at), 'slot')} due{skipped}")
+    for run in seen.ready:
+        desk.out.line(f"  {run.task}: run {run.id} is ready")

@@ -1,0 +1,38 @@
+"""Where `rota` begins.
+
+Help is answered from pages that were rendered from the commands beforehand (a test keeps them
+equal), so that asking for help loads nothing. Everything else goes to `running`.
+
+Exit codes: 0 done; 1 cannot be done now, or unexpected; 2 refused: something in the request must
+change; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rota.doors.cli.words import find_page, hoist
+
+VERSION = frozenset({"--version", "-V"})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    front, words = hoist(sys.argv[1:] if argv is None else argv)
+    page = find_page(words)
+    if page is not None:
+        sys.stdout.write(page)
+        return 0
+    if words[:1] and words[0] in VERSION:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to load
+
+        sys.stdout.write(f"rota {version('rota')}\n")
+        return 0
+    from rota.doors.cli.running import run_command  # noqa: PLC0415 - help needs none of it
+
+    return run_command(front, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

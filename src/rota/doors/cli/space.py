@@ -1,0 +1,75 @@
+"""`rota space`: a person's or group's own corner."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rota.doors.cli.desk import Desk
+from rota.doors.cli.wire import space_record
+from rota.flow.define import spaces
+from rota.ports.store import Store
+from rota.rules.permission import LOCAL
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The space's name.")]
+
+nouns = typer.Typer(
+    help="Spaces: a person's or group's own corner, with a time zone.\n\n"
+    "Example: rota space create alice --timezone Europe/Berlin",
+    rich_markup_mode=None,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.add_typer(nouns, name="space")
+
+
+@nouns.command("list")
+def list_all(context: typer.Context) -> None:
+    """List spaces.
+
+    Example: rota space list
+    """
+    desk = Desk(context)
+
+    async def work(store: Store) -> list[dict[str, str]]:
+        return [space_record(space) for space in await store.list_spaces()]
+
+    found = desk.ask(work)
+    desk.out.record(found)
+    rows = [[space["name"], space["role"], space["timezone"]] for space in found]
+    desk.out.table(["space", "role", "time zone"], rows, "No spaces.")
+
+
+@nouns.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="IANA zone.")] = "UTC",
+) -> None:
+    """Create a space; it may act only for itself.
+
+    Example: rota space create alice --timezone Europe/Berlin
+    """
+    desk = Desk(context)
+    space = desk.ask(lambda store: spaces.create_space(store, LOCAL, name, timezone))
+    desk.out.record(space_record(space))
+    desk.out.line(f"Created space {space.name}, {space.timezone}.")
+
+
+@nouns.command("set")
+def change(
+    context: typer.Context,
+    name: Name,
+    timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="IANA zone.")],
+) -> None:
+    """Change a space's time zone; schedules that exist keep theirs.
+
+    Example: rota space set main --timezone Europe/Berlin
+    """
+    desk = Desk(context)
+    space = desk.ask(lambda store: spaces.set_space(store, LOCAL, name, timezone))
+    desk.out.record(space_record(space))
+    desk.out.line(f"Space {space.name} is in {space.timezone} now.")

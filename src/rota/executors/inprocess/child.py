@@ -1,0 +1,159 @@
+"""Runs one callable in a child process, so that it can be stopped for certain.
+
+The parent hands the assignment over on standard input and reads the report from a pipe of its own,
+so whatever the callable prints stays what it printed. The child leads its own process group; ending
+it ends what it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from rota.errors import Invalid
+from rota.executors.inprocess.calls import BadResult, encode_result, resolve
+from rota.executors.inprocess.handle import RunHandle, Waits
+from rota.model.codec import from_json, to_json
+from rota.model.outcomes import Asked, Failed, Message, Report, Succeeded
+from rota.model.runs import Lease
+from rota.model.tasks import Task
+from rota.ports.executor import Assignment, failure
+
+LONGEST_REPORT = 1024 * 1024
+FAREWELL_SECONDS = 2.0
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """Return `module:name` of a callable, or refuse one that a child could not import."""
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or "<" in name:
+        advice = "an isolated task needs a function at the top level of an importable module"
+        raise Invalid("isolate", f"{module}:{name}", advice)
+    return f"{module}:{name}"
+
+
+async def run_in_child(path: str, assignment: Assignment) -> Report:
+    """Run a callable in a child; when this is cancelled the child is gone before it returns."""
+    reader, writer = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "rota.executors.inprocess.child",
+            str(writer),
+            stdin=asyncio.subprocess.PIPE,
+            pass_fds=(writer,),
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    loop = asyncio.get_running_loop()
+    report = loop.run_in_executor(None, _read, reader)
+    try:
+        await process.communicate(_handover(path, assignment))
+        text = await report
+    except asyncio.CancelledError:
+        await _end(process)
+        with contextlib.suppress(OSError):
+            await report
+        raise
+    _kill(process.pid)
+    if process.returncode != 0 or not text:
+        sentence = f"its process ended with code {process.returncode} and without a result"
+        return Report(outcome=Failed(code="exit", message=sentence))
+    return _decode(json.loads(text))
+
+
+def _handover(path: str, assignment: Assignment) -> bytes:
+    record = {
+        "call": path,
+        "path": sys.path,
+        "lease": list(assignment.lease),
+        "task": to_json(assignment.task),
+        "answers": list(assignment.answers),
+    }
+    return json.dumps(record).encode()
+
+
+def _read(reader: int) -> bytes:
+    with os.fdopen(reader, "rb") as pipe:
+        return pipe.read(LONGEST_REPORT)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(FAREWELL_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        _kill(process.pid)
+        await process.wait()
+    _kill(process.pid)
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _decode(record: dict[str, Any]) -> Report:
+    if "asked" in record:
+        asked = record["asked"]
+        return Report(
+            outcome=Asked(
+                question=asked["question"],
+                context=asked["context"],
+                options=tuple(asked["options"]),
+                expires_in=timedelta(seconds=asked["expires_in"]),
+            )
+        )
+    if "error" in record:
+        return Report(
+            outcome=Failed(
+                code=record["code"], message=record["error"], retryable=record["retryable"]
+            )
+        )
+    messages = tuple(Message(**message) for message in record["messages"])
+    return Report(outcome=Succeeded(result=record["result"]), messages=messages)
+
+
+def main() -> None:
+    """Be the child: read the assignment, call, report."""
+    given = json.loads(sys.stdin.buffer.read())
+    sys.path[:] = given["path"]
+    task = from_json(Task, given["task"])
+    handle = RunHandle(Assignment(Lease(*given["lease"]), task, tuple(given["answers"])))
+    try:
+        function = resolve(given["call"])
+        result = function(handle)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        report: dict[str, object] = {
+            "result": encode_result(result),
+            "messages": [to_json(message) for message in handle.messages],
+        }
+    except Waits as waits:
+        report = {"asked": to_json(waits.asked)}
+    except BadResult as fault:
+        report = {"code": fault.code, "error": str(fault), "retryable": False}
+    except Exception as fault:  # noqa: BLE001 - reported as the failure it is
+        failed = failure(fault)
+        report = {"code": failed.code, "error": failed.message, "retryable": True}
+    with os.fdopen(int(sys.argv[1]), "wb") as pipe:
+        pipe.write(json.dumps(report).encode())
+
+
+if __name__ == "__main__":
+    main()

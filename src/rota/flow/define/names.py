@@ -1,0 +1,32 @@
+"""Names: what may be one, and the task that has one."""
+
+from __future__ import annotations
+
+import re
+
+from rota.errors import Invalid, NotFound
+from rota.model.tasks import Task
+from rota.ports.store import Store
+from rota.rules.permission import Caller, check_space
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse what could not be typed, listed or put in a path."""
+    if not NAME.fullmatch(name):
+        raise Invalid(
+            field,
+            name,
+            "use 1 to 128 letters, digits and _ . : / -, beginning with a letter or digit",
+        )
+
+
+async def get_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
+    """Return a task by name."""
+    check_space(caller, space)
+    owner = await store.find_space(space)
+    found = await store.find_task(owner.id, name)
+    if found is None:
+        raise NotFound("task", name, "see `rota task list`")
+    return found

@@ -1,0 +1,1 @@
+"""Observe: read-only views of what is, what was, and why."""

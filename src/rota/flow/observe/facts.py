@@ -1,0 +1,189 @@
+"""The facts behind `why`: what is read before anything is told.
+
+The number of slots is bounded: a rule that fires every second is told by its newest ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from rota.errors import RotaError
+from rota.flow.plan import table_of
+from rota.model.instants import from_micros, to_micros
+from rota.model.plans import LedgerRow, StoredSchedule
+from rota.model.runs import Question, Run
+from rota.model.schedules import QuietMode, Slot
+from rota.model.spaces import Limit
+from rota.model.states import RunState
+from rota.model.tasks import Policy, Task
+from rota.model.views import RunFilter, WorkerView
+from rota.ports.store import Store
+from rota.timing.rules import from_record
+from rota.timing.timetable import Timetable, timetable
+
+MOST_SLOTS = 40
+MOST_RUNS = 200
+FAR = timedelta(days=400)
+NARROWEST = timedelta(minutes=1)
+A_DAY = timedelta(hours=24)
+
+
+class Kind(StrEnum):
+    """What a rule says about an instant."""
+
+    SLOT = "slot"
+    QUIET = "quiet"
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """An instant at which a schedule had a slot, or would have had one but for an exception."""
+
+    schedule: StoredSchedule
+    slot: Slot
+    kind: Kind = Kind.SLOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What was asked about: from and to, and the single instant if it was one."""
+
+    start: datetime
+    end: datetime
+    instant: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that an explanation may mention."""
+
+    task: Task
+    now: datetime
+    span: Span
+    schedules: list[StoredSchedule]
+    planned: list[Planned]
+    before: list[Planned] = field(default_factory=list)
+    after: list[Planned] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    ledger: list[LedgerRow] = field(default_factory=list)
+    unfinished: list[Run] = field(default_factory=list)
+    policies: dict[int, Policy] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+    workers: list[WorkerView] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
+    narrowed: bool = False
+
+
+async def gather(store: Store, task: Task, span: Span | None) -> Facts:
+    """Read what is known about a task in a span, or in the last day if none is given."""
+    now = from_micros(store.now())
+    schedules = await store.list_schedules([task.id])
+    asked = span or Span(start=now - A_DAY, end=now)
+    readable = [schedule for schedule in schedules if _reads(schedule)]
+    planned, start = planned_in(readable, asked)
+    before, after = neighbours(readable, asked)
+    first = min((p.slot.at for p in before), default=start) if asked.instant else start
+    last = max((p.slot.at for p in after), default=asked.end) if asked.instant else asked.end
+    runs = await store.slot_runs(task.id, to_micros(first), to_micros(last))
+    recent = await store.list_runs(RunFilter(task_id=task.id, limit=MOST_RUNS))
+    asked_for = [r for r in recent if r.slot_at is None and start <= r.created_at <= asked.end]
+    unfinished = [
+        run
+        for state in (RunState.RUNNING, RunState.WAITING, RunState.QUEUED)
+        for run in await store.list_runs(RunFilter(state=state, limit=MOST_RUNS))
+    ]
+    mine = sorted({*runs, *asked_for}, key=lambda r: (r.slot_at or r.created_at, r.id))
+    others = await store.get_tasks(sorted({run.task_id for run in unfinished}))
+    return Facts(
+        task=task,
+        now=now,
+        span=replace(asked, start=start),
+        schedules=schedules,
+        planned=planned,
+        before=before,
+        after=after,
+        runs=mine,
+        ledger=await store.ledger_rows(task.id, to_micros(first), to_micros(last)),
+        unfinished=unfinished,
+        policies={other.id: other.policy for other in others},
+        questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
+        workers=await store.list_workers(),
+        limits=await store.list_limits(),
+        narrowed=start > asked.start,
+    )
+
+
+def planned_in(schedules: list[StoredSchedule], span: Span) -> tuple[list[Planned], datetime]:
+    """Return the newest slots of a span, and where the part begins that they cover."""
+    start = span.start
+    found: list[Planned] = []
+    for schedule in schedules:
+        begin = _narrowed(_table(schedule), span)
+        start = max(start, begin)
+        found += _slots(schedule, begin, span.end)
+    kept = sorted((p for p in found if p.slot.at >= start), key=lambda p: p.slot.at)
+    return kept, start
+
+
+def _narrowed(table: Timetable, span: Span) -> datetime:
+    """Return from where on a span has at most MOST_SLOTS slots."""
+    width = NARROWEST
+    begin = max(span.start, span.end - width)
+    while begin > span.start:
+        wider = max(span.start, span.end - width * 2)
+        if len(table.between(wider, span.end, limit=MOST_SLOTS + 1)) > MOST_SLOTS:
+            break
+        width, begin = width * 2, wider
+    return begin
+
+
+def _slots(schedule: StoredSchedule, start: datetime, end: datetime) -> Iterable[Planned]:
+    """Yield slots and exceptions from start to end, both included."""
+    begin = start - timedelta(microseconds=1)
+    seen = set()
+    for slot in _table(schedule).between(begin, end, limit=2 * MOST_SLOTS):
+        seen.add(slot.key)
+        yield Planned(schedule=schedule, slot=slot)
+    rule = from_record(json.loads(schedule.rule))
+    relaxed = []
+    if rule.quiet and rule.quiet_mode is QuietMode.SKIP:
+        relaxed.append((Kind.QUIET, replace(rule, quiet=())))
+    if rule.excluded:
+        relaxed.append((Kind.EXCLUDED, replace(rule, excluded=(), quiet=())))
+    for kind, laxer in relaxed:
+        table = timetable(laxer, generation=schedule.generation)
+        for slot in table.between(begin, end, limit=2 * MOST_SLOTS):
+            if slot.key not in seen:
+                seen.add(slot.key)
+                yield Planned(schedule=schedule, slot=slot, kind=kind)
+
+
+def neighbours(schedules: list[StoredSchedule], span: Span) -> tuple[list[Planned], list[Planned]]:
+    """Return each schedule's last slot before a span and its first one after it."""
+    before, after = [], []
+    for schedule in schedules:
+        table = _table(schedule)
+        earlier = table.latest(span.start - FAR, span.start - timedelta(microseconds=1))
+        later = table.next(span.end)
+        before += [] if earlier is None else [Planned(schedule=schedule, slot=earlier)]
+        after += [] if later is None else [Planned(schedule=schedule, slot=later)]
+    return before, after
+
+
+def _reads(schedule: StoredSchedule) -> bool:
+    """Whether a stored rule can be evaluated; one that cannot is told by its state alone."""
+    try:
+        _table(schedule).next(schedule.cursor)
+    except (RotaError, ArithmeticError, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _table(schedule: StoredSchedule) -> Timetable:
+    stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
+    return table_of(schedule.rule, schedule.generation, stagger)

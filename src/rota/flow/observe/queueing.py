@@ -1,0 +1,96 @@
+"""Why a queued run has not begun."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+from rota.flow.observe.facts import Facts
+from rota.flow.observe.telling import counted, span, wall
+from rota.model.runs import Cause, Run
+from rota.model.spaces import Limit, Scope
+from rota.model.states import Place, RunState
+from rota.model.tasks import Policy
+
+
+def why_waiting(run: Run, facts: Facts, zone: ZoneInfo) -> str:
+    """Return what a queued run waits for, the first reason that holds."""
+    if run.place is Place.LATER:
+        return _later(run, facts, zone)
+    waited = f"in the queue for {span(facts.now - run.available_at)}"
+    if run.place is Place.HELD:
+        return f"{waited}: {_lane(run, facts)}"
+    alive = [w for w in facts.workers if not w.fenced and w.lease_until >= facts.now]
+    if not alive:
+        return f"{waited}: nobody works, start `rota up`"
+    if not any(run.route in worker.routes for worker in alive):
+        return f"{waited}: no worker serves its route {run.route}"
+    reached = _reached(run, facts)
+    if reached is not None:
+        return f"{waited}: {reached}"
+    free = sum(worker.slots - worker.running for worker in alive)
+    if free <= 0:
+        return f"{waited}: every slot of the workers is busy"
+    return f"{waited}: ready, a worker is about to take it"
+
+
+def _later(run: Run, facts: Facts, zone: ZoneInfo) -> str:
+    when = f"{wall(run.available_at, zone)}, in {span(run.available_at - facts.now)}"
+    if run.cause is Cause.RETRY:
+        return f"attempt {run.epoch} failed; it is tried again at {when}"
+    return f"not yet due: it may begin at {when}"
+
+
+def _lane(run: Run, facts: Facts) -> str:
+    ahead = [r for r in facts.unfinished if r.lane == run.lane and r.space == run.space]
+    for other in ahead:
+        if other.state is RunState.RUNNING:
+            return f"its lane is busy with run {other.id} of {other.task}"
+    for other in ahead:
+        if other.place is Place.READY and other.id != run.id:
+            return f"run {other.id} of {other.task} is before it in its lane"
+    return "it waits for its lane"
+
+
+def _reached(run: Run, facts: Facts) -> str | None:
+    policy = facts.policies.get(run.task_id, facts.task.policy)
+    running = [r for r in facts.unfinished if r.state is RunState.RUNNING]
+    for limit in facts.limits:
+        counts = _counts(limit, run, policy)
+        if not counts:
+            continue
+        if limit.rate is not None and limit.period is not None and limit.scope is Scope.GROUP:
+            spent = f"{limit.rate} starts in {span(limit.period)}"
+        else:
+            spent = ""
+        if limit.cap is not None:
+            used = sum(
+                _counts(limit, other, facts.policies.get(other.task_id, Policy()))
+                for other in running
+            )
+            if used >= limit.cap:
+                return f"the limit of {counted(limit.cap, 'run')} {_where(limit)} is reached"
+        if spent:
+            return f"the rate of {spent} {_where(limit)} may be spent"
+    return None
+
+
+def _counts(limit: Limit, run: Run, policy: Policy) -> bool:
+    if limit.scope is Scope.GROUP:
+        return policy.group == limit.key
+    if not policy.metered:
+        return False
+    if limit.scope is Scope.TOTAL:
+        return True
+    return limit.key.partition("/")[0] == run.pool
+
+
+def _where(limit: Limit) -> str:
+    match limit.scope:
+        case Scope.TOTAL:
+            return "in all"
+        case Scope.POOL:
+            return f"in the {limit.key} pool"
+        case Scope.SPACE:
+            return f"for one space in the {limit.key.partition('/')[0]} pool"
+        case Scope.GROUP:
+            return f"in the group {limit.key}"

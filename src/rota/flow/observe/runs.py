@@ -1,0 +1,74 @@
+"""Runs as people look at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.flow.define.names import get_task
+from rota.flow.define.runs import find_run
+from rota.model.deliveries import Delivery
+from rota.model.events import Event
+from rota.model.ids import RunId
+from rota.model.runs import Attempt, Question, Run
+from rota.model.spaces import Role
+from rota.model.states import RunState
+from rota.model.views import RunFilter
+from rota.ports.store import Store
+from rota.rules.permission import Caller, check_space
+
+MOST_OPEN = 1_000
+MOST_DELIVERIES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A run with everything that belongs to it."""
+
+    run: Run
+    attempts: list[Attempt]
+    events: list[Event]
+    deliveries: list[Delivery]
+    questions: list[Question]
+
+
+async def list_runs(
+    store: Store,
+    caller: Caller,
+    *,
+    task: str | None = None,
+    space: str | None = None,
+    state: RunState | None = None,
+    before: RunId | None = None,
+    limit: int = 50,
+) -> list[Run]:
+    """Return runs, newest first; a task is looked up in the space, `main` if none is given."""
+    if space is None and caller.role is not Role.MAIN:
+        space = caller.space
+    owner = None
+    if space is not None:
+        check_space(caller, space)
+        owner = (await store.find_space(space)).id
+    task_id = None
+    if task is not None:
+        task_id = (await get_task(store, caller, task, space or "main")).id
+    wanted = RunFilter(task_id=task_id, space_id=owner, state=state, before=before, limit=limit)
+    return await store.list_runs(wanted)
+
+
+async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
+    """Return one run with everything that belongs to it."""
+    return RunView(
+        run=await find_run(store, caller, run_id),
+        attempts=await store.list_attempts(run_id),
+        events=await store.run_events(run_id),
+        deliveries=await store.list_deliveries(run_id, MOST_DELIVERIES),
+        questions=await store.list_questions([run_id]),
+    )
+
+
+async def open_questions(store: Store, caller: Caller) -> list[tuple[Question, Run]]:
+    """Return the questions nobody has answered yet, oldest first, each with its run."""
+    waiting = await list_runs(store, caller, state=RunState.WAITING, limit=MOST_OPEN)
+    runs = {run.id: run for run in waiting}
+    asked = await store.list_questions(list(runs))
+    return [(q, runs[q.run_id]) for q in asked if q.answered_at is None]

@@ -1,0 +1,117 @@
+"""How the whole is doing: queue, workers, and what somebody should look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rota.flow.observe.telling import counted, span
+from rota.model.instants import from_micros, maybe_instant
+from rota.model.views import QueueView, WorkerView
+from rota.ports.store import Store
+
+OVERDUE = timedelta(seconds=60)
+"""A schedule that has been due for this long has no planner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """From when on something is worth a warning."""
+
+    queue: int = 25
+    running: timedelta = timedelta(minutes=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something to look at; the code is stable."""
+
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Everything at a glance; ages are in seconds."""
+
+    now: datetime
+    queue: QueueView
+    workers: list[WorkerView]
+    next_due: datetime | None
+    ages: dict[str, float] = field(default_factory=dict)
+    warnings: list[Warned] = field(default_factory=list)
+
+
+async def view_status(store: Store, bounds: Thresholds) -> Status:
+    """Return how the whole is doing."""
+    return judge(
+        from_micros(store.now()),
+        await store.view_queue(),
+        await store.list_workers(),
+        maybe_instant(await store.next_due()),
+        bounds,
+    )
+
+
+def judge(
+    now: datetime,
+    queue: QueueView,
+    workers: list[WorkerView],
+    next_due: datetime | None,
+    bounds: Thresholds,
+) -> Status:
+    """Return the status that facts amount to."""
+    oldest = {
+        "ready": queue.oldest_ready,
+        "running": queue.oldest_running,
+        "waiting": queue.oldest_waiting,
+    }
+    ages = {
+        name: max(0.0, (now - at).total_seconds()) for name, at in oldest.items() if at is not None
+    }
+    alive = [worker for worker in workers if not worker.fenced and worker.lease_until >= now]
+    warnings = [
+        *_queue_warnings(now, queue, bounds),
+        *_worker_warnings(now, queue, alive, next_due),
+    ]
+    return Status(
+        now=now, queue=queue, workers=workers, next_due=next_due, ages=ages, warnings=warnings
+    )
+
+
+def _queue_warnings(now: datetime, queue: QueueView, bounds: Thresholds) -> list[Warned]:
+    found = []
+    if queue.ready >= bounds.queue:
+        sentence = f"{counted(queue.ready, 'run')} ready and not begun (warned from {bounds.queue})"
+        found.append(Warned(code="queue_depth_high", sentence=sentence))
+    since = queue.oldest_running
+    if since is not None and now - since >= bounds.running:
+        sentence = f"a run has been running for {span(now - since)}: rota runs --state running"
+        found.append(Warned(code="running_task_stale", sentence=sentence))
+    if queue.stuck:
+        sentence = f"{counted(queue.stuck, 'run')} past the timeout and cannot be stopped"
+        found.append(Warned(code="run_stuck", sentence=sentence))
+    if queue.quarantined:
+        sentence = (
+            f"{counted(queue.quarantined, 'schedule')} set aside: the rule cannot be evaluated"
+        )
+        found.append(Warned(code="schedule_quarantined", sentence=sentence))
+    return found
+
+
+def _worker_warnings(
+    now: datetime, queue: QueueView, alive: list[WorkerView], next_due: datetime | None
+) -> list[Warned]:
+    found = []
+    work = queue.ready or queue.later or queue.schedules
+    if not alive and work:
+        sentence = "there is work and nobody works: start `rota up`"
+        found.append(Warned(code="no_worker", sentence=sentence))
+    elif queue.unserved_routes:
+        routes = ", ".join(queue.unserved_routes)
+        sentence = f"no worker serves the route {routes}: its runs wait"
+        found.append(Warned(code="route_unserved", sentence=sentence))
+    if next_due is not None and now - next_due > OVERDUE:
+        sentence = f"planning is due since {span(now - next_due)}: the planner does not keep up"
+        found.append(Warned(code="planner_late", sentence=sentence))
+    return found

@@ -1,0 +1,123 @@
+"""The pulse: keeps a worker's lease alive, and hears what the store says about it.
+
+Where other processes judge a worker by its lease, the pulse has a thread, a loop and connections of
+its own, so that a callable that blocks the event loop does not cost the worker its lease. Where a
+lock tells who is alive, it is a service like the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from rota.model.views import Renewal
+from rota.ports.clock import Clock, Random
+from rota.ports.store import Store
+from rota.runtime.service import Service
+
+log = logging.getLogger(__name__)
+
+WORKER_TTL = timedelta(seconds=30)
+RENEW_EVERY = 10.0
+FENCE_MARGIN = 5.0
+
+
+class Pulse:
+    """Renews a lease until stopped; tells what came of it on the loop it was made on."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker_id: Callable[[], str],
+        renewed: Callable[[Renewal], Awaitable[None]],
+        clock: Clock,
+        chance: Random,
+    ) -> None:
+        self.service = Service("pulse", self._step, clock, chance)
+        self._store = store
+        self._worker_id = worker_id
+        self._renewed = renewed
+        self._clock = clock
+        self._renewed_at = clock.monotonic()
+        self._thread: threading.Thread | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def lease(self) -> int:
+        """Until when a lease taken now holds."""
+        return self._store.now() + int(WORKER_TTL.total_seconds() * 1_000_000)
+
+    async def run(self) -> None:
+        """Renew until stopped, on a thread if the store can be opened a second time."""
+        second = self._store.again()
+        if second is None:
+            await self.service.run()
+            return
+        self._home = asyncio.get_running_loop()
+        self._store = second
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._beside(second)), name="rota-pulse", daemon=True
+        )
+        self._thread.start()
+        await asyncio.to_thread(self._thread.join)
+
+    def wake(self) -> None:
+        """Ask the store now."""
+        self._call(self.service.wake)
+
+    def stop(self) -> None:
+        """Renew no more."""
+        self._call(self.service.stop)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        if self._own_loop is None:
+            function()
+            return
+        try:
+            self._own_loop.call_soon_threadsafe(function)
+        except RuntimeError:  # its loop has ended, and so has it
+            return
+
+    async def _beside(self, store: Store) -> None:
+        self._own_loop = asyncio.get_running_loop()
+        await store.open()
+        try:
+            await self.service.run()
+        finally:
+            await store.close()
+
+    async def _step(self) -> float:
+        sent_at = self._clock.monotonic()
+        try:
+            renewal = await self._store.renew(self._worker_id(), self.lease)
+        except Exception:
+            if sent_at - self._renewed_at > WORKER_TTL.total_seconds() - FENCE_MARGIN:
+                await self._tell(Renewal(alive=False))
+            raise
+        if renewal.alive:
+            self._renewed_at = sent_at
+        await self._tell(renewal)
+        return RENEW_EVERY
+
+    async def _tell(self, renewal: Renewal) -> None:
+        if self._home is None:
+            await self._renewed(renewal)
+            return
+        self._home.call_soon_threadsafe(self._tell_home, renewal)
+
+    def _tell_home(self, renewal: Renewal) -> None:
+        if self._home is not None:
+            task = self._home.create_task(self._told(renewal))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _told(self, renewal: Renewal) -> None:
+        try:
+            await self._renewed(renewal)
+        except Exception:
+            log.exception("pulse.not_heard")

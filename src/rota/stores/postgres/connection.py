@@ -1,0 +1,130 @@
+"""Opening PostgreSQL: a connection with Rota's settings, and the schema brought up to date."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+import asyncpg
+
+from rota.errors import Unavailable
+from rota.stores.kit.migrating import Migration, load_migrations, pending
+from rota.stores.postgres.faults import translate
+from rota.stores.postgres.session import Connection
+
+log = logging.getLogger(__name__)
+
+PACKAGE = "rota.stores.postgres"
+OLDEST_POSTGRES = 14
+CONNECT_SECONDS = 10.0
+COMMAND_SECONDS = 60.0
+CACHED_STATEMENTS = 1_000
+
+SETTINGS = {
+    "application_name": "rota",
+    "jit": "off",
+    # Plans are made once a connection. They must not depend on how full a table happened to be
+    # then, nor on statistics that lag behind a bulk load: from a few keys through an index to a
+    # few rows is always the right way.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "random_page_cost": "1",
+    # A process that was frozen inside a transaction must not keep the claim lock.
+    "idle_in_transaction_session_timeout": "30s",
+    "timezone": "UTC",
+}
+
+MIGRATION_LOCK = "select pg_advisory_xact_lock(1919906913, 2)"
+
+
+async def connect(address: str, place: str) -> Connection:
+    """Return a connection, or raise Unavailable with what to do about it."""
+    try:
+        connection: Connection = await asyncpg.connect(
+            address,
+            timeout=CONNECT_SECONDS,
+            command_timeout=COMMAND_SECONDS,
+            statement_cache_size=CACHED_STATEMENTS,
+            max_cached_statement_lifetime=0,
+            max_cacheable_statement_size=0,
+            server_settings=SETTINGS,
+        )
+    except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as fault:
+        error = translate(fault, place)
+        if error is None:
+            message = f"cannot use the database {place}: check its address"
+            raise Unavailable(message) from fault
+        raise error from fault
+    version = connection.get_server_version()
+    if version.major < OLDEST_POSTGRES:
+        await connection.close()
+        found = f"the database {place} is PostgreSQL {version.major}"
+        message = f"{found}: Rota needs {OLDEST_POSTGRES} or newer"
+        raise Unavailable(message)
+    return connection
+
+
+async def migrate(connection: Connection, place: str) -> list[str]:
+    """Bring the schema up to date; return the names of what was applied.
+
+    Any number of processes may do this at once: one applies a step, the others wait and find it
+    done. Schedules are counted before and after, and a step that loses one is rolled back.
+    """
+    migrations = load_migrations(PACKAGE)
+    todo = pending(migrations, await _version(connection), place)
+    return [step.name for step in todo if await _apply(connection, step)]
+
+
+async def read_incarnation(connection: Connection) -> str:
+    """Return the id this database was given when it was made."""
+    return str(await connection.fetchval("select value from rota.facts where name = 'incarnation'"))
+
+
+async def _version(connection: Connection) -> int:
+    if await connection.fetchval("select to_regclass('rota.facts')") is None:
+        return 0
+    value = await connection.fetchval("select value from rota.facts where name = 'schema'")
+    return 0 if value is None else int(value)
+
+
+async def _apply(connection: Connection, step: Migration) -> bool:
+    async with connection.transaction():
+        await connection.execute(MIGRATION_LOCK)
+        if await _version(connection) >= step.number:  # another process was faster
+            return False
+        before = await _count_schedules(connection)
+        if before is None:
+            await _make_schema(connection)
+        await connection.execute(step.sql)
+        after = await _count_schedules(connection)
+        if before is not None and after != before:
+            change = f"{before} schedules to {after}"
+            message = f"migration {step.name} would change {change}: not applied"
+            raise Unavailable(message)
+        facts = [("schema", str(step.number))]
+        if before is None:
+            facts.append(("incarnation", secrets.token_hex(16)))
+        await connection.executemany(
+            "insert into rota.facts (name, value) values ($1, $2)"
+            " on conflict (name) do update set value = excluded.value",
+            facts,
+        )
+    log.info("store.migrated", extra={"migration": step.name})
+    return True
+
+
+async def _make_schema(connection: Connection) -> None:
+    # Asked first, because creating it takes a right that its owner may not have.
+    if await connection.fetchval("select to_regnamespace('rota')") is None:
+        await connection.execute("create schema rota")
+
+
+async def _count_schedules(connection: Connection) -> int | None:
+    if await connection.fetchval("select to_regclass('rota.schedules')") is None:
+        return None
+    count: int = await connection.fetchval(
+        "select count(*) from rota.schedules where deleted_at is null"
+    )
+    return count

@@ -1,0 +1,141 @@
+-- name: insert_spaces
+insert into rota.spaces (name, role, timezone, created_at)
+select w.name, w.role, w.timezone, :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(name text, role text, timezone text)
+on conflict (name) do nothing;
+
+-- name: set_space
+update rota.spaces set timezone = :timezone::text where name = :name::text;
+
+-- name: find_space
+select id, name, role, timezone, created_at from rota.spaces where name = :name::text;
+
+-- name: list_spaces
+select id, name, role, timezone, created_at from rota.spaces order by id;
+
+-- name: insert_threads
+insert into rota.threads (space_id, key, created_at)
+select w.space_id, w.key, :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, key text)
+on conflict (key) do nothing;
+
+-- name: find_task
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from rota.tasks t join rota.spaces p on p.id = t.space_id
+left join rota.tasks u on u.id = t.after_task_id
+where t.space_id = :space_id::bigint and t.name = :name::text and t.deleted_at is null;
+
+-- name: get_tasks
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from rota.tasks t join rota.spaces p on p.id = t.space_id
+left join rota.tasks u on u.id = t.after_task_id
+where t.id = any(:ids::bigint[]);
+
+-- name: list_tasks
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from rota.tasks t join rota.spaces p on p.id = t.space_id
+left join rota.tasks u on u.id = t.after_task_id
+where t.deleted_at is null and (:space_id::bigint is null or t.space_id = :space_id::bigint)
+order by p.name, t.name;
+
+-- name: successors_of
+select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
+  t.policy, u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+from rota.tasks t join rota.spaces p on p.id = t.space_id
+join rota.tasks u on u.id = t.after_task_id
+where t.after_task_id = any(:ids::bigint[]) and t.after_task_id is not null
+  and t.deleted_at is null
+order by t.id;
+
+-- name: insert_tasks
+insert into rota.tasks (space_id, name, title, kind, route, spec, policy, after_task_id, after_on,
+  origin, enabled, enabled_since, created_at, updated_at)
+select w.space_id, w.name, w.title, w.kind, w.route, w.spec, w.policy, w.after_task_id, w.after_on,
+  w.origin, 1, :now::bigint, :now::bigint, :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, name text, title text, kind text,
+  route text, spec text, policy text, after_task_id bigint, after_on text, origin text);
+
+-- name: update_tasks
+update rota.tasks t set title = w.title, kind = w.kind, route = w.route, spec = w.spec,
+  policy = w.policy, after_task_id = w.after_task_id, after_on = w.after_on, origin = w.origin,
+  updated_at = :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, title text, kind text, route text,
+  spec text, policy text, after_task_id bigint, after_on text, origin text)
+where t.id = w.id;
+
+-- name: enable_task
+update rota.tasks set enabled = 1, enabled_since = :now::bigint, paused_until = null,
+  disabled_reason = null, failures = 0, updated_at = :now::bigint
+where id = :id::bigint;
+
+-- name: disable_task
+update rota.tasks set enabled = 0, paused_until = null, disabled_reason = :reason::text,
+  updated_at = :now::bigint
+where id = :id::bigint;
+
+-- name: pause_task
+update rota.tasks set paused_until = :until::bigint, updated_at = :now::bigint
+where id = :id::bigint;
+
+-- name: delete_task
+update rota.tasks set deleted_at = :now::bigint, enabled = 0, updated_at = :now::bigint
+where id = :id::bigint;
+
+-- name: delete_schedules_of
+update rota.schedules set deleted_at = :now::bigint, next_at = null
+where task_id = :task_id::bigint and deleted_at is null;
+
+-- name: queued_runs_of
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+from rota.runs where task_id = :task_id::bigint and state in ('queued', 'waiting')
+  and (:planned_only::int = 0 or source = 'slot')
+order by id limit :most::int;
+
+-- name: running_runs_of
+select id from rota.runs where task_id + 0 = :task_id::bigint and state = 'running'
+order by id limit :most::int;
+
+-- name: find_schedule
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
+  s.cursor, s.next_at, s.created_at, s.updated_at
+from rota.schedules s join rota.tasks t on t.id = s.task_id join rota.spaces p on p.id = t.space_id
+where s.task_id = :task_id::bigint and s.name = :name::text and s.deleted_at is null;
+
+-- name: list_schedules
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
+  s.cursor, s.next_at, s.created_at, s.updated_at
+from rota.schedules s join rota.tasks t on t.id = s.task_id join rota.spaces p on p.id = t.space_id
+where s.task_id = any(:task_ids::bigint[]) and s.deleted_at is null
+order by s.id;
+
+-- name: insert_schedules
+insert into rota.schedules (task_id, name, rule, generation, state, cursor, next_at, created_at,
+  updated_at)
+select w.task_id, w.name, w.rule, w.generation, 'active', w.cursor, w.next_at, :now::bigint,
+  :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, name text, rule text,
+  generation bigint, cursor bigint, next_at bigint);
+
+-- name: update_schedules
+update rota.schedules s set rule = w.rule, generation = w.generation, state = 'active', note = null,
+  cursor = w.cursor, next_at = w.next_at, updated_at = :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, rule text, generation bigint,
+  cursor bigint, next_at bigint)
+where s.id = w.id;
+
+-- name: delete_schedule
+update rota.schedules set deleted_at = :now::bigint, next_at = null where id = :id::bigint;
+
+-- name: read_facts
+select name, value from rota.facts;
+
+-- name: put_fact
+insert into rota.facts (name, value) values (:name::text, :value::text)
+on conflict (name) do update set value = excluded.value;

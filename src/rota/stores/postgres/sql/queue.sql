@@ -1,0 +1,268 @@
+-- A plan is made once a connection, often on empty tables, and must still be right on full ones.
+-- So keys lead through a lateral with a limit or an offset, which fixes the order of the join; and
+-- where rows are named by their ids, what else must be true of them is hidden in a coalesce,
+-- because the planner would otherwise prefer a partial index that happens to be empty.
+
+-- name: insert_like  many runs that differ only in their payload
+insert into rota.runs (space_id, task_id, state, place, pool, priority, available_at, route, grp,
+  metered, source, epoch, cause, created_at, lane, expires_at, upstream_id, depth, thread, payload)
+select :space_id::bigint, :task_id::bigint, 'queued', :place::text, :pool::text, :priority::int,
+  :available_at::bigint, :route::text, :grp::text, :metered::int, :source::text, 0, 'first',
+  :created_at::bigint, :lane::text, :expires_at::bigint, :upstream_id::bigint, :depth::int,
+  :thread::text, p.payload
+from unnest(:payloads::text[]) with ordinality as p(payload, n)
+order by p.n
+returning id;
+
+-- name: insert_runs  runs that differ in anything; 0 stands for one whose key or slot is taken
+with w as materialized (
+  select nextval('rota.runs_id_seq') as id, j.*
+  from (
+    select * from jsonb_to_recordset(:rows::text::jsonb) as r(n int, space_id bigint,
+      task_id bigint, place text, pool text, priority int, available_at bigint, route text,
+      grp text, metered int, source text, created_at bigint, lane text, expires_at bigint,
+      upstream_id bigint, depth int, thread text, payload text, key text, schedule_id bigint,
+      slot_key text, slot_at bigint)
+    order by n
+  ) j
+),
+made as (
+  insert into rota.runs (id, space_id, task_id, state, place, pool, priority, available_at, route,
+    grp, metered, source, epoch, cause, created_at, lane, expires_at, upstream_id, depth, thread,
+    payload, key, schedule_id, slot_key, slot_at)
+  select id, space_id, task_id, 'queued', place, pool, priority, available_at, route, grp, metered,
+    source, 0, 'first', created_at, lane, expires_at, upstream_id, depth, thread, payload, key,
+    schedule_id, slot_key, slot_at
+  from w order by n
+  on conflict do nothing
+  returning id
+)
+select coalesce(made.id, 0) as id from w left join made on made.id = w.id order by w.n;
+
+-- name: existing_runs  runs that stand for the same key or slot
+with w as materialized (
+  select * from jsonb_to_recordset(:rows::text::jsonb) as j(task_id bigint, key text,
+    schedule_id bigint, slot_key text)
+)
+select r.id, r.task_id, r.key, r.schedule_id, r.slot_key, r.payload
+from w cross join lateral (
+  select * from rota.runs q where q.task_id = w.task_id and q.key = w.key and q.key is not null
+  limit 1
+) r
+union all
+select r.id, r.task_id, null, r.schedule_id, r.slot_key, r.payload
+from w cross join lateral (
+  select * from rota.runs q
+  where q.schedule_id = w.schedule_id and q.slot_key = w.slot_key and q.schedule_id is not null
+  limit 1
+) r;
+
+-- name: insert_pings
+insert into rota.pings (pool, space_id, route, grp, metered, lane)
+select w.pool, w.space_id, w.route, w.grp, w.metered, w.lane
+from jsonb_to_recordset(:rows::text::jsonb) as w(pool text, space_id bigint, route text, grp text,
+  metered int, lane text);
+
+-- name: take_pings  skipping those that somebody holds, so that nobody waits here
+select id, pool, space_id, route, grp, metered, lane from rota.pings
+order by id limit :most::int for update skip locked;
+
+-- name: delete_pings
+delete from rota.pings where id = any(:ids::bigint[]);
+
+-- name: open_new_heads  a head that comes anew goes behind everybody, unless its space has a turn
+insert into rota.heads (pool, space_id, route, grp, metered, gate, open, turn)
+select w.pool, w.space_id, w.route, w.grp, w.metered,
+  case when exists (select 1 from rota.limits l where l.scope = 'group' and l.key = w.grp)
+    then w.grp else '' end,
+  1,
+  coalesce((select max(h.turn) from rota.heads h
+    where h.pool = w.pool and h.space_id = w.space_id), :now::bigint)
+from jsonb_to_recordset(:rows::text::jsonb) as w(pool text, space_id bigint, route text, grp text,
+  metered int)
+on conflict (pool, space_id, route, grp, metered) do update set open = 1 where heads.open = 0;
+
+-- name: reopen_heads
+update rota.heads set open = 1 where id = any(array(
+  select h.id from jsonb_to_recordset(:rows::text::jsonb) as w(pool text, space_id bigint)
+  cross join lateral (
+    select s.id from rota.heads s
+    where s.pool = w.pool and s.space_id = w.space_id and s.open = 0 offset 0
+  ) h));
+
+-- name: open_heads  heads with a turn to come, oldest turn first, per open gate
+select h.space_id, h.route, h.grp, h.metered, h.turn
+from unnest(:gates::text[]) as g(gate)
+cross join lateral (
+  select o.space_id, o.route, o.grp, o.metered, o.turn from rota.heads o
+  where o.open = 1 and o.pool = :pool::text and o.gate = g.gate
+    and o.route = any(:routes::text[]) and (:unmetered_only::int = 0 or o.metered = 0)
+  order by o.turn, o.space_id limit :most::int
+) h;
+
+-- name: count_total
+select count(*) from (select 1 from rota.runs
+  where state = 'running' and metered = 1 limit :cap::bigint) r;
+
+-- name: count_pool
+select count(*) from (select 1 from rota.runs
+  where state = 'running' and pool = :pool::text and metered = 1 limit :cap::bigint) r;
+
+-- name: count_group
+select count(*) from (select 1 from rota.runs
+  where state = 'running' and grp <> '' and grp = :grp::text limit :cap::bigint) r;
+
+-- name: count_spaces
+select w.space_id, r.used
+from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, cap bigint)
+cross join lateral (
+  select count(*) as used from (
+    select 1 from rota.runs q
+    where q.state = 'running' and q.pool = :pool::text and q.space_id = w.space_id and q.metered = 1
+    limit w.cap
+  ) c
+) r;
+
+-- name: pick_runs  the best ready runs of each head, but for those that somebody holds
+select r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
+  r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
+  w.n, r.priority, r.available_at, r.grp, r.metered
+from jsonb_to_recordset(:rows::text::jsonb) as w(n int, space_id bigint, route text, grp text,
+  metered int, most int)
+cross join lateral (
+  select * from rota.runs q
+  where q.place = 'ready' and q.pool = :pool::text and q.space_id = w.space_id
+    and q.route = w.route and q.grp = w.grp and q.metered = w.metered
+  order by q.priority desc, q.available_at, q.id limit least(w.most, :most::int)
+  for update skip locked
+) r;
+
+-- name: lease_runs
+update rota.runs set state = 'running', place = null, epoch = epoch + 1, holder = :worker::text,
+  started_at = :now::bigint
+where id = any(:ids::bigint[]) and coalesce(place, '') = 'ready';
+
+-- name: drop_heads
+delete from rota.heads where id = any(array(
+  select h.id from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, route text,
+    grp text, metered int)
+  cross join lateral (
+    select e.id from rota.heads e
+    where e.pool = :pool::text and e.space_id = w.space_id and e.route = w.route and e.grp = w.grp
+      and e.metered = w.metered limit 1
+  ) h));
+
+-- name: turn_heads
+update rota.heads set turn = :now::bigint
+where pool = :pool::text and space_id = any(:spaces::bigint[]);
+
+-- name: shut_heads
+update rota.heads set open = 0
+where pool = :pool::text and metered = 1 and space_id = any(:spaces::bigint[]) and open = 1;
+
+-- name: view_lanes  who runs, who is ready, and who should be
+select w.space_id, w.lane, (running.id is not null)::int as busy, current.id as current,
+  best.id as best
+from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, lane text)
+left join lateral (
+  select r.id from rota.runs r
+  where r.state = 'running' and r.lane is not null and r.space_id = w.space_id and r.lane = w.lane
+  limit 1
+) running on true
+left join lateral (
+  select r.id from rota.runs r
+  where r.place = 'ready' and r.lane is not null and r.space_id = w.space_id and r.lane = w.lane
+  limit 1
+) current on true
+left join lateral (
+  select r.id from rota.runs r
+  where r.place in ('ready', 'held') and r.lane is not null and r.space_id = w.space_id
+    and r.lane = w.lane
+  order by r.pool desc, r.priority desc, r.available_at, r.id limit 1
+) best on true;
+
+-- name: hold_runs
+update rota.runs set place = 'held' where id in (
+  select id from rota.runs where id = any(:ids::bigint[]) and coalesce(place, '') = 'ready'
+  order by id for update skip locked);
+
+-- name: ready_runs  but for those that somebody holds, and those whose lane still has a head
+update rota.runs set place = 'ready' where id in (
+  select q.id from rota.runs q where q.id = any(:ids::bigint[])
+    and coalesce(q.place, '') = 'held'
+    and not exists (select 1 from rota.runs h where h.place = 'ready' and h.lane is not null
+      and h.space_id = q.space_id and h.lane = q.lane)
+  order by q.id for update skip locked)
+returning id, pool, space_id, route, grp, metered;
+
+-- name: lanes_of
+select pool, space_id, lane from rota.runs where id = any(:ids::bigint[]) and lane is not null;
+
+-- name: find_heads  one step in the index for each combination, not for each run
+with recursive h as (
+  (select pool, space_id, route, grp, metered from rota.runs where place = 'ready'
+    order by pool, space_id, route, grp, metered limit 1)
+  union all
+  select n.pool, n.space_id, n.route, n.grp, n.metered
+  from h cross join lateral (
+    select pool, space_id, route, grp, metered from rota.runs r
+    where r.place = 'ready' and (r.pool, r.space_id, r.route, r.grp, r.metered)
+      > (h.pool, h.space_id, h.route, h.grp, h.metered)
+    order by r.pool, r.space_id, r.route, r.grp, r.metered limit 1
+  ) n
+)
+select pool, space_id, route, grp, metered from h;
+
+-- name: find_lanes  one step in the index for each lane, not for each run
+with recursive l as (
+  (select pool, space_id, lane from rota.runs
+    where place in ('ready', 'held') and lane is not null order by space_id, lane limit 1)
+  union all
+  select n.pool, n.space_id, n.lane
+  from l cross join lateral (
+    select pool, space_id, lane from rota.runs r
+    where r.place in ('ready', 'held') and r.lane is not null
+      and (r.space_id, r.lane) > (l.space_id, l.lane)
+    order by r.space_id, r.lane limit 1
+  ) n
+)
+select pool, space_id, lane from l;
+
+-- name: read_limits
+select scope, key, cap, rate, period, tokens, refilled_at from rota.limits;
+
+-- name: keep_bucket
+update rota.limits set tokens = :tokens::double precision, refilled_at = :refilled_at::bigint
+where scope = 'group' and key = :key::text;
+
+-- name: delete_limit
+delete from rota.limits where scope = :scope::text and key = :key::text;
+
+-- name: insert_limits
+insert into rota.limits (scope, key, cap, rate, period, tokens, refilled_at)
+select w.scope, w.key, w.cap, w.rate, w.period, w.rate, w.refilled_at
+from jsonb_to_recordset(:rows::text::jsonb) as w(scope text, key text, cap bigint, rate bigint,
+  period bigint, refilled_at bigint);
+
+-- name: reset_gates
+update rota.heads h set open = 1,
+  gate = case when exists (select 1 from rota.limits l where l.scope = 'group' and l.key = h.grp)
+    then h.grp else '' end;
+
+-- name: later_due
+select id, pool, space_id, route, grp, metered, lane from rota.runs
+where place = 'later' and available_at <= :now::bigint
+order by available_at, id limit :most::int for update skip locked;
+
+-- name: promote_runs
+update rota.runs set place = case when lane is null then 'ready' else 'held' end
+where id = any(:ids::bigint[]) and coalesce(place, '') = 'later';
+
+-- name: next_due
+select (select min(next_at) from rota.schedules where next_at is not null) as slot,
+  (select min(available_at) from rota.runs where place = 'later') as later;
+
+-- name: given_answers
+select run_id, answer from rota.questions
+where run_id = any(:ids::bigint[]) and kind = 'ask' and answered_at is not null
+order by id;

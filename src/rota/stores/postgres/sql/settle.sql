@@ -1,0 +1,119 @@
+-- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
+select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited
+from rota.runs where id = any(:ids::bigint[])
+order by id for update;
+
+-- name: heads_of
+select id, pool, space_id, route, grp, metered, lane
+from rota.runs where id = any(:ids::bigint[]);
+
+-- name: record_attempts  an attempt's row is written once, when it has ended
+insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome)
+select id, epoch, cause, holder, started_at, :now::bigint, :outcome::text
+from rota.runs where id = any(:ids::bigint[]);
+
+-- name: record_failed_attempts
+insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error)
+select r.id, r.epoch, r.cause, r.holder, r.started_at, :now::bigint, w.outcome, w.error
+from jsonb_to_recordset(:rows::text::jsonb) as w(run_id bigint, outcome text, error text)
+join rota.runs r on r.id = w.run_id;
+
+-- name: record_events  one event for each run
+insert into rota.events (at, name, space_id, task_id, run_id, data)
+select :now::bigint, :name::text, space_id, task_id, id, :data::text
+from rota.runs where id = any(:ids::bigint[]);
+
+-- name: insert_events
+insert into rota.events (at, name, space_id, task_id, run_id, data)
+select :now::bigint, w.name, w.space_id, w.task_id, w.run_id, w.data
+from jsonb_to_recordset(:rows::text::jsonb) as w(name text, space_id bigint, task_id bigint,
+  run_id bigint, data text);
+
+-- name: finish_runs
+update rota.runs set state = :state::text, place = null, holder = null, finished_at = :now::bigint,
+  cancel_at = null
+where id = any(:ids::bigint[]);
+
+-- name: finish_runs_with
+update rota.runs r set state = w.state, place = null, holder = null, finished_at = :now::bigint,
+  cancel_at = null, result = w.result, error_code = w.error_code, error = w.error
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, state text, result text,
+  error_code text, error text)
+where r.id = w.id;
+
+-- name: requeue_runs
+update rota.runs r set state = 'queued', holder = null, place = w.place,
+  available_at = w.available_at, cause = w.cause, retries = r.retries + w.retries,
+  losses = r.losses + w.losses, stuck = 0, error_code = w.error_code, error = w.error,
+  expires_at = case when r.state = 'waiting' then null else r.expires_at end
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, place text, available_at bigint,
+  cause text, retries int, losses int, error_code text, error text)
+where r.id = w.id;
+
+-- name: await_runs
+update rota.runs r set state = 'waiting', holder = null, asked = r.asked + 1,
+  expires_at = w.expires_at
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, expires_at bigint)
+where r.id = w.id;
+
+-- name: insert_questions
+insert into rota.questions (run_id, epoch, kind, question, context, options, asked_at, expires_at)
+select w.id, w.epoch, w.kind, w.question, w.context, w.options, :now::bigint, w.expires_at
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, epoch int, kind text, question text,
+  context text, options text, expires_at bigint);
+
+-- name: answer_questions
+update rota.questions q set answer = w.answer, answered_by = w.answered_by,
+  answered_at = :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, answer text, answered_by text)
+where q.id = w.id and coalesce(q.answered_at, 0) < 1;
+
+-- name: insert_deliveries
+insert into rota.deliveries (space_id, run_id, channel, target, body, dedupe_key, state,
+  available_at, created_at)
+select w.space_id, w.run_id, w.channel, w.target, w.body, w.dedupe_key, 'pending', :now::bigint,
+  :now::bigint
+from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, run_id bigint, channel text,
+  target text, body text, dedupe_key text)
+on conflict (dedupe_key) do nothing;
+
+-- name: count_failures
+update rota.tasks t set failures = case when w.reset = 1 then 0 else t.failures end + w.add
+from (
+  select * from jsonb_to_recordset(:rows::text::jsonb) as j(task_id bigint, reset int, add int)
+  order by task_id
+) w
+where t.id = w.task_id and (t.failures <> 0 or w.add > 0);
+
+-- name: disable_failing
+update rota.tasks t set enabled = 0, updated_at = :now::bigint,
+  disabled_reason = 'failed ' || t.failures || ' times in a row'
+from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, disable_after int)
+where t.id = w.task_id and t.enabled <> 0 and t.failures >= w.disable_after
+returning t.id;
+
+-- name: request_cancel
+update rota.runs set cancel_at = :now::bigint
+where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_at is null;
+
+-- name: mark_stuck
+update rota.runs set stuck = 1
+where id = :id::bigint and epoch = :epoch::int and coalesce(state, '') = 'running' and stuck = 0
+returning id;
+
+-- name: open_runs
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+from rota.runs where id = any(:ids::bigint[]);
+
+-- name: lost_runs  running, but nobody trusted works on them
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+from rota.runs r
+where state = 'running'
+  and not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0)
+limit :most::int;
+
+-- name: expired_runs
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+from rota.runs
+where expires_at is not null and state in ('queued', 'waiting') and expires_at <= :now::bigint
+order by expires_at limit :most::int;

@@ -1,0 +1,109 @@
+-- name: get_runs
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
+where r.id = any(:ids::bigint[]) order by r.id;
+
+-- name: list_runs
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
+where r.id < :before::bigint and (:space_id::bigint is null or r.space_id = :space_id::bigint)
+  and (:state::text is null or r.state = :state::text)
+order by r.id desc limit :most::int;
+
+-- name: list_runs_of_task
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
+where r.task_id = :task_id::bigint and r.id < :before::bigint
+  and (:space_id::bigint is null or r.space_id = :space_id::bigint)
+  and (:state::text is null or r.state = :state::text)
+order by r.id desc limit :most::int;
+
+-- name: slot_runs
+select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
+  r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
+  r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
+where r.task_id = :task_id::bigint and r.slot_at is not null and r.slot_at between :start::bigint and :end::bigint
+order by r.slot_at, r.id;
+
+-- name: ledger_rows
+select l.schedule_id, s.name as schedule, l.reason, l.first_key, l.last_key, l.first_at, l.last_at,
+  l.count, l.noted_at
+from rota.schedules s join rota.ledger l on l.schedule_id = s.id
+where s.task_id = :task_id::bigint and l.last_at >= :start::bigint and l.first_at <= :end::bigint
+order by l.first_at, l.id;
+
+-- name: list_attempts
+select number, cause, worker, started_at, ended_at, outcome, error
+from rota.attempts where run_id = :run_id::bigint order by number;
+
+-- name: list_questions
+select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
+  answered_by
+from rota.questions where run_id = any(:ids::bigint[]) order by id;
+
+-- name: get_questions
+select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
+  answered_by
+from rota.questions where id = any(:ids::bigint[]);
+
+-- name: list_events
+select id, at, name, space_id, task_id, run_id, data from rota.events where id > :after::bigint
+order by id limit :most::int;
+
+-- name: run_events
+select id, at, name, space_id, task_id, run_id, data from rota.events
+where run_id = :run_id::bigint and run_id is not null order by id;
+
+-- name: list_deliveries
+select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
+  error
+from (
+  (select * from rota.deliveries where run_id = :run_id::bigint
+    order by run_id, id desc limit :most::int)
+  union all
+  (select * from rota.deliveries where :run_id::bigint is null order by id desc limit :most::int)
+) d
+order by id desc;
+
+-- name: count_by_state
+select state, count(*) from rota.runs where task_id = :task_id::bigint group by state;
+
+-- name: list_workers
+select w.id, w.host, w.pid, w.roles, w.routes, w.slots,
+  (select count(*) from rota.runs r where r.state = 'running' and r.holder = w.id) as running,
+  w.started_at, w.seen_at, w.lease_until, w.fenced
+from rota.workers w order by w.started_at, w.id;
+
+-- name: view_queue
+select
+  (select count(*) from rota.runs where place = 'ready') as ready,
+  (select count(*) from rota.runs where place = 'later') as later,
+  (select count(*) from rota.runs where place = 'held' and lane is not null) as held,
+  (select count(*) from rota.runs where state = 'running') as running,
+  (select count(*) from rota.questions q join rota.runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting') as waiting,
+  (select count(*) from rota.runs where state = 'running' and stuck = 1) as stuck,
+  (select min(available_at) from rota.runs where place = 'ready') as oldest_ready,
+  (select min(started_at) from rota.runs where state = 'running')
+    as oldest_running,
+  (select min(q.asked_at) from rota.questions q join rota.runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting') as oldest_waiting,
+  (select count(*) from rota.schedules where next_at is not null) as schedules,
+  (select count(*) from rota.schedules where state = 'quarantined' and deleted_at is null)
+    as quarantined;
+
+-- name: unserved_routes
+select distinct h.route from rota.heads h
+where not exists (select 1 from rota.workers w
+  where w.fenced = 0 and w.routes::jsonb ? h.route);

@@ -1,0 +1,193 @@
+"""The PostgreSQL store: one database for any number of processes and machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Self, TypeVar
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from rota.errors import Invalid, Unavailable
+from rota.model.instants import to_micros
+from rota.model.runs import Enqueued, RunBatch
+from rota.ports.clock import Clock
+from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.queries import load_queries
+from rota.stores.kit.store import SqlStore
+from rota.stores.postgres.connection import PACKAGE, connect, migrate, read_incarnation
+from rota.stores.postgres.connections import Connections
+from rota.stores.postgres.faults import AGAIN, GONE, place_of, translate
+from rota.stores.postgres.session import (
+    AsksAgain,
+    Connection,
+    PostgresSession,
+    ReadingSession,
+)
+from rota.stores.postgres.statements import Statements
+from rota.stores.postgres.watch import DatabaseClock, Watch
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+MOST_TRIES = 10
+PAUSE = 0.01
+_SNAPSHOT = "begin isolation level repeatable read, read only"
+
+
+class PostgresStore(SqlStore):
+    """A PostgreSQL database; its clock is everybody's clock, unless a test brings its own."""
+
+    def __init__(self, address: str, clock: Clock, *, own_clock: bool = False) -> None:
+        super().__init__()
+        self._address = address
+        self._place = place_of(address)
+        self.path = f"postgresql://{self._place}"
+        self._given_clock = clock
+        self._own_clock = clock if own_clock else None
+        self._clock = DatabaseClock(clock)
+        self._statements = Statements(load_queries(PACKAGE))
+        self._ask_more: set[Callable[..., object]] = set()
+        self._connections: Connections | None = None
+        self._watch: Watch | None = None
+
+    def again(self) -> Self | None:
+        """Return a second store with connections of its own; none where a test owns the time."""
+        return None if self._own_clock else type(self)(self._address, self._given_clock)
+
+    async def open(self) -> None:
+        """Connect, bring the schema up to date, read the database's clock and listen."""
+        if self._connections is not None:
+            return
+        connections = Connections(self._connect)
+        try:
+            async with connections.lend() as connection:
+                await migrate(connection, self._place)
+                self.incarnation = await read_incarnation(connection)
+                await self._clock.set_by(connection)
+            watch = Watch(self._connect, self.announce, lambda: connections.pids, self._clock)
+            await watch.start()
+        except BaseException as fault:
+            await connections.close()
+            self._translated(fault)
+            raise
+        self._connections, self._watch = connections, watch
+
+    async def close(self) -> None:
+        """Finish what was begun and close every connection."""
+        if self._connections is None or self._watch is None:
+            return
+        await self._enqueues.close()
+        await self._settles.close()
+        connections, watch = self._connections, self._watch
+        self._connections = self._watch = None
+        await watch.stop()
+        await connections.close()
+
+    def now(self) -> int:
+        """Return the database's time, or the injected clock's if the store was made so."""
+        return self._clock.now() if self._own_clock is None else to_micros(self._own_clock.now())
+
+    async def write(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation in a transaction; what lost against another one is tried again."""
+        connections = self._open_connections()
+        for tried in range(1, MOST_TRIES + 1):
+            try:
+                return await self._write_once(connections, operation, args)
+            except AGAIN as fault:
+                if tried == MOST_TRIES:
+                    self._translated(fault)
+                    raise
+                log.debug("store.tries_again", extra={"error": type(fault).__name__})
+                await asyncio.sleep(PAUSE * (tried - 1))
+            except Exception as fault:
+                self._translated(fault)
+                raise
+        raise AssertionError
+
+    async def _write_once(
+        self,
+        connections: Connections,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[object, ...],
+    ) -> Result:
+        async with connections.lend() as connection:
+            session = PostgresSession(connection, self._statements)
+            result = await operation(session, *args)
+            await session.commit()
+        self.announce(list(session.topics))
+        return result
+
+    async def read(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run a reading operation, on one snapshot if it asks more than once."""
+        connections = self._open_connections()
+        for tried in range(1, MOST_TRIES + 1):
+            try:
+                return await self._read_once(connections, operation, args)
+            except AsksAgain:
+                self._ask_more.add(operation)
+            except GONE as fault:  # an idle connection had died; a read may always be repeated
+                if tried == MOST_TRIES or isinstance(fault, TimeoutError):
+                    self._translated(fault)
+                    raise
+            except Exception as fault:
+                self._translated(fault)
+                raise
+        raise AssertionError
+
+    async def _read_once(
+        self,
+        connections: Connections,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[object, ...],
+    ) -> Result:
+        snapshot = operation in self._ask_more
+        async with connections.lend() as connection:
+            session = ReadingSession(connection, self._statements, snapshot=snapshot)
+            if not snapshot:
+                return await operation(session, *args)
+            await connection.execute(_SNAPSHOT)
+            result = await operation(session, *args)
+            await connection.execute("commit")
+            return result
+
+    async def enqueue_within(
+        self, connection: object, batches: Sequence[RunBatch]
+    ) -> list[list[Enqueued]]:
+        """Queue runs inside the transaction the caller has open; they exist when it commits."""
+        if not isinstance(connection, (asyncpg.Connection, PoolConnectionProxy)):
+            kind = type(connection).__name__
+            raise Invalid("connection", kind, "give an asyncpg connection with an open transaction")
+        if not connection.is_in_transaction():
+            advice = "it is in no transaction: open one with `async with connection.transaction():`"
+            raise Invalid("connection", type(connection).__name__, advice)
+        session = PostgresSession(connection, self._statements, begun=True)
+        try:
+            outcomes = await enqueue(session, batches, self.now())
+            await session.finish()
+        except Exception as fault:
+            self._translated(fault)
+            raise
+        return outcomes
+
+    async def _connect(self) -> Connection:
+        return await connect(self._address, self._place)
+
+    def _open_connections(self) -> Connections:
+        if self._connections is None:
+            message = "the store is not open: use `async with`, or await open() first"
+            raise Unavailable(message)
+        return self._connections
+
+    def _translated(self, fault: BaseException) -> None:
+        """Raise Rota's own error for what a caller may act on."""
+        error = translate(fault, self._place)
+        if error is not None:
+            raise error from fault

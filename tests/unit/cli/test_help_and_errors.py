@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.doors.cli.main import main
+from rota.doors.cli.rendering import render_pages
+from rota.doors.cli.words import PAGES, find_page, hoist
+
+HEAVY = ("pydantic", "structlog", "apsw", "asyncpg", "rich", "asyncio", "typer")
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from rota.doors.cli.main import main; main(['task', 'create', '--help']);"
+        f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "--cron LINE" in done.stdout
+
+
+def test_the_pages_are_what_the_commands_say():
+    written = {path.name: path.read_text() for path in Path(PAGES).glob("*.txt")}
+    assert written == dict(render_pages()), "run `python -m rota.doors.cli.rendering`"
+
+
+@pytest.mark.parametrize("page", sorted(Path(PAGES).glob("*.txt")), ids=lambda p: p.stem)
+def test_every_page_has_an_example_and_fits(page):
+    text = page.read_text()
+    assert "Example: rota" in text or page.stem == "rota"
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_options_that_may_stand_anywhere_come_first():
+    assert hoist(["task", "list", "--json", "--home", "h", "--store=s"]) == (
+        ["--json", "--home", "h", "--store=s"],
+        ["task", "list"],
+    )
+    assert hoist(["answer", "1", "--", "--json"]) == ([], ["answer", "1", "--", "--json"])
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["task"], ["task", "x", "--help"]])
+def test_help_is_found(words):
+    assert find_page(words) is not None
+
+
+@pytest.mark.parametrize(
+    "words", [["runs"], ["task", "list"], ["ghost", "--help"], ["answer", "1", "--", "-h"]]
+)
+def test_no_help_where_none_was_asked_for(words):
+    assert find_page(words) is None
+
+
+def test_an_unknown_command_is_refused(rota):
+    assert "ghost" in rota.refused("ghost")
+    assert "ghost" in rota.refused("task", "ghost")
+    assert "ghost" in rota.refused("ghost", "--help")
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("rota ")
+
+
+def test_a_database_that_cannot_be_opened_is_unavailable(rota, tmp_path):
+    answer = rota("task", "list", "--store", f"sqlite:///{tmp_path}/no/such/folder/rota.db")
+    assert answer.code == 1
+    assert answer.err.startswith("rota: cannot open the database")
+    assert answer.err.count("\n") == 1
+
+
+def test_a_store_address_must_make_sense(rota):
+    assert "sqlite:///" in rota.refused("task", "list", "--store", "mysql://x")
+
+
+def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(rota, tmp_path):
+    rota.home.mkdir()
+    (rota.home / "rota.db").mkdir()
+    plain = rota("task", "list")
+    assert plain.code == 1
+    assert plain.err.count("\n") == 1
+
+
+def test_a_file_that_is_no_database_is_one_sentence(rota):
+    rota.home.mkdir()
+    (rota.home / "rota.db").write_text("this is not a database" * 100)
+    answer = rota("task", "list")
+    assert answer.code == 1
+    assert answer.err.startswith("rota: ")
+    assert answer.err.count("\n") == 1
+    assert "Traceback" in rota("task", "list", "--debug").err
+
+
+def test_an_unavailable_store_is_told_in_json(rota, tmp_path):
+    answer = rota("task", "list", "--json", "--store", f"sqlite:///{tmp_path}/no/rota.db")
+    assert answer.code == 1
+    assert answer.error["code"] == "unavailable"

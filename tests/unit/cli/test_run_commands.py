@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import pytest
+
+HELLO = ("--call", "rota.samples:hello")
+
+
+def test_once_processes_what_is_ready_and_says_how_many(rota, hello):
+    for _ in range(3):
+        rota.ok("task", "run", hello)
+    assert rota.ok("once", "--max-runs", "2").out == "Processed 2 runs.\n"
+    assert rota.json("once")["processed"] == 1
+    assert rota.ok("once").out == "Processed 0 runs.\n"
+    states = [run["state"] for run in rota.json("runs")]
+    assert states == ["succeeded"] * 3
+
+
+def test_a_dry_run_tells_and_changes_nothing(rota, hello):
+    rota.ok("task", "run", hello)
+    before = rota.json("runs")
+    answer = rota.ok("once", "--dry-run")
+    assert answer.out == "Would process 1 run; nothing was changed.\n  hello: run 1 is ready\n"
+    assert rota.json("once", "--dry-run")["would_run"] == 1
+    assert rota.json("runs") == before
+
+
+def test_a_dry_run_makes_no_database(rota):
+    assert rota.json("once", "--dry-run")["would_run"] == 0
+    assert not rota.home.exists()
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "some", "9999999999"])
+def test_max_runs_is_a_number(rota, count):
+    assert "max-runs" in rota.refused("once", "--max-runs", count)
+
+
+def test_once_runs_a_chain_and_delivers(rota):
+    rota.ok("task", "create", "count", "--call", "rota.samples:count_words")
+    rota.ok("task", "create", "summary", "--call", "rota.samples:summary", "--after", "count")
+    rota.ok("task", "run", "count", "--payload", '"one two three"')
+    assert rota.json("once") == {"schedules": 0, "processed": 2, "sent": 1}
+    view = rota.json("run", "2")
+    assert (view["task"], view["upstream"], view["state"]) == ("summary", 1, "succeeded")
+    assert view["deliveries"][0]["body"] == "counted 3 words"
+    assert view["deliveries"][0]["state"] == "sent"
+    shown = rota.ok("run", "2").out
+    assert "counted 3 words" in shown
+    assert "run.settled" in shown
+
+
+def test_runs_are_listed_newest_first_and_filtered(rota, hello):
+    rota.ok("task", "create", "other", *HELLO)
+    rota.ok("task", "run", hello)
+    rota.ok("task", "run", "other")
+    rota.ok("once", "--max-runs", "1")
+    assert [r["id"] for r in rota.json("runs")] == [2, 1]
+    assert [r["task"] for r in rota.json("runs", "--task", "other")] == ["other"]
+    assert [r["id"] for r in rota.json("runs", "--state", "queued")] == [2]
+    assert [r["id"] for r in rota.json("runs", "--limit", "1")] == [2]
+    assert [r["id"] for r in rota.json("runs", "--before", "2")] == [1]
+    assert rota.ok("runs").out.splitlines()[0].startswith("RUN  TASK")
+    assert rota.ok("runs", "--state", "failed").out == "No runs.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--state", "done"), "succeeded"),
+        (("--limit", "0"), "limit"),
+        (("--limit", "all"), "all"),
+        (("--before", "x"), "before"),
+        (("--task", "ghost"), "ghost"),
+        (("--space", "ghost"), "ghost"),
+    ],
+)
+def test_bad_filters_are_refused(rota, options, named):
+    assert named in rota.refused("runs", *options)
+
+
+def test_a_queued_run_is_cancelled_once(rota, hello):
+    rota.ok("task", "run", hello)
+    assert rota.json("cancel", "1")["state"] == "cancelled"
+    assert "ended already" in rota.refused("cancel", "1")
+    assert "no run" in rota.refused("cancel", "77")
+    assert "whole number" in rota.refused("cancel", "x")
+    assert "no run" in rota.refused("run", "77")
+
+
+def test_a_question_is_shown_and_answered_once(rota):
+    rota.ok("task", "create", "ask", "--call", "rota.samples:approve")
+    rota.ok("task", "run", "ask")
+    rota.ok("once")
+    asked = rota.json("questions")[0]
+    assert (asked["question"], asked["options"], asked["task"]) == (
+        "Shall I go on?",
+        ["yes", "no"],
+        "ask",
+    )
+    assert "Shall I go on? [yes/no]" in rota.ok("questions").out
+    assert "yes, no" in rota.refused("answer", "1", "perhaps")
+    assert rota.json("answer", "1", "yes")["state"] == "queued"
+    assert "closed" in rota.refused("answer", "1", "no")
+    assert "no question" in rota.refused("answer", "9", "no")
+    assert "whole number" in rota.refused("answer", "first", "no")
+    rota.ok("once")
+    assert rota.json("run", "1")["result"] == "the answer was yes"
+    assert rota.ok("questions").out == "Nobody waits for an answer.\n"
+
+
+def test_a_failure_shows_the_first_line_of_its_error(rota):
+    rota.ok("task", "create", "flaky", "--call", "rota.samples:flaky")
+    rota.ok("task", "run", "flaky")
+    rota.ok("once")
+    assert "RuntimeError: the first attempt always fails" in rota.ok("runs").out
+    assert (
+        "failed: RuntimeError: the first attempt always fails; run 1" in rota.ok("why", "flaky").out
+    )
+
+
+def test_backfill_queues_the_slots_of_a_span(rota):
+    rota.ok("task", "create", "x", *HELLO, "--cron", "0 7 * * *")
+    done = rota.json("backfill", "x", "--from", "2026-03-01", "--to", "2026-03-08")
+    assert len(done["runs"]) == 7
+    assert done["from"] == "2026-03-01T00:00:00+00:00"
+    again = rota.ok("backfill", "x", "--from", "2026-03-01", "--to", "2026-03-08")
+    assert again.out.startswith("Queued 0 runs")
+
+
+def test_backfill_takes_a_slot_at_the_very_beginning(rota):
+    rota.ok("task", "create", "x", *HELLO, "--cron", "0 0 * * *")
+    assert (
+        len(rota.json("backfill", "x", "--from", "2026-03-01", "--to", "2026-03-02T12:00")["runs"])
+        == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("span", "named"),
+    [
+        (("--from", "2026-03-02", "--to", "2026-03-01"), "later"),
+        (("--from", "2026-03-02", "--to", "2099-03-01"), "future"),
+        (("--from", "sometime"), "from"),
+        (("--from", "2026-03-02", "--to", "sometime"), "to"),
+        (("--from", "2026-03-02", "--timezone", "Mars"), "timezone"),
+    ],
+)
+def test_a_bad_span_is_refused(rota, hello, span, named):
+    assert named in rota.refused("backfill", hello, *span)
+
+
+def test_spaces_are_listed_created_and_changed(rota):
+    assert rota.json("space", "list")[0]["name"] == "main"
+    assert rota.json("space", "create", "alice", "--timezone", "Asia/Tokyo")["role"] == "member"
+    assert rota.json("space", "set", "alice", "--timezone", "UTC")["timezone"] == "UTC"
+    assert "already" in rota.refused("space", "create", "alice")
+    assert "Europe/Berlin" in rota.refused("space", "set", "alice", "--timezone", "Europe/Berlim")
+    assert "ghost" in rota.refused("space", "set", "ghost", "--timezone", "UTC")
+    assert "name" in rota.refused("space", "create", "Two Words")
+    assert "timezone" in rota.refused("space", "create", "bob", "--timezone", "Mars/Base")
+    assert [s["name"] for s in rota.json("space", "list")] == ["main", "alice"]
+
+
+def test_limits_are_set_listed_and_removed(rota):
+    rota.ok("space", "create", "alice")
+    rota.ok("limit", "set", "pool", "background", "--cap", "3")
+    rota.ok("limit", "set", "space", "background/alice", "--cap", "1")
+    rota.ok("limit", "set", "group", "mail", "--cap", "2", "--rate", "10/1m")
+    rota.ok("limit", "set", "total", "--cap", "8")
+    found = {(x["scope"], x["key"]): x for x in rota.json("limit", "list")}
+    assert found["pool", "background"]["cap"] == 3
+    assert found["space", "background/alice"]["cap"] == 1
+    assert found["group", "mail"] == {
+        "scope": "group", "key": "mail", "cap": 2, "rate": 10, "period": 60,
+    }  # fmt: skip
+    assert "10 in 1 min" in rota.ok("limit", "list").out
+    rota.ok("limit", "remove", "group", "mail")
+    assert "no limit" in rota.refused("limit", "remove", "group", "mail")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("galaxy", "x", "--cap", "1"), "galaxy"),
+        (("pool", "deep", "--cap", "1"), "deep"),
+        (("total", "x", "--cap", "1"), "key"),
+        (("space", "background/ghost", "--cap", "1"), "ghost"),
+        (("group", "", "--cap", "1"), "group"),
+        (("pool", "background"), "--cap"),
+        (("pool", "background", "--cap", "x"), "cap"),
+        (("pool", "background", "--cap", "-1"), "cap"),
+        (("group", "mail", "--rate", "10"), "10/1m"),
+        (("group", "mail", "--rate", "x/1m"), "rate"),
+        (("group", "mail", "--rate", "1/x"), "rate"),
+        (("pool", "background", "--rate", "1/1m"), "groups"),
+    ],
+)
+def test_a_bad_limit_is_refused(rota, words, named):
+    assert named in rota.refused("limit", "set", *words)
+    assert rota.json("limit", "list") == []
+
+
+def test_status_warns_of_work_that_nobody_does(rota, hello):
+    rota.ok("task", "run", hello)
+    seen = rota.json("status")
+    assert seen["queue"]["ready"] == 1
+    assert seen["workers"] == []
+    assert [w["code"] for w in seen["warnings"]] == ["no_worker"]
+    assert "! no_worker" in rota.ok("status").out

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import pytest
+
+HELLO = ("--call", "rota.samples:hello")
+
+
+def test_a_task_is_created_with_its_schedule_and_told_in_words(rota):
+    answer = rota.ok(
+        "task",
+        "create",
+        "report",
+        *HELLO,
+        "--cron",
+        "0 7 * * mon-fri",
+        "--timezone",
+        "Europe/Berlin",
+    )
+    lines = answer.out.splitlines()
+    assert lines[0] == "Created report."
+    assert lines[1] == "  weekdays at 07:00, Europe/Berlin"
+    assert len(lines) == 5
+    assert all(line.endswith(("CET", "CEST")) for line in lines[2:])
+
+
+def test_a_task_without_a_schedule_runs_when_asked(rota, hello):
+    assert rota.json("task", "show", hello)["schedules"] == []
+    assert "runs when asked" in rota.ok("task", "create", "other", *HELLO).out
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--cron", "*/15 * * * *", "every 15 minutes"),
+        ("--rrule", "FREQ=DAILY;BYHOUR=9;BYMINUTE=0", "every day at 09:00"),
+        ("--every", "10m", "every 10 minutes"),
+        ("--once-at", "2099-12-24T09:00", "once on"),
+        ("--at-times", "07:00,17:30", "07:00 and 17:30"),
+    ],
+)
+def test_every_kind_of_rule_can_be_given(rota, option, value, words):
+    made = rota.json("task", "create", "x", *HELLO, option, value)
+    assert words in made["schedules"][0]["words"]
+    assert made["schedules"][0]["fires"]
+
+
+def test_the_policy_options_reach_the_task(rota):
+    rota.ok("task", "create", "first", *HELLO)
+    made = rota.json(
+        "task", "create", "x", *HELLO, "--title", "An example", "--retry", "3", "--timeout", "10m",
+        "--priority", "7", "--pool", "foreground", "--overlap", "skip", "--catch-up", "all",
+        "--on-lost", "fail", "--disable-after", "4", "--deadline", "1h", "--group", "mail",
+        "--lane", "post", "--after", "first", "--on", "any",
+    )  # fmt: skip
+    policy = made["policy"]
+    assert made["title"] == "An example"
+    assert policy["retry"]["attempts"] == 3
+    assert (policy["timeout"], policy["deadline"], policy["priority"]) == (600, 3600, 7)
+    assert (policy["pool"], policy["overlap"], policy["on_lost"]) == ("foreground", "skip", "fail")
+    assert (policy["catch_up"]["mode"], policy["disable_after"]) == ("all", 4)
+    assert (policy["group"], policy["lane"], policy["metered"]) == ("mail", "post", False)
+    assert made["after"] == {"task": "first", "on": "any"}
+
+
+def test_the_options_of_a_rule_reach_the_schedule(rota):
+    made = rota.json(
+        "task", "create", "x", *HELLO, "--at-times", "07:00", "--weekdays", "mon-fri",
+        "--timezone", "Europe/Berlin", "--jitter", "5m", "--exclude", "2026-12-24", "--exclude",
+        "wed", "--quiet", "22:00-06:00", "--quiet-mode", "skip", "--starts-at", "2026-12-01T00:00",
+        "--ends-at", "2027-12-01T00:00", "--gap", "skip", "--fold", "second",
+    )  # fmt: skip
+    rule = made["schedules"][0]["rule"]
+    assert rule["expression"] == "07:00 mon-fri"
+    assert rule["timezone"] == "Europe/Berlin"
+    assert rule["jitter"] == "PT5M"
+    assert rule["excluded"] == ["2026-12-24", "wed"]
+    assert (rule["quiet"], rule["quiet_mode"]) == (["22:00-06:00"], "skip")
+    assert (rule["gap"], rule["fold"]) == ("skip", "second")
+    assert rule["starts_at"] == "2026-11-30T23:00:00Z"
+
+
+BAD = [
+    (("--cron", "61 * * * *"), "minute"),
+    (("--cron", "nonsense"), "cron"),
+    (("--rrule", "FREQ=NEVER"), "FREQ"),
+    (("--rrule", "FREQ=DAILY;INTERVAL=0"), "INTERVAL"),
+    (("--every", "soon"), "soon"),
+    (("--every", "0s"), "0s"),
+    (("--once-at", "yesterday"), "yesterday"),
+    (("--once-at", "2001-01-01T00:00"), "past"),
+    (("--at-times", "25:00"), "25:00"),
+    (("--at-times", "07:00", "--weekdays", "someday"), "someday"),
+    (("--cron", "0 7 * * *", "--weekdays", "mon"), "weekdays"),
+    (("--cron", "0 7 * * *", "--every", "5m"), "--cron and --every"),
+    (("--cron", "0 7 * * *", "--timezone", "Europe/Berlim"), "Europe/Berlin"),
+    (("--timezone", "UTC"), "goes with a schedule"),
+    (("--jitter", "5m"), "goes with a schedule"),
+    (("--every", "5m", "--jitter", "9d"), "jitter"),
+    (("--every", "5m", "--exclude", "2026-13-01"), "2026-13-01"),
+    (("--every", "5m", "--quiet", "22-7"), "quiet"),
+    (("--every", "5m", "--quiet-mode", "loud"), "loud"),
+    (("--every", "5m", "--starts-at", "later"), "starts_at"),
+    (("--every", "5m", "--ends-at", "never"), "ends_at"),
+    (("--every", "5m", "--gap", "leap"), "leap"),
+    (("--every", "5m", "--fold", "third"), "third"),
+    (("--retry", "0"), "retry"),
+    (("--retry", "many"), "many"),
+    (("--retry-base", "x"), "retry-base"),
+    (("--timeout", "forever"), "timeout"),
+    (("--priority", "high"), "high"),
+    (("--pool", "deep"), "deep"),
+    (("--overlap", "maybe"), "maybe"),
+    (("--catch-up", "some"), "some"),
+    (("--on-lost", "cry"), "cry"),
+    (("--disable-after", "-1"), "disable-after"),
+    (("--deadline", "0"), "deadline"),
+    (("--group", ""), "group"),
+    (("--lane", ""), "lane"),
+    (("--after", "nobody"), "nobody"),
+    (("--after", "x"), "follow itself"),
+    (("--on", "any"), "--after"),
+    (("--title", "t" * 300), "title"),
+    (("--space", "elsewhere"), "elsewhere"),
+    (("--call", "no.such.module:f"), "no.such.module"),
+    (("--call", "rota.samples:missing"), "missing"),
+    (("--call", "just_a_word"), "module:function"),
+    (("--colour", "red"), "--colour"),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), BAD, ids=lambda v: " ".join(v)[:40] if isinstance(v, tuple) else ""
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing_behind(rota, options, named):
+    call = () if "--call" in options else HELLO
+    assert named in rota.refused("task", "create", "x", *call, *options)
+    assert rota.json("task", "list") == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 129, "é"])
+def test_a_bad_name_is_refused(rota, name):
+    assert rota.refused("task", "create", *HELLO, "--", name)
+    assert rota.json("task", "list") == []
+
+
+def test_a_call_that_cannot_be_imported_is_taken_unchecked(rota):
+    made = rota.json("task", "create", "x", "--call", "no.such.module:f", "--unchecked")
+    assert made["call"] == "no.such.module:f"
+
+
+def test_a_call_is_needed(rota):
+    assert "--call" in rota.refused("task", "create", "x")
+
+
+def test_a_name_is_taken_once(rota, hello):
+    assert "already" in rota.refused("task", "create", hello, *HELLO)
+
+
+def test_errors_in_json_name_the_field(rota):
+    answer = rota("task", "create", "x", *HELLO, "--pool", "deep", "--json")
+    assert answer.code == 2
+    assert answer.error["code"] == "invalid"
+    assert answer.error["field"] == "pool"
+    assert "deep" in answer.error["message"]
+
+
+def test_edit_changes_what_is_given_and_leaves_the_rest(rota):
+    rota.ok("task", "create", "x", *HELLO, "--every", "5m", "--retry", "3", "--title", "One")
+    made = rota.json("task", "edit", "x", "--priority", "5")
+    assert made["policy"]["priority"] == 5
+    assert made["policy"]["retry"]["attempts"] == 3
+    assert made["title"] == "One"
+    assert made["schedules"][0]["words"] == "every 5 minutes"
+
+
+def test_edit_replaces_the_rule_and_adds_and_drops_schedules(rota):
+    rota.ok("task", "create", "x", *HELLO, "--every", "5m")
+    assert (
+        rota.json("task", "edit", "x", "--every", "7m")["schedules"][0]["words"]
+        == "every 7 minutes"
+    )
+    both = rota.json("task", "edit", "x", "--schedule", "nightly", "--cron", "0 2 * * *")
+    assert [s["name"] for s in both["schedules"]] == ["default", "nightly"]
+    left = rota.json("task", "edit", "x", "--drop-schedule", "default")
+    assert [s["name"] for s in left["schedules"]] == ["nightly"]
+
+
+def test_a_refused_edit_changes_nothing(rota):
+    rota.ok("task", "create", "x", *HELLO, "--every", "5m")
+    before = rota.json("task", "show", "x")
+    rota.refused("task", "edit", "x", "--priority", "5", "--cron", "bad")
+    rota.refused("task", "edit", "x", "--priority", "bad", "--cron", "0 7 * * *")
+    rota.refused("task", "edit", "x", "--drop-schedule", "nightly")
+    assert rota.json("task", "show", "x") == before
+
+
+def test_disable_enable_pause_and_delete(rota):
+    rota.ok("task", "create", "x", *HELLO, "--every", "5m")
+    off = rota.json("task", "disable", "x", "--reason", "too loud")
+    assert (off["enabled"], off["disabled_reason"]) == (False, "too loud")
+    assert "too loud" in rota.ok("task", "show", "x").out
+    assert rota.json("task", "enable", "x")["enabled"] is True
+    paused = rota.json("task", "pause", "x", "--until", "2h")
+    assert paused["paused_until"] is not None
+    assert "Paused x until" in rota.ok("task", "pause", "x", "--until", "tomorrow 9:00").out
+    assert rota.json("task", "delete", "x") == {"deleted": "x", "space": "main"}
+    assert rota.json("task", "list") == []
+
+
+@pytest.mark.parametrize("until", ["yesterday 9:00", "2001-01-01T00:00", "whenever", "2h ago"])
+def test_a_pause_needs_a_time_to_come(rota, hello, until):
+    assert "until" in rota.refused("task", "pause", hello, "--until", until)
+    assert rota.json("task", "show", hello)["paused_until"] is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show",), ("edit",), ("run",), ("enable",), ("disable",), ("delete",), ("pause", "--until", "2h"),
+    ],
+)  # fmt: skip
+def test_an_unknown_task_is_named(rota, words):
+    verb, *rest = words
+    sentence = rota.refused("task", verb, "ghost", *rest)
+    assert sentence == 'no task "ghost": see `rota task list`'
+
+
+def test_run_queues_a_run_with_its_payload(rota, hello):
+    made = rota.json("task", "run", hello, "--payload", '{"day": 1}')
+    run = rota.json("run", str(made["run"]))
+    assert (run["state"], run["source"], run["payload"]) == ("queued", "manual", {"day": 1})
+    assert "payload" in rota.refused("task", "run", hello, "--payload", "{day")
+
+
+def test_a_task_of_another_space_is_apart(rota):
+    rota.ok("space", "create", "alice", "--timezone", "Europe/Berlin")
+    rota.ok("task", "create", "x", *HELLO, "--at-times", "07:00", "--space", "alice")
+    found = rota.json("task", "show", "x", "--space", "alice")
+    assert found["schedules"][0]["rule"]["timezone"] == "Europe/Berlin"
+    rota.refused("task", "show", "x")
+    assert [t["space"] for t in rota.json("task", "list")] == ["alice"]
+    assert rota.json("task", "list", "--space", "main") == []
+
+
+def test_lists_are_aligned_when_piped(rota):
+    assert "rota task create" in rota.ok("task", "list").out
+    rota.ok("task", "create", "a", *HELLO, "--every", "5m")
+    rota.ok("task", "create", "much-longer", *HELLO)
+    first, *rest = rota.ok("task", "list").out.splitlines()
+    assert first.startswith("TASK         STATE")
+    assert all(line[13:20] == "enabled" for line in rest)

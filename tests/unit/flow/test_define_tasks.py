@@ -1,0 +1,185 @@
+"""Tasks: create, change, enable, disable, pause, delete."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.errors import Conflict, Invalid, NotFound
+from rota.flow.define.tasks import (
+    delete_task,
+    disable_task,
+    enable_task,
+    put_task,
+)
+from rota.model.spaces import Role
+from rota.model.states import RunState
+from rota.model.tasks import After, Overlap, Policy, Retry
+from rota.rules.permission import LOCAL, Caller
+from rota.testing.bench import MINUTE, failed
+
+
+async def put(desk, name="job", **options):
+    return await put_task(desk.store, LOCAL, name, route=f"python:{name}", **options)
+
+
+@pytest.fixture
+def main(desk, runner):
+    runner.run(desk.space())
+    return desk
+
+
+async def test_a_name_is_taken_once(main):
+    first = await put(main)
+    with pytest.raises(Conflict, match="'job' already"):
+        await put(main)
+    assert await put(main, replace=True) == first
+
+
+async def test_a_task_of_a_program_is_changed_by_that_program_only(main):
+    declared = await put(main, origin="code", policy=Policy(priority=1))
+    with pytest.raises(Conflict, match="declared by a program"):
+        await put(main, replace=True, policy=Policy(priority=2))
+    assert await main.task_of(declared) == declared
+    changed = await put(main, origin="code", replace=True, policy=Policy(priority=3))
+    assert changed.policy.priority == 3
+
+
+async def test_other_doors_may_switch_and_schedule_a_programs_task(main):
+    declared = await put(main, origin="code")
+    await disable_task(main.store, LOCAL, "job")
+    await enable_task(main.store, LOCAL, "job")
+    await main.planned(declared, every="1h")
+    assert len(await main.store.list_schedules([declared.id])) == 1
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "-a", "a" * 129, "ä", "a\n", "../x", "a;b"])
+async def test_a_bad_name_is_refused_in_one_sentence(main, name):
+    with pytest.raises(Invalid, match="^name "):
+        await put(main, name)
+    assert await main.store.list_tasks(None) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (Policy(retry=Retry(attempts=0)), "retry.attempts"),
+        (Policy(retry=Retry(base=timedelta(seconds=-1))), "retry.base"),
+        (Policy(retry=Retry(factor=0.5)), "retry.factor"),
+        (Policy(timeout=timedelta()), "timeout"),
+        (Policy(deadline=timedelta(days=9_999)), "deadline"),
+        (Policy(priority=10**9), "priority"),
+        (Policy(lane=""), "lane"),
+        (Policy(group="a\n"), "group"),
+        (Policy(deliver_to=":x"), "deliver_to"),
+        (Policy(disable_after=-1), "disable_after"),
+    ],
+)
+async def test_a_policy_that_makes_no_sense_is_refused_by_field(main, policy, field):
+    with pytest.raises(Invalid) as refusal:
+        await put(main, policy=policy)
+    assert refusal.value.field == field
+    assert await main.store.list_tasks(None) == []
+
+
+async def test_an_unknown_space_or_task_is_not_found(main):
+    with pytest.raises(NotFound, match="nowhere"):
+        await put(main, space="nowhere")
+    for verb in (enable_task, disable_task, delete_task):
+        with pytest.raises(NotFound, match="nothing"):
+            await verb(main.store, LOCAL, "nothing")
+
+
+async def test_a_member_cannot_touch_another_space(main):
+    await put(main)
+    member = Caller(space="ann", role=Role.MEMBER, name="ann")
+    for call in (
+        put_task(main.store, member, "x", route="r"),
+        disable_task(main.store, member, "job"),
+        delete_task(main.store, member, "job"),
+    ):
+        with pytest.raises(NotFound):
+            await call
+    assert (await main.store.find_task(1, "job")).enabled
+
+
+async def test_a_task_cannot_follow_itself_or_nobody(main):
+    await put(main, "a")
+    await put(main, "b", after=After(task="a"))
+    with pytest.raises(Invalid, match="itself"):
+        await put(main, "a", after=After(task="a"), replace=True)
+    with pytest.raises(Invalid, match="circle"):
+        await put(main, "a", after=After(task="b"), replace=True)
+    with pytest.raises(NotFound, match="missing"):
+        await put(main, "c", after=After(task="missing"))
+
+
+async def test_disabling_cancels_what_was_planned_and_has_not_begun(main):
+    task = await put(main)
+    main.routes.append(task.route)
+    await main.planned(task, every="1m")
+    main.clock.advance(MINUTE)
+    await main.plan()
+    (asked_for,) = await main.queue(task)
+    found = await disable_task(main.store, LOCAL, "job", reason="holiday")
+    assert (found.enabled, found.disabled_reason) == (False, "holiday")
+    assert [run.state for run in await main.slots(task)] == [RunState.CANCELLED]
+    assert await main.state(asked_for) is RunState.QUEUED
+
+
+async def test_disabling_leaves_alone_what_has_begun(main):
+
+    retry = Retry(attempts=3, base=timedelta(hours=1), jitter=0)
+    task = await put(main, policy=Policy(retry=retry, overlap=Overlap.ALLOW))
+    main.routes.append(task.route)
+    await main.planned(task, every="1m")
+    for number in range(3):
+        main.clock.advance(MINUTE)
+        await main.plan()
+        lease = await main.claim_one()
+        if number == 0:
+            await main.ask(lease)
+        if number == 1:
+            await main.end(lease, failed())
+    await disable_task(main.store, LOCAL, "job")
+    states = [run.state for run in await main.slots(task)]
+    assert states == [RunState.WAITING, RunState.QUEUED, RunState.RUNNING]
+
+
+async def test_a_pause_needs_an_end_to_come(main):
+    task = await put(main)
+    with pytest.raises(Invalid, match="past"):
+        await disable_task(main.store, LOCAL, "job", until=main.clock.now())
+    assert (await main.task_of(task)).paused_until is None
+    until = main.clock.now() + MINUTE
+    assert (await disable_task(main.store, LOCAL, "job", until=until)).paused_until == until
+
+
+async def test_enabling_forgets_failures(main):
+    task = await put(main, policy=Policy(disable_after=1))
+    main.routes.append(task.route)
+    await main.queue(task)
+    await main.end(await main.claim_one(), failed())
+    assert not (await main.task_of(task)).enabled
+    found = await enable_task(main.store, LOCAL, "job")
+    assert (found.enabled, found.failures, found.disabled_reason) == (True, 0, None)
+
+
+async def test_deleting_is_soft_and_cancels(main):
+    task = await put(main)
+    main.routes.append(task.route)
+    await main.planned(task, every="1m")
+    await main.worker("w1")
+    ids = await main.queue(task, 3)
+    running, asking = await main.claim(2)
+    await main.ask(asking)
+    deleted = await delete_task(main.store, LOCAL, "job")
+    assert deleted.id == task.id
+    assert await main.state(asking.run_id) is RunState.CANCELLED
+    assert await main.state(ids[2]) is RunState.CANCELLED
+    assert (await main.run(running.run_id)).cancel_requested_at is not None
+    main.clock.advance(hours=1)
+    await main.plan()
+    assert await main.slots(task) == []
+    assert (await put(main)).id != task.id

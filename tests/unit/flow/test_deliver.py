@@ -1,0 +1,123 @@
+"""Delivering: refused is tried again, unanswered is unknown, nothing is sent twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.flow.deliver import TRIES, deliver
+from rota.flow.rescue import rescue
+from rota.model.deliveries import DeliveryState
+from rota.model.outcomes import Succeeded
+from rota.ports.channel import ChannelRefused
+from rota.testing.bench import MINUTE
+from rota.testing.fakes import RecordingChannel
+
+
+@pytest.fixture
+def message(desk, runner):
+    async def leave():
+        await desk.queue(await desk.task(deliver_to="test:ann"))
+        await desk.end(await desk.claim_one(), Succeeded(result='"hello"'))
+
+    runner.run(leave())
+
+
+async def state(desk):
+    (found,) = await desk.store.list_deliveries(None, 10)
+    return found
+
+
+async def post(desk, channel, chance):
+    return await deliver(desk.store, {channel.name: channel}, "w1", chance)
+
+
+async def test_a_message_is_sent_once(desk, message, chance):
+    channel = RecordingChannel()
+    assert await post(desk, channel, chance) == 1
+    assert await post(desk, channel, chance) == 0
+    (taken,) = channel.taken
+    assert (taken.target, taken.body) == ("ann", '"hello"')
+    found = await state(desk)
+    assert (found.state, found.sent_at) == (DeliveryState.SENT, desk.clock.now())
+
+
+async def test_a_refused_message_is_tried_again_with_growing_pauses_then_given_up(
+    desk, message, chance
+):
+    channel = RecordingChannel(faults=[ChannelRefused("busy")] * 20)
+    pauses = []
+    while True:
+        await post(desk, channel, chance)
+        next_at = await desk.store.next_delivery()
+        if next_at is None:
+            break
+        pause = timedelta(microseconds=next_at - desk.store.now())
+        pauses.append(pause.total_seconds())
+        desk.clock.advance(pause)
+    assert pauses == [2, 6, 18, 54, 162, 486, 1458]
+    assert len(channel.tried) == TRIES.attempts
+    assert len({delivery.dedupe_key for delivery in channel.tried}) == 1
+    found = await state(desk)
+    assert (found.state, found.error) == (DeliveryState.DEAD, "busy")
+
+
+async def test_a_refused_message_is_not_tried_before_its_time(desk, message, chance):
+    channel = RecordingChannel(faults=[ChannelRefused("busy")])
+    await post(desk, channel, chance)
+    desk.clock.advance(seconds=1)
+    assert await post(desk, channel, chance) == 0
+    desk.clock.advance(seconds=1)
+    assert await post(desk, channel, chance) == 1
+    assert (await state(desk)).state is DeliveryState.SENT
+
+
+async def test_a_final_refusal_ends_it_at_once(desk, message, chance):
+    channel = RecordingChannel(faults=[ChannelRefused("no such person", final=True)])
+    await post(desk, channel, chance)
+    found = await state(desk)
+    assert (found.state, found.tries, found.error) == (DeliveryState.DEAD, 1, "no such person")
+
+
+@pytest.mark.parametrize("fault", [TimeoutError("no answer"), OSError("reset"), KeyError("x")])
+async def test_a_message_without_an_answer_is_unknown_and_never_sent_again(
+    desk, message, chance, fault
+):
+    channel = RecordingChannel(faults=[fault])
+    await post(desk, channel, chance)
+    found = await state(desk)
+    assert found.state is DeliveryState.UNKNOWN
+    assert type(fault).__name__ in found.error
+    desk.clock.advance(days=2)
+    assert await post(desk, channel, chance) == 0
+    assert len(channel.tried) == 1
+
+
+async def test_a_channel_nobody_configured_is_dead_and_says_so(desk, message, chance):
+    await deliver(desk.store, {}, "w1", chance)
+    found = await state(desk)
+    assert (found.state, found.error) == (DeliveryState.DEAD, "no channel 'test' is configured")
+
+
+async def test_one_bad_message_does_not_hold_up_the_others(desk, chance):
+    await desk.queue(await desk.task(deliver_to="test:ann"), 3)
+    for _ in range(3):
+        await desk.end(await desk.claim_one())
+    channel = RecordingChannel(faults=[OSError("reset")])
+    assert await post(desk, channel, chance) == 3
+    assert len(channel.taken) == 2
+
+
+async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance):
+    await desk.worker("dies")
+    assert len(await desk.store.take_deliveries("dies", 10)) == 1
+    await rescue(desk.store, chance, fence=True)
+    assert (await state(desk)).state is DeliveryState.SENDING
+    desk.clock.advance(MINUTE)
+    await rescue(desk.store, chance, fence=True)
+    found = await state(desk)
+    assert (found.state, found.error) == (
+        DeliveryState.UNKNOWN,
+        "the sender vanished while sending",
+    )

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from rota.flow.define.schedules import Wish
+from rota.flow.define.tasks import disable_task, enable_task, put_task
+from rota.flow.observe.facts import gather
+from rota.flow.observe.tasks import list_tasks, next_fires, view_task
+from rota.flow.observe.why import explain
+from rota.flow.plan import plan
+from rota.model.spaces import Role
+from rota.rules.permission import LOCAL
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.clock import VirtualClock
+
+HOURLY = Wish(cron="0 * * * *")
+
+
+async def opened():
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    await store.open()
+    await store.add_space("main", Role.MAIN, "UTC")
+    return clock, store
+
+
+async def verdicts(store, name="x"):
+    task = (await view_task(store, LOCAL, name)).task
+    why = explain(await gather(store, task, None), ZoneInfo("UTC"))
+    return [(story.verdict, story.count) for story in why.stories], why
+
+
+async def test_the_story_of_a_day_is_read_from_the_store():
+    clock, store = await opened()
+    await put_task(store, LOCAL, "x", route="python", wish=HOURLY)
+    clock.advance(timedelta(hours=1))
+    await plan(store)
+    await disable_task(store, LOCAL, "x")
+    clock.advance(timedelta(hours=3))
+    await plan(store)
+    await enable_task(store, LOCAL, "x")
+    told, _ = await verdicts(store)
+    assert told[-3:] == [("cancelled", 1), ("skipped", 3), ("planned", 1)]
+    assert {verdict for verdict, _ in told[:-3]} == {"no_slot"}
+    await store.close()
+
+
+async def test_a_rule_that_cannot_be_read_does_not_stop_the_answer():
+    clock, store = await opened()
+    await put_task(store, LOCAL, "x", route="python", wish=HOURLY)
+    broken = "update schedules set rule = json_set(rule, '$.expression', 'nonsense')"
+    store._connection.execute(broken)
+    clock.advance(timedelta(hours=2))
+    await plan(store)
+    told, why = await verdicts(store)
+    assert told == []
+    assert "was set aside" in why.notes[0]
+    ((_, schedules),) = await list_tasks(store, LOCAL, None)
+    assert next_fires(schedules[0], clock.now(), 3) == []
+    await store.close()

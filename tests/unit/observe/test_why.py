@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from rota.flow.observe.why import explain
+from rota.flow.plan import REPLACED
+from rota.model.plans import ScheduleState
+from rota.model.runs import Cause, Question
+from rota.model.spaces import Limit, Scope
+from rota.model.states import Place, RunState
+from rota.model.tasks import After, CatchUp, Policy
+
+UTC = ZoneInfo("UTC")
+
+
+def told(facts, zone=UTC):
+    return [(story.verdict, story.sentence) for story in explain(facts, zone).stories]
+
+
+def one(make, hour=7, **changes):
+    """What is told about the slot of one hour."""
+    facts = make.facts(make.at(hour), make.at(hour, 0, 59), instant=make.at(hour), **changes)
+    stories = told(facts)
+    assert len(stories) == 1
+    return stories[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "sentence"),
+    [
+        ({}, "ran", "ran at 07:00, took 2 s; run 1"),
+        ({"began": 3}, "ran", "ran at 07:00:03 (3 s late), took 2 s; run 1"),
+        ({"epoch": 3}, "ran", "ran at 07:00, took 2 s at attempt 3; run 1"),
+        (
+            {"began": 7500, "created": 7500},
+            "late",
+            "ran at 09:05, 2 h 5 min late because it was found late and caught up, took 2 s; run 1",
+        ),
+        (
+            {"began": 600},
+            "late",
+            "ran at 07:10, 10 min late because it waited in the queue, took 2 s; run 1",
+        ),
+        (
+            {"began": 600, "retries": 1, "epoch": 2},
+            "late",
+            (
+                "ran at 07:10, 10 min late because an earlier attempt came to nothing, "
+                "took 2 s at attempt 2; run 1"
+            ),
+        ),
+        (
+            {"state": RunState.FAILED, "error": "ValueError: no\nTraceback"},
+            "failed",
+            "ran at 07:00, took 2 s; failed: ValueError: no; run 1",
+        ),
+        (
+            {"state": RunState.CANCELLED, "error": "cancelled by local"},
+            "cancelled",
+            "cancelled: cancelled by local; run 1",
+        ),
+        (
+            {"state": RunState.EXPIRED, "error": "it waited in the queue past its deadline"},
+            "expired",
+            "expired: it waited in the queue past its deadline; run 1",
+        ),
+        (
+            {"state": RunState.RUNNING, "stuck": True},
+            "running",
+            "running for 5 h, attempt 1, past its timeout and not to be stopped; run 1",
+        ),
+        ({"state": RunState.RUNNING}, "running", "running for 5 h, attempt 1; run 1"),
+    ],
+)
+def test_a_slot_that_has_a_run_tells_of_it(make, changes, verdict, sentence):
+    values = dict(changes)
+    if "began" in values:
+        values["began"] = make.at(7) + timedelta(seconds=values["began"])
+    if "created" in values:
+        values["created_at"] = make.at(7) + timedelta(seconds=values.pop("created"))
+    assert one(make, runs=[make.run(1, make.at(7), **values)]) == (verdict, sentence)
+
+
+def test_a_replaced_run_names_the_one_that_took_its_place(make):
+    runs = [
+        make.run(1, make.at(7), state=RunState.CANCELLED, error=REPLACED, began=None),
+        make.run(2, make.at(8)),
+    ]
+    stories = told(make.facts(make.at(7), make.at(8), runs=runs))
+    assert stories[0] == (
+        "coalesced",
+        "coalesced into the slot of 08:00 (run 2): a newer slot took its place in the queue; run 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict", "sentence"),
+    [
+        ("disabled", "skipped", "skipped: the task was disabled"),
+        ("paused", "skipped", "skipped: the task was paused"),
+        ("overlap", "skipped", "skipped: an earlier run was still going on (overlap skip)"),
+        ("coalesced", "coalesced", "coalesced into a later slot"),
+        (
+            "missed",
+            "missed",
+            "missed: found at Sun 2026-11-15 11:00, and the task does not catch up",
+        ),
+        (
+            "too_late",
+            "missed",
+            "missed: found at Sun 2026-11-15 11:00, past the catch-up window of 6 h",
+        ),
+        (
+            "catch_up_cap",
+            "missed",
+            "missed: found at Sun 2026-11-15 11:00; only the newest 3 slots are caught up",
+        ),
+    ],
+)
+def test_a_slot_in_the_ledger_tells_its_reason(make, reason, verdict, sentence):
+    policy = Policy(catch_up=CatchUp(window=timedelta(hours=6), cap=3))
+    facts = {"ledger": [make.ledger(reason, make.at(7))], "task": make.task(policy=policy)}
+    assert one(make, **facts) == (verdict, sentence)
+
+
+def test_several_slots_in_the_ledger_are_one_story(make):
+    row = make.ledger("coalesced", make.at(3), make.at(7), count=5)
+    runs = [make.run(9, make.at(8))]
+    why = explain(make.facts(make.at(3), make.at(8), ledger=[row], runs=runs), UTC)
+    first, second = why.stories
+    assert (first.at, first.until, first.count) == (make.at(3), make.at(7), 5)
+    assert first.sentence == "5 slots coalesced into the slot of 08:00 (run 9)"
+    assert second.run_id == 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"place": Place.LATER, "available": 60},
+            "not yet due: it may begin at Sun 2026-11-15 12:01, in 1 min",
+        ),
+        (
+            {"place": Place.LATER, "available": 60, "cause": Cause.RETRY, "epoch": 1},
+            "attempt 1 failed; it is tried again at Sun 2026-11-15 12:01, in 1 min",
+        ),
+        ({}, "in the queue for 5 h: nobody works, start `rota up`"),
+    ],
+)
+def test_a_queued_run_tells_what_it_waits_for(make, changes, sentence):
+    values = dict(changes)
+    if "available" in values:
+        values["available_at"] = make.NOW + timedelta(seconds=values.pop("available"))
+    assert one(make, runs=[make.queued(1, make.at(7), **values)]) == (
+        "queued",
+        f"{sentence}; run 1",
+    )
+
+
+def waiting(make, run, **changes):
+    facts = {"runs": [run], "workers": [make.worker()], "unfinished": [run], **changes}
+    return one(make, **facts)[1].removesuffix("; run 1").removeprefix("in the queue for 5 h: ")
+
+
+def test_a_busy_lane_names_the_run_that_holds_it(make):
+    mine = make.queued(1, make.at(7), place=Place.HELD, lane="task:1")
+    holder = make.run(5, state=RunState.RUNNING, lane="task:1")
+    first = make.queued(6, make.at(6), lane="task:1")
+    assert waiting(make, mine, unfinished=[mine, holder]) == "its lane is busy with run 5 of report"
+    assert (
+        waiting(make, mine, unfinished=[mine, first]) == "run 6 of report is before it in its lane"
+    )
+
+
+def test_a_reached_limit_is_named(make):
+    mine = make.queued(1, make.at(7))
+    other = make.run(5, state=RunState.RUNNING)
+    group = Policy(group="mail", metered=False)
+    limit = Limit(scope=Scope.GROUP, key="mail", cap=1)
+    said = waiting(make, mine, unfinished=[mine, other], policies={1: group}, limits=[limit])
+    assert said == "the limit of 1 run in the group mail is reached"
+    pool = Limit(scope=Scope.POOL, key="background", cap=1)
+    said = waiting(make, mine, unfinished=[mine, other], policies={1: Policy()}, limits=[pool])
+    assert said == "the limit of 1 run in the background pool is reached"
+
+
+def test_a_route_nobody_serves_is_named(make):
+    mine = make.queued(1, make.at(7), route="agent:claude")
+    assert waiting(make, mine) == "no worker serves its route agent:claude"
+
+
+def test_a_full_worker_is_told(make):
+    mine = make.queued(1, make.at(7))
+    assert (
+        waiting(make, mine, workers=[make.worker(running=5)]) == "every slot of the workers is busy"
+    )
+    assert waiting(make, mine) == "ready, a worker is about to take it"
+
+
+def test_a_waiting_run_shows_its_question(make):
+    mine = make.run(1, make.at(7), state=RunState.WAITING)
+    question = Question(
+        id=3, run_id=1, epoch=1, kind="ask", question="Go on?", context="", options=(),
+        asked_at=make.at(7), expires_at=make.at(18), answered_at=None, answer=None, answered_by=None,
+    )  # fmt: skip
+    assert one(make, runs=[mine], questions=[question]) == (
+        "waiting",
+        'waits for an answer to question 3 until Sun 2026-11-15 18:00: "Go on?"; run 1',
+    )
+
+
+def test_a_slot_to_come_says_when(make):
+    assert one(make, hour=13) == ("planned", "due in 1 h")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence", "note"),
+    [
+        (
+            {"enabled": False, "disabled_reason": "broken"},
+            "will be skipped: the task is disabled",
+            "disabled",
+        ),
+        ({"paused": True}, "will be skipped: the task is paused", "paused until"),
+    ],
+)
+def test_a_slot_to_come_of_a_task_that_is_off(make, changes, sentence, note):
+    values = dict(changes)
+    if values.pop("paused", False):
+        values["paused_until"] = make.at(20)
+    facts = make.facts(
+        make.at(13), make.at(13, 0, 59), instant=make.at(13), task=make.task(**values)
+    )
+    why = explain(facts, UTC)
+    assert why.stories[0].sentence == sentence
+    assert note in why.notes[0]
+
+
+def test_slots_that_nobody_planned_are_overdue_together(make):
+    late = make.schedule(cursor=make.at(8))
+    why = explain(make.facts(make.at(9), make.at(11), schedules=[late]), UTC)
+    assert why.stories[0].verdict == "overdue"
+    assert why.stories[0].count == 3
+    assert (
+        why.stories[0].sentence == "due for 3 h and not planned yet: nobody works: start `rota up`"
+    )
+
+
+def test_a_time_between_slots_names_its_neighbours(make):
+    facts = make.facts(
+        make.at(7, 30), make.at(7, 30, 59), instant=make.at(7, 30), runs=[make.run(1, make.at(7))]
+    )
+    why = explain(facts, UTC)
+    assert why.notes == [
+        (
+            "Sun 2026-11-15 07:30 is not a slot of report: the one before it was Sun 2026-11-15 07:00, "
+            "the next one is Sun 2026-11-15 08:00."
+        )
+    ]
+    assert [story.at for story in why.stories] == [make.at(7), make.at(8)]
+    assert why.stories[0].sentence == "ran at 07:00, took 2 s; run 1"
+
+
+def test_slots_before_the_schedule_was_made_or_changed(make):
+    young = make.schedule(created_at=make.at(9), updated_at=make.at(9))
+    assert one(make, schedules=[young]) == (
+        "no_slot",
+        "the schedule did not exist yet: it was made Sun 2026-11-15 09:00",
+    )
+    changed = make.schedule(updated_at=make.at(9))
+    assert one(make, schedules=[changed])[1].startswith("the schedule had another rule then")
+
+
+def test_a_slot_without_any_record_is_called_unknown(make):
+    assert one(make) == ("unknown", "no record is left: it is older than what is kept")
+
+
+def test_exceptions_of_the_rule_are_told(make):
+    quiet = make.schedule(options={"quiet": "06:00-08:00", "quiet_mode": "skip"})
+    assert one(make, schedules=[quiet]) == ("skipped", "skipped: it falls into quiet hours")
+    excluded = make.schedule(options={"excluded": "sun"})
+    assert one(make, schedules=[excluded]) == ("skipped", "skipped: the day is excluded")
+
+
+def test_a_postponed_slot_says_until_when(make):
+    later = make.schedule(options={"quiet": "12:30-15:00"})
+    assert one(make, hour=13, schedules=[later]) == (
+        "planned",
+        "due in 3 h, moved to Sun 2026-11-15 15:00 by quiet hours or jitter",
+    )
+
+
+def test_a_schedule_that_was_set_aside_is_noted(make):
+    bad = make.schedule(
+        state=ScheduleState.QUARANTINED, note="its rule could not be evaluated", cursor=make.at(6)
+    )
+    why = explain(
+        make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), schedules=[bad]), UTC
+    )
+    assert why.notes == ["Schedule default was set aside: its rule could not be evaluated."]
+    assert why.stories[0].verdict == "missed"
+
+
+def test_a_task_without_a_schedule_tells_of_the_runs_that_were_asked_for(make):
+    facts = make.facts(
+        make.at(0),
+        make.at(12),
+        schedules=[],
+        runs=[make.run(4, created_at=make.at(9), began=make.at(9))],
+    )
+    why = explain(facts, UTC)
+    assert why.notes == ["It has no schedule: it runs when asked."]
+    assert [s.sentence for s in why.stories] == [
+        "asked for (manual); ran at 09:00, took 2 s; run 4"
+    ]
+
+
+def test_a_follower_names_what_it_follows(make):
+    facts = make.facts(
+        make.at(0), make.at(12), schedules=[], task=make.task(after=After(task="count")),
+        runs=[make.run(4, created_at=make.at(9), began=make.at(9), upstream_id=3)],
+    )  # fmt: skip
+    why = explain(facts, UTC)
+    assert why.notes == ["It runs after count, on success."]
+    assert why.stories[0].sentence.startswith("follows run 3; ran at")
+
+
+def test_the_last_day_ends_with_the_next_slot(make):
+    daily = make.schedule("0 7 * * *")
+    facts = make.facts(
+        make.NOW - timedelta(days=1), make.NOW, schedules=[daily], runs=[make.run(1, make.at(7))]
+    )
+    assert told(facts) == [("ran", "ran at 07:00, took 2 s; run 1"), ("planned", "due in 19 h")]
+
+
+def test_a_rule_that_fires_every_second_is_bounded(make):
+    busy = make.schedule("* * * * * *")
+    facts = make.facts(make.NOW - timedelta(days=1), make.NOW, schedules=[busy])
+    assert facts.narrowed
+    assert len(facts.planned) <= 90
+    assert any(note.startswith("Only what is newer") for note in explain(facts, UTC).notes)
+
+
+def test_times_are_told_on_the_wall_of_the_zone(make):
+    facts = make.facts(
+        make.at(7), make.at(7, 0, 59), instant=make.at(7), runs=[make.run(1, make.at(7))]
+    )
+    assert told(facts, ZoneInfo("Asia/Tokyo"))[0][1].startswith("ran at 16:00")
+
+
+def test_every_slot_is_told_exactly_once(make):
+    rows = [make.ledger("disabled", make.at(2), make.at(4), count=3)]
+    runs = [make.run(1, make.at(5)), make.run(2, make.at(6))]
+    facts = make.facts(make.at(1), make.at(7), ledger=rows, runs=runs)
+    stories = explain(facts, UTC).stories
+    assert sum(story.count for story in stories) == 7
+    assert [story.at for story in stories] == sorted(story.at for story in stories)

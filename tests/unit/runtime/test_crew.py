@@ -1,0 +1,242 @@
+"""The crew: roles start together, wake each other, and trust no lease for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from rota.model.outcomes import DONE, Failed, Report, Succeeded
+from rota.model.states import RunState
+from rota.runtime.crew import Crew, CrewSettings
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.bench import MINUTE, Bench
+from rota.testing.fakes import PuppetExecutor, RecordingChannel
+
+
+class Stage:
+    """A crew on a memory store, with a puppet for its executor."""
+
+    def __init__(self, desk, chance, act=None, **settings):
+        self.desk = desk
+        self.channel = RecordingChannel()
+        self.failures = []
+        self.told = asyncio.Event()
+        self.puppet = PuppetExecutor(["python:job"], act)
+        options = {
+            "worker_id": "me",
+            "home": "h",
+            "host": "here",
+            "pid": 1,
+            "slots": 10,
+            "drain": timedelta(milliseconds=10),
+        }
+        self.crew = Crew(
+            desk.store,
+            [self.puppet],
+            {"test": self.channel},
+            CrewSettings(**{**options, **settings}),
+            desk.clock,
+            chance,
+            on_failure=self._tell,
+        )
+
+    def _tell(self, failure):
+        self.failures.append(failure)
+        self.told.set()
+
+    @asynccontextmanager
+    async def working(self):
+        await self.crew.start()
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            group.create_task(self.crew.run())
+            try:
+                yield self
+            finally:
+                await self.crew.stop()
+
+    async def begun(self):
+        return await self.puppet.begun.get()
+
+
+@pytest.fixture
+def opened_here(runner):
+    stores = []
+
+    async def open_store(made):
+        await made.open()
+        stores.append(made)
+        return made
+
+    yield open_store
+    for made in stores:
+        runner.run(made.close())
+
+
+@pytest.fixture
+def stage(desk, chance):
+    def build(act=None, **settings):
+        return Stage(desk, chance, act, **settings)
+
+    return build
+
+
+async def test_a_queued_run_wakes_the_worker(desk, stage):
+    async with stage().working() as on:
+        (run_id,) = await desk.queue(await desk.task())
+        assert (await on.begun()).lease.run_id == run_id
+        on.puppet.release.set()
+        await on.crew.idle()
+        assert await desk.state(run_id) is RunState.SUCCEEDED
+
+
+async def test_a_due_schedule_wakes_everybody_in_turn(desk, stage):
+    async def act(assignment):
+        return Report(outcome=Succeeded(result='"hi"'))
+
+    task = await desk.task(deliver_to="test:ann")
+    async with stage(act).working() as on:
+        await desk.planned(task, every="1m")
+        desk.clock.advance(MINUTE)
+        on.crew.planner.wake()
+        await on.begun()
+        await on.crew.idle()
+        assert [d.body for d in on.channel.taken] == ['"hi"']
+
+
+async def test_a_worker_takes_no_more_than_its_slots(desk, stage):
+    await desk.queue(await desk.task(), 9)
+    async with stage(slots=4).working() as on:
+        for _ in range(4):
+            await on.begun()
+        assert (await desk.store.view_queue()).running == 4
+        assert on.puppet.begun.empty()
+        on.puppet.release.set()
+        await on.crew.idle()
+        assert (await desk.store.view_queue()).ready == 0
+
+
+async def test_starting_registers_and_stopping_retires(desk, stage):
+    await desk.task()
+    on = stage()
+    async with on.working():
+        (view,) = await desk.store.list_workers()
+        assert (view.id, view.routes, view.slots) == ("me", ("python:job",), 10)
+        assert view.roles == "caretaker,planner,postman,worker"
+    assert await desk.store.list_workers() == []
+    await on.crew.stop()
+
+
+async def test_draining_gives_back_what_does_not_end(desk, stage):
+    (run_id,) = await desk.queue(await desk.task())
+    async with stage().working() as on:
+        await on.begun()
+    run = await desk.run(run_id)
+    assert (run.state, run.cause.value, run.retries) == (RunState.QUEUED, "drained", 0)
+
+
+class SharedStore(MemoryStore):
+    """A store that other processes may work on too."""
+
+    async def take_roles(self):
+        return False
+
+
+async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
+    clock, chance, opened_here
+):
+    desk = Bench(await opened_here(SharedStore(clock)), clock)
+    (run_id,) = await desk.queue(await desk.task())
+    stopped = asyncio.Event()
+
+    async def act(assignment):
+        if assignment.lease.epoch > 1:
+            return DONE
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with Stage(desk, chance, act).working() as on:
+        await on.begun()
+        await desk.store.fence_others("nobody")
+        on.crew.pulse.wake()
+        await stopped.wait()
+        assert on.crew.worker.id != "me"
+        on.crew.caretaker.wake()
+        again = await on.begun()
+        assert (again.lease.run_id, again.lease.epoch) == (run_id, 2)
+        await on.crew.idle()
+        outcomes = [a.outcome for a in await desk.store.list_attempts(run_id)]
+        assert outcomes == ["lost", "succeeded"]
+
+
+async def test_a_cancel_reaches_the_running_attempt(desk, stage):
+    await desk.queue(await desk.task())
+    async with stage().working() as on:
+        lease = (await on.begun()).lease
+        await desk.store.request_cancel([lease.run_id])
+        await on.crew.worker.idle()
+        while await desk.state(lease.run_id) is RunState.RUNNING:
+            await asyncio.sleep(0)
+        assert await desk.state(lease.run_id) is RunState.CANCELLED
+
+
+async def test_a_run_past_its_deadline_is_not_begun(desk, stage):
+    (run_id,) = await desk.queue(await desk.task(deadline=MINUTE))
+    desk.clock.advance(MINUTE)
+    async with stage().working() as on:
+        while await desk.state(run_id) not in {RunState.EXPIRED}:
+            await asyncio.sleep(0)
+        assert on.puppet.begun.empty()
+
+
+async def test_the_failure_hook_hears_of_final_failures_once(desk, stage):
+    from rota.model.tasks import Retry
+
+    async def act(assignment):
+        return Report(outcome=Failed(code="bad", message="no data"))
+
+    retry = Retry(attempts=2, base=timedelta(seconds=1), jitter=0)
+    (run_id,) = await desk.queue(await desk.task(retry=retry))
+    async with stage(act).working() as on:
+        await on.begun()
+        await on.crew.worker.idle()
+        desk.clock.advance(seconds=2)
+        on.crew.planner.wake()
+        await on.told.wait()
+    (failure,) = on.failures
+    assert (failure.run_id, failure.task, failure.attempts) == (run_id, "job", 2)
+    assert (failure.code, failure.error) == ("bad", "no data")
+
+
+async def test_an_executor_that_raises_fails_the_attempt_only(desk, stage):
+    async def act(assignment):
+        raise LookupError("no such thing")
+
+    ids = await desk.queue(await desk.task(), 3)
+    async with stage(act).working() as on:
+        await on.crew.idle()
+    for run_id in ids:
+        run = await desk.run(run_id)
+        assert (run.state, run.error_code) == (RunState.FAILED, "exception")
+        assert run.error.startswith("LookupError")
+
+
+async def test_a_crew_rescues_what_an_earlier_process_left(desk, stage):
+    ids = await desk.queue(await desk.task(), 3)
+    old = Bench(desk.store, desk.clock)
+    old.routes = desk.routes
+    await old.worker("old", timedelta(days=1))
+    assert len(await old.claim(worker="old")) == 3
+
+    async def act(assignment):
+        return DONE
+
+    async with stage(act).working() as on:
+        await on.crew.idle()
+    for run_id in ids:
+        assert await desk.state(run_id) is RunState.SUCCEEDED
+        assert (await desk.run(run_id)).losses == 1
