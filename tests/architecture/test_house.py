@@ -59,6 +59,8 @@ BLANKET_EXCEPTS = {
     "flow/deliver.py": "whatever a channel raises means unknown",
     "stores/kit/joining.py": "handed to the caller it belongs to",
     "stores/sqlite/store.py": "handed to the caller",
+    "stores/sqlite/session.py": "handed to the caller",
+    "runtime/pulse.py": "heard on another loop, which must go on",
     "stores/postgres": "handed to the caller, or a listener that reconnects",
     "doors/cli": "one sentence instead of a traceback",
     "runtime/crew.py": "a renewal that failed is looked at, then raised on",
@@ -70,7 +72,9 @@ def test_blanket_excepts_stand_only_where_they_are_meant_to(path):
     where = str(path.relative_to(SRC))
     if any(where.startswith(known) for known in BLANKET_EXCEPTS):
         return
-    handlers = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ExceptHandler)]
+    handlers = [
+        n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ExceptHandler)
+    ]
     for handler in handlers:
         reraises = any(isinstance(n, ast.Raise) and n.exc is None for n in ast.walk(handler))
         name = getattr(handler.type, "id", None)
@@ -82,7 +86,11 @@ def test_model_values_are_frozen():
     for path in (SRC / "model").glob("*.py"):
         module = import_module(f"rota.model.{path.stem}")
         for value in vars(module).values():
-            if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__:
+            if (
+                isinstance(value, type)
+                and is_dataclass(value)
+                and value.__module__ == module.__name__
+            ):
                 assert value.__dataclass_params__.frozen, value
 
 
@@ -113,10 +121,12 @@ def test_closed_sets_are_the_same_in_code_and_schema(path):
         found = re.search(rf"check \(\s*{column} in\s*\(([^)]*)\)", sql)
         assert found, column
         assert set(re.findall(r"'(\w+)'", found[1])) == {member.value for member in enum}, column
-    places = re.search(r"place in \(([^)]*)\)", sql)
+    places = re.search(r"coalesce\(place, ''\) in \(([^)]*)\)", sql)
     assert set(re.findall(r"'(\w+)'", places[1])) == {place.value for place in Place}
     assert {state.value for state in RunState} <= set(re.findall(r"when '(\w+)' then", sql))
-    states = re.search(r"create table schedules.*?check \(state in \(([^)]*)\)", sql, re.DOTALL)
+    states = re.search(
+        r"create table (?:rota\.)?schedules.*?check \(state in \(([^)]*)\)", sql, re.DOTALL
+    )
     assert set(re.findall(r"'(\w+)'", states[1])) == {state.value for state in ScheduleState}
 
 

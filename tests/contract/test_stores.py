@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from rota.testing.contracts import define, lanes, limits, outbox, plan, queue, settle, views, workers
+from rota.testing.contracts import (
+    caches,
+    define,
+    lanes,
+    limits,
+    outbox,
+    plan,
+    queue,
+    settle,
+    views,
+    workers,
+)
 
 
 class TestQueue(queue.QueueContract):
@@ -78,4 +89,8 @@ class TestOutbox(outbox.OutboxContract):
 
 
 class TestViews(views.ViewContract):
+    pass
+
+
+class TestCaches(caches.CacheContract):
     pass

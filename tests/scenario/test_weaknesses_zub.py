@@ -62,7 +62,6 @@ async def test_zub_w04_a_run_left_by_a_crash_blocks_nobody_and_can_be_stopped(de
     await cancel_run(desk.store, LOCAL, lease.run_id, chance)
     desk.clock.advance(MINUTE)
     assert await rescue(desk.store, chance, fence=True) == 1
-    await cancel_run(desk.store, LOCAL, lease.run_id, chance)
     assert await desk.state(lease.run_id) is RunState.CANCELLED
     await desk.plan()
     assert len(await desk.claim(worker="lives")) == 1

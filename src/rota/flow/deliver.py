@@ -6,6 +6,7 @@ leaves the message `unknown`: nobody can tell whether it arrived, so it is shown
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,6 +21,7 @@ from rota.rules.retry import delay
 log = logging.getLogger(__name__)
 
 MOST = 100
+LONGEST_SEND = 30.0
 TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))
 
 
@@ -28,18 +30,40 @@ async def deliver(
 ) -> int:
     """Send a batch of what is due; return how many were tried."""
     taken = await store.take_deliveries(worker, MOST)
+    targets: dict[tuple[str, str], list[Delivery]] = {}
     for delivery in taken:
-        await _send(store, channels.get(delivery.channel), delivery, chance)
+        targets.setdefault((delivery.channel, delivery.target), []).append(delivery)
+    await asyncio.gather(
+        *(_send_in_order(store, channels, wanted, chance) for wanted in targets.values())
+    )
     return len(taken)
 
 
-async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chance: Random) -> None:
+async def _send_in_order(
+    store: Outbox, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
+) -> None:
+    """Send messages for one target one after the other; a slow one sends the rest back."""
+    slow = False
+    for delivery in wanted:
+        if slow:
+            await store.mark_delivery(delivery, DeliveryState.PENDING, None, store.now())
+        else:
+            slow = await _send(store, channels.get(delivery.channel), delivery, chance)
+
+
+async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
+    """Send one message and record what is known of it; true if the channel took too long."""
     if channel is None:
         reason = f"no channel {delivery.channel!r} is configured"
         await store.mark_delivery(delivery, DeliveryState.DEAD, reason, store.now())
-        return
+        return False
     try:
-        await channel.send(delivery)
+        async with asyncio.timeout(LONGEST_SEND):
+            await channel.send(delivery)
+    except TimeoutError:
+        reason = f"the channel did not answer within {LONGEST_SEND:.0f} s"
+        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
+        return True
     except ChannelRefused as refusal:
         await _refused(store, delivery, refusal, chance)
     except Exception as fault:
@@ -48,6 +72,7 @@ async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chan
         await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
     else:
         await store.mark_delivery(delivery, DeliveryState.SENT, None, store.now())
+    return False
 
 
 async def _refused(

@@ -170,7 +170,8 @@ class _Line:
 
     def add(self, slot: Slot, available_at: int | None) -> None:
         """Make a run for a slot."""
-        self.runs[slot.key] = slot_run(self._schedule, slot, available_at, self._now)
+        source = Source.SLOT if available_at is None else Source.CATCH_UP
+        self.runs[slot.key] = slot_run(self._schedule, slot, source, available_at, self._now)
 
     def add_on_time(self, index: int, slot: Slot, dropped: list[Dropped]) -> None:
         """Make a run for a slot as the overlap policy wants it."""
@@ -221,14 +222,16 @@ class _Line:
         return settle(facts, Report(outcome=Cancelled(reason=REPLACED)), context)
 
 
-def slot_run(schedule: DueSchedule, slot: Slot, available_at: int | None, now: int) -> RunBatch:
+def slot_run(
+    schedule: DueSchedule, slot: Slot, source: Source, available_at: int | None, now: int
+) -> RunBatch:
     """Return the run of a slot."""
     template = new_run(
         schedule.task_id,
         schedule.space_id,
         schedule.route,
         schedule.policy,
-        Source.SLOT,
+        source,
         now,
         available_at=available_at,
         schedule_id=schedule.id,

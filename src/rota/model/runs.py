@@ -18,6 +18,7 @@ class Source(StrEnum):
     """What made a run."""
 
     SLOT = "slot"
+    CATCH_UP = "catch_up"
     ENQUEUE = "enqueue"
     MANUAL = "manual"
     BACKFILL = "backfill"
@@ -178,7 +179,7 @@ class OpenRun:
     losses: int
     created_micros: int
     depth: int
-    left_building: bool = False
+    cancel_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

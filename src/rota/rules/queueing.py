@@ -9,6 +9,8 @@ from rota.model.schedules import Slot
 from rota.model.tasks import Overlap, Policy
 
 DEEPEST_CHAIN = 16
+PLANNED = frozenset({Source.SLOT, Source.CATCH_UP, Source.BACKFILL})
+"""The sources of runs that stand for a slot."""
 
 
 def task_lane(task_id: int) -> str:
@@ -26,7 +28,7 @@ def lane_of(task_id: int, policy: Policy, source: Source) -> str | None:
         return policy.lane
     if policy.overlap is Overlap.ALLOW:
         return None
-    if policy.overlap is None and source not in {Source.SLOT, Source.BACKFILL}:
+    if policy.overlap is None and source not in PLANNED:
         return None
     return task_lane(task_id)
 

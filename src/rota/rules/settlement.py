@@ -55,8 +55,13 @@ class Context:
 
 
 def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
-    """Return what becomes of a run whose attempt ended so."""
+    """Return what becomes of a run whose attempt ended so.
+
+    A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
+    """
     outcome = report.outcome
+    if run.cancel_requested and isinstance(outcome, (Drained, Failed, Lost)):
+        outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
         case Succeeded():
             return _end(run, report, Move.SUCCEED, context, result=outcome.result)

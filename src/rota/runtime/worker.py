@@ -165,7 +165,7 @@ class Worker:
             self._start(assignment)
         if len(taken.assignments) == want or taken.more:
             return 0.0
-        if not taken.assignments and self.running == 0:
+        if not taken.assignments and self.running == 0 and taken.rest_micros is None:
             self._idle.set()
         rest = SAFETY_POLL if taken.rest_micros is None else taken.rest_micros / 1_000_000
         return min(SAFETY_POLL, max(rest, 0.001))

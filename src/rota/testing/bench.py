@@ -198,7 +198,7 @@ class Bench:
         """Claim from both pools and return the leases."""
         return (await self.claimed(want, worker, routes)).leases
 
-    async def claim_ids(self, want: int = 100, **options: Any) -> list[int]:  # noqa: ANN401
+    async def claim_ids(self, want: int = 100, **options: Any) -> list[RunId]:  # noqa: ANN401
         """Claim from both pools and return the runs' ids."""
         return [lease.run_id for lease in await self.claim(want, **options)]
 

@@ -159,9 +159,7 @@ async def live(kinds_, wanted, todo):
     try:
         bench = Bench(store, clock)
         retry = Retry(attempts=2, base=timedelta(seconds=20), jitter=0)
-        tasks = [
-            await bench.task(f"t{n}", retry=retry, **kind) for n, kind in enumerate(kinds_)
-        ]
+        tasks = [await bench.task(f"t{n}", retry=retry, **kind) for n, kind in enumerate(kinds_)]
         world = World(bench, tasks, wanted)
         await store.set_limits(limits_of(wanted))
         for step in todo:

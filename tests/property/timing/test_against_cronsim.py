@@ -45,8 +45,8 @@ lines = st.tuples(
     st.just("*") | weekdays,
 ).map(" ".join)
 instants = st.datetimes(
-    min_value=datetime(2000, 1, 1),  # noqa: DTZ001
-    max_value=datetime(2035, 1, 1),  # noqa: DTZ001
+    min_value=datetime(2000, 1, 1),
+    max_value=datetime(2035, 1, 1),
     timezones=st.just(UTC),
 )
 
@@ -89,8 +89,8 @@ def test_with_seconds_both_agree(line: str, after: datetime, second: int) -> Non
             ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
             ("America/New_York", datetime(2026, 3, 8, 7, tzinfo=UTC)),
             ("America/New_York", datetime(2026, 11, 1, 6, tzinfo=UTC)),
-            ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)),
-            ("Australia/Lord_Howe", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
+            # Not Lord Howe, whose clock moves by half an hour: cronsim takes the repeated half
+            # hour for another one. The search by the minute covers it.
             ("Asia/Kolkata", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
         ]
     ),

@@ -20,8 +20,8 @@ from rota.timing.timetable import timetable
 
 DAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 starts = st.datetimes(
-    min_value=datetime(1995, 1, 1),  # noqa: DTZ001
-    max_value=datetime(2030, 1, 1),  # noqa: DTZ001
+    min_value=datetime(1995, 1, 1),
+    max_value=datetime(2030, 1, 1),
 ).map(lambda moment: moment.replace(microsecond=0, tzinfo=UTC))
 
 

@@ -98,9 +98,7 @@ def test_slots_of_a_disabled_task_are_ledgered_even_on_time():
 
 
 def test_slots_before_the_task_was_enabled_stay_off():
-    made = schedule(
-        CatchUp(mode=CatchUpMode.ALL), enabled_since=to_micros(NOW - 3 * MINUTE)
-    )
+    made = schedule(CatchUp(mode=CatchUpMode.ALL), enabled_since=to_micros(NOW - 3 * MINUTE))
     _, missed, dropped = decide(made, slots(5, 4, 3, 2))
     assert missed == ["-3", "-2"]
     assert dropped == {"-5": LedgerReason.DISABLED, "-4": LedgerReason.DISABLED}

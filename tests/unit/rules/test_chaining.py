@@ -55,7 +55,9 @@ def follow(tasks, state=RunState.SUCCEEDED, result=None, depth=0):
         (AfterOn.ANY, {RunState.SUCCEEDED, RunState.FAILED, RunState.EXPIRED}),
     ],
 )
-def test_a_follower_starts_after_the_ends_it_named_and_never_after_a_cancellation(state, on, starts):
+def test_a_follower_starts_after_the_ends_it_named_and_never_after_a_cancellation(
+    state, on, starts
+):
     assert len(follow([follower(on)], state)) == (state in starts)
 
 
@@ -72,7 +74,10 @@ def test_a_follower_starts_once_for_each_upstream_run():
 
 
 def test_every_follower_starts():
-    assert [b.template.task_id for b in follow([follower(task_id=1), follower(task_id=2)])] == [1, 2]
+    assert [b.template.task_id for b in follow([follower(task_id=1), follower(task_id=2)])] == [
+        1,
+        2,
+    ]
 
 
 def told(result):

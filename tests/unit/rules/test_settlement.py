@@ -134,7 +134,11 @@ def test_a_question_expires_after_its_time():
 
 def test_a_lost_run_asks_whether_to_go_on():
     question = decide(Lost(reason="gone"), Policy(on_lost=OnLost.ASK)).extras.question
-    assert (question.kind, question.options, question.context) == ("lost", ("retry", "fail"), "gone")
+    assert (question.kind, question.options, question.context) == (
+        "lost",
+        ("retry", "fail"),
+        "gone",
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,8 @@ async def _upstream(store: Store, space_id: int, name: str, after: After | None)
 async def enable_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
     """Let a task's slots run again from now on; what was missed meanwhile stays missed."""
     task = await get_task(store, caller, name, space)
+    if task.enabled and task.paused_until is None:
+        return task
     await store.enable_task(task)
     return await get_task(store, caller, name, space)
 

@@ -86,9 +86,29 @@ async def claim(
         leases=leases,
         tasks={task.id: task for task in found_tasks},
         answers=await _answers(session, [lease.run_id for lease in leases if lease.asked]),
-        retry_at=room.retry_at(now),
+        retry_at=await _retry_at(session, room, pools, routes, now),
         more=more,
     )
+
+
+async def _retry_at(
+    session: Session, room: Room, pools: Sequence[str], routes: Sequence[str], now: int
+) -> int | None:
+    """Return when a spent rate lets the next waiting run start, if one waits for it."""
+    instants = []
+    for group in room.spent():
+        for pool in pools:
+            waiting = await session.rows(
+                "open_heads",
+                pool=pool,
+                gates=[group],
+                routes=list(routes),
+                unmetered_only=0,
+                most=1,
+            )
+            if waiting:
+                instants.append(room.buckets[group].next_at(now))
+    return min(instants, default=None)
 
 
 async def _answers(session: Session, run_ids: list[int]) -> dict[int, tuple[str, ...]]:

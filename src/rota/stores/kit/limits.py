@@ -81,10 +81,9 @@ class Room:
             self.buckets[group].tokens -= 1
             self.taken.add(group)
 
-    def retry_at(self, now: int) -> int | None:
-        """Return when an empty bucket will let a run start, if one is empty."""
-        empty = [b.next_at(now) for b in self.buckets.values() if b.tokens < 1.0]
-        return min(empty, default=None)
+    def spent(self) -> list[str]:
+        """Return the groups whose bucket is empty."""
+        return sorted(group for group, bucket in self.buckets.items() if bucket.tokens < 1.0)
 
 
 async def read_room(session: Session, now: int) -> Room:
@@ -131,8 +130,13 @@ async def set_limits(session: Session, limits: list[Limit], now: int) -> None:
     have been shut by a limit that no longer holds.
     """
     await session.enter_claim()
+    standing = {(row[0], row[1]): tuple(row[2:5]) for row in await session.rows("read_limits")}
+    changed = False
     for limit in limits:
         period = None if limit.period is None else int(limit.period.total_seconds() * 1_000_000)
+        if standing.get((limit.scope.value, limit.key)) == (limit.cap, limit.rate, period):
+            continue  # a rate that is set again keeps what was spent of it
+        changed = True
         await session.run("delete_limit", scope=limit.scope.value, key=limit.key)
         if limit.cap is not None or limit.rate is not None:
             rows = Rows(
@@ -148,5 +152,6 @@ async def set_limits(session: Session, limits: list[Limit], now: int) -> None:
                 ]
             )
             await session.run("insert_limits", rows=rows)
-    await session.run("reset_gates")
-    session.wake(RUNS)
+    if changed:
+        await session.run("reset_gates")
+        session.wake(RUNS)

@@ -156,10 +156,12 @@ async def _announce(session: Session, accepted: list[Plan], now: int) -> None:
 
 async def request_cancel(session: Session, run_ids: Sequence[int], now: int) -> None:
     """Ask whoever works on these running runs to stop."""
-    await session.run("request_cancel", ids=list(run_ids), now=now)
+    asked = await session.rows("request_cancel", ids=list(run_ids), now=now)
+    if not asked:
+        return
     await session.run(
         "record_events",
-        ids=list(run_ids),
+        ids=[row[0] for row in asked],
         name=EventName.CANCEL_REQUESTED.value,
         data="{}",
         now=now,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from rota.model.events import EventName
 from rota.model.runs import Cause
-from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Settlement
+from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import Row, Rows, Session
@@ -267,6 +267,7 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
     watched = [t for t in tallies.values() if t["disable_after"]]
     if watched:
         for task_id, *_ in await session.rows("disable_failing", rows=Rows(watched), now=now):
+            await _cancel_planned(session, task_id, now)
             await session.run(
                 "insert_events",
                 rows=Rows(
@@ -280,6 +281,26 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
                 ),
                 now=now,
             )
+
+
+async def _cancel_planned(session: Session, task_id: int, now: int) -> None:
+    """End the slots that wait in the queue of a task that has just been disabled."""
+    rows = await session.rows("queued_runs_of", task_id=task_id, planned_only=1, most=10_000)
+    ends = [
+        Settlement(
+            row[0],
+            row[4],
+            row[1],
+            RunState.QUEUED,
+            RunState.CANCELLED,
+            RunState.CANCELLED.value,
+            Extras(error_code="cancelled", error="its task was disabled after failing too often"),
+        )
+        for row in rows
+        if row[3] == RunState.QUEUED and row[4] == 0
+    ]
+    if ends:
+        await settle(session, ends, now)
 
 
 async def _record_late(session: Session, late: list[Settlement], now: int) -> None:

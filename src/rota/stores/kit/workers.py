@@ -69,7 +69,7 @@ async def open_runs(session: Session, ids: list[int]) -> list[OpenRun]:
 
 def as_open_run(row: Row) -> OpenRun:
     """Return a row as the facts for a settlement."""
-    run_id, task_id, space_id, state, epoch, retries, losses, created_at, depth = row
+    run_id, task_id, space_id, state, epoch, retries, losses, created_at, depth, cancelling = row
     return OpenRun(
         run_id=RunId(run_id),
         task_id=TaskId(task_id),
@@ -80,6 +80,7 @@ def as_open_run(row: Row) -> OpenRun:
         losses=losses,
         created_micros=created_at,
         depth=depth,
+        cancel_requested=bool(cancelling),
     )
 
 

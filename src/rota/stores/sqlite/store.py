@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -79,7 +79,7 @@ class _Thread:
             jobs = [self._jobs.get()]
             while len(jobs) < MOST_JOINED and not self._jobs.empty():
                 jobs.append(self._jobs.get())
-            closing = jobs[-1] is None
+            closing = None in jobs
             waiting = [job for job in jobs if job is not None]
             for write in (True, False):
                 self._run(connection, session, [j for j in waiting if j.write is write], write)
@@ -91,9 +91,12 @@ class _Thread:
         if not jobs:
             return
         calls = [(job.operation, job.args) for job in jobs]
-        for job, outcome in zip(
-            jobs, transact(connection, session, calls, write=write), strict=True
-        ):
+        outcomes: Sequence[tuple[Any, list[str]] | BaseException]
+        try:
+            outcomes = transact(connection, session, calls, write=write)
+        except BaseException as fault:  # noqa: BLE001 - the thread lives on, its callers are told
+            outcomes = [fault] * len(jobs)
+        for job, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 _tell(job, partial(_refuse, job.answer, outcome))
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import timedelta
 
 from rota.errors import NotFound
@@ -11,7 +12,7 @@ from rota.model.runs import Source
 from rota.model.spaces import Role
 from rota.model.states import RunState
 from rota.model.tasks import After, AfterOn, CatchUp, CatchUpMode, NewTask, Overlap, Policy, Retry
-from rota.testing.bench import MINUTE, Bench
+from rota.testing.bench import MINUTE, Bench, failed
 
 
 class SpaceContract:
@@ -32,12 +33,7 @@ class SpaceContract:
 
     async def test_an_unknown_space_is_not_found(self, bench: Bench) -> None:
         for call in (bench.store.find_space("nobody"), bench.store.set_space("nobody", "UTC")):
-            try:
-                await call
-            except NotFound as refusal:
-                assert "nobody" in str(refusal)
-            else:
-                raise AssertionError
+            assert "nobody" in str(await _refusal(call))
 
     async def test_a_thread_may_be_added_again(self, bench: Bench) -> None:
         space = await bench.space()
@@ -129,8 +125,6 @@ class TaskContract:
         assert found.paused_until == bench.clock.now() + MINUTE
 
     async def test_enabling_starts_from_now_and_forgets_failures(self, bench: Bench) -> None:
-        from rota.testing.bench import failed  # noqa: PLC0415
-
         task = await bench.task(disable_after=1)
         await bench.queue(task)
         await bench.end(await bench.claim_one(), failed())
@@ -226,3 +220,12 @@ class ScheduleContract:
         await bench.schedule(task, bench.every(MINUTE))
         await bench.store.enable_task(task)
         assert heard == ["schedules", "schedules"]
+
+
+async def _refusal(call: Awaitable[object]) -> NotFound:
+    try:
+        await call
+    except NotFound as refusal:
+        return refusal
+    message = "this should have been refused"
+    raise AssertionError(message)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from rota.flow.define.runs import answer_question
 from rota.model.outcomes import Cancelled, Drained, Lost
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Retry
+from rota.rules.permission import LOCAL
 from rota.testing.bench import Bench, failed
 
 
@@ -149,8 +151,5 @@ class LaneContract:
 
 
 async def _answer(bench: Bench, run_id: int, question: int) -> None:
-    from rota.flow.define.runs import answer_question  # noqa: PLC0415
-    from rota.rules.permission import LOCAL  # noqa: PLC0415
-
     await answer_question(bench.store, LOCAL, question, "yes")
     assert await bench.state(run_id) is RunState.QUEUED

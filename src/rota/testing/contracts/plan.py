@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from rota.model.instants import to_micros
 from rota.model.outcomes import Cancelled
@@ -12,21 +13,20 @@ from rota.model.plans import DueSchedule, LedgerEntry, LedgerReason, Plan, Sched
 from rota.model.runs import RunBatch, Source
 from rota.model.states import RunState
 from rota.model.tasks import Policy
+from rota.rules.queueing import new_run
 from rota.testing.bench import MINUTE, Bench
 
 FAR = 1 << 60
 
 
 def _run(due: DueSchedule, key: str, at: int) -> RunBatch:
-    from rota.rules.queueing import new_run  # noqa: PLC0415
-
     run = new_run(due.task_id, due.space_id, due.route, due.policy, Source.SLOT, at)
     return RunBatch(
         template=replace(run, schedule_id=due.id, slot_key=key, slot_at=at), payloads=["null"]
     )
 
 
-def _plan(due: DueSchedule, *, minutes: int = 1, **parts: object) -> Plan:
+def _plan(due: DueSchedule, *, minutes: int = 1, **parts: Any) -> Plan:  # noqa: ANN401
     cursor = due.cursor + minutes * 60_000_000
     plan = Plan(
         schedule_id=due.id,
@@ -35,7 +35,7 @@ def _plan(due: DueSchedule, *, minutes: int = 1, **parts: object) -> Plan:
         cursor=cursor,
         next_at=cursor + 60_000_000,
     )
-    return replace(plan, **parts)  # type: ignore[arg-type]
+    return replace(plan, **parts)
 
 
 def _entry(due: DueSchedule, first: int, last: int, reason: LedgerReason) -> LedgerEntry:
@@ -52,7 +52,7 @@ def _entry(due: DueSchedule, first: int, last: int, reason: LedgerReason) -> Led
 class PlanContract:
     """How plans are found and applied."""
 
-    async def _due(self, bench: Bench, **policy: object) -> DueSchedule:
+    async def _due(self, bench: Bench, **policy: Any) -> DueSchedule:  # noqa: ANN401
         task = await bench.task(**policy)
         await bench.schedule(task, bench.every(MINUTE))
         bench.clock.advance(MINUTE)
@@ -241,7 +241,9 @@ class PlanContract:
 class LedgerContract:
     """What is written about slots that did not run."""
 
-    async def _plans(self, bench: Bench, *ledgers: tuple[tuple[int, int, LedgerReason], ...]) -> int:
+    async def _plans(
+        self, bench: Bench, *ledgers: tuple[tuple[int, int, LedgerReason], ...]
+    ) -> int:
         """Apply one plan after the other; entries count slots from the first cursor."""
         task = await bench.task()
         await bench.schedule(task, bench.every(MINUTE))

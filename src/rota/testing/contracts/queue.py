@@ -139,9 +139,7 @@ class LaterContract:
         self, bench: Bench
     ) -> None:
         task, now = await bench.task(), bench.clock.now()
-        ids = [
-            (await bench.queue(task, at=now + timedelta(minutes=m)))[0] for m in (3, 1, 2)
-        ]
+        ids = [(await bench.queue(task, at=now + timedelta(minutes=m)))[0] for m in (3, 1, 2)]
         bench.clock.advance(minutes=10)
         assert await bench.store.promote(2) == 2
         assert (await bench.run(ids[0])).place is Place.LATER
@@ -286,39 +284,9 @@ class ClaimContract:
         await bench.worker("w1")
         assert (await bench.store.view_queue()).unserved_routes == ()
 
-    async def test_healing_restores_what_claiming_caches(self, bench: Bench) -> None:
-        task, laned = await bench.task(), await bench.task("laned", lane="L")
-        ids = [*await bench.queue(task, 3), *await bench.queue(laned, 2)]
-        await bench.claim(1, routes=["something else"])
-        await _forget_caches(bench)
-        assert await bench.claim() == []
-        assert await bench.store.heal() > 0
-        assert sorted(await bench.claim_ids()) == ids[:4]
-
     async def test_healing_a_healthy_queue_changes_nothing_claimable(self, bench: Bench) -> None:
         ids = await bench.queue(await bench.task(), 3)
         await bench.store.heal()
         await bench.store.heal()
         assert await bench.claim_ids() == ids
         assert await bench.claim() == []
-
-
-async def _forget_caches(bench: Bench) -> None:
-    """Drop every head and every ping, as a restore from an old copy might."""
-    write = bench.store.write  # type: ignore[attr-defined]
-
-    async def forget(session):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        from rota.stores.kit.session import Rows  # noqa: PLC0415
-
-        found = await session.rows("find_heads")
-        for pool in {row[0] for row in found}:
-            heads = [
-                {"space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]}
-                for r in found
-                if r[0] == pool
-            ]
-            await session.run("drop_heads", pool=pool, rows=Rows(heads))
-        pings = await session.rows("take_pings", most=10_000)
-        await session.run("delete_pings", ids=[row[0] for row in pings])
-
-    await write(forget)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 from rota.flow.settle import running
 from rota.model.deliveries import DeliveryState
+from rota.model.events import EventName
+from rota.model.ids import Epoch, QuestionId, RunId
 from rota.model.outcomes import (
     Asked,
     Cancelled,
@@ -124,7 +127,7 @@ class SettleContract:
 
     async def test_a_run_that_does_not_exist_is_refused(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
-        lease = (await bench.claim_one())._replace(run_id=999_999)  # type: ignore[arg-type]
+        lease = (await bench.claim_one())._replace(run_id=RunId(999_999))
         assert not await bench.end(lease)
 
     async def test_a_batch_settles_what_fits_and_refuses_the_rest(self, bench: Bench) -> None:
@@ -142,7 +145,7 @@ class SettleContract:
         for state in (RunState.QUEUED, RunState.RUNNING, RunState.WAITING):
             for epoch in (0, 1, 2):
                 settlement = Settlement(
-                    run_id, epoch, task.id, state, RunState.FAILED, "failed"  # type: ignore[arg-type]
+                    run_id, Epoch(epoch), task.id, state, RunState.FAILED, "failed"
                 )
                 assert await bench.store.settle([settlement]) == [False]
         await bench.store.request_cancel([run_id])
@@ -215,7 +218,7 @@ class FollowUpContract:
     async def test_a_batch_counts_in_its_own_order(self, bench: Bench) -> None:
         task = await bench.task(disable_after=2)
         await bench.queue(task, 4)
-        outcomes = [failed(), Succeeded(), failed(), Succeeded()]
+        outcomes: list[Outcome] = [failed(), Succeeded(), failed(), Succeeded()]
         leases = await bench.claim()
         pairs = zip(leases, outcomes, strict=True)
         await bench.store.settle([await bench.decide(running(s), o) for s, o in pairs])
@@ -232,7 +235,7 @@ class FollowUpContract:
         assert not found.enabled
         assert found.disabled_reason == "failed 2 times in a row"
         names = [e.name for e in await bench.store.list_events(0, 100) if e.task_id == task.id]
-        assert names.count("task.disabled") == 1  # type: ignore[comparison-overlap]
+        assert names.count(EventName.TASK_DISABLED) == 1
 
     async def test_successors_are_queued_with_the_end(self, bench: Bench) -> None:
         first = await bench.task("first")
@@ -359,8 +362,6 @@ async def _answer(bench: Bench, lease: Lease, question: int, text: str) -> bool:
     (task,) = await bench.store.get_tasks([lease.task_id])
     facts = running(lease)
     context = Context(policy=task.policy, now=bench.store.now())
-    from dataclasses import replace  # noqa: PLC0415
-
     waiting = replace(facts, state=RunState.WAITING)
-    settlement = answer(waiting, question, "ask", text, "ann", context)  # type: ignore[arg-type]
+    settlement = answer(waiting, QuestionId(question), "ask", text, "ann", context)
     return (await bench.store.settle([settlement]))[0]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+from rota.model.ids import TaskId
 from rota.model.instants import to_micros
 from rota.model.runs import Source
 from rota.model.states import RunState
@@ -35,8 +37,8 @@ class ViewContract:
             await bench.queue(task, 2)
         await bench.end(await bench.claim_one())
 
-        async def count(**wanted: object) -> int:
-            return len(await bench.store.list_runs(RunFilter(**wanted)))  # type: ignore[arg-type]
+        async def count(**wanted: Any) -> int:  # noqa: ANN401
+            return len(await bench.store.list_runs(RunFilter(**wanted)))
 
         assert await count(task_id=two.id) == 2
         assert await count(space_id=one.space_id) == 4
@@ -158,7 +160,7 @@ async def _read_all(bench: Bench, task_id: int, run_id: int, question: int) -> l
         await store.list_tasks(None),
         await store.list_spaces(),
         await store.list_runs(RunFilter()),
-        await store.list_runs(RunFilter(task_id=task_id)),  # type: ignore[arg-type]
+        await store.list_runs(RunFilter(task_id=TaskId(task_id))),
         await store.get_run(run_id),
         await store.list_attempts(run_id),
         await store.list_questions([run_id]),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from rota.flow.settle import running
 from rota.model.instants import to_micros
-from rota.model.outcomes import Asked, Message, Report, Succeeded
+from rota.model.outcomes import Asked, Cancelled, Message, Report, Succeeded
 from rota.model.states import RunState
 from rota.model.tasks import Retry
+from rota.model.views import RunFilter
+from rota.rules.settlement import Context, settle
 from rota.testing.bench import MINUTE, Bench, failed, micros
 
 TTL = timedelta(seconds=30)
@@ -70,7 +73,7 @@ class WorkerContract:
         await bench.queue(await bench.task(), 3)
         await bench.worker("w1")
         await bench.worker("w2")
-        (mine, other) = await bench.claim_ids(2, worker="w1")
+        mine, other = await bench.claim_ids(2, worker="w1")
         (theirs,) = await bench.claim_ids(1, worker="w2")
         heard: list[str] = []
         bench.store.subscribe(heard.append)
@@ -163,8 +166,6 @@ class PruneContract:
         bench.clock.advance(days=1)
         assert await bench.store.prune(bench.store.now(), 1_000) > 0
         assert await bench.store.count_runs(task.id) == before
-        from rota.model.views import RunFilter  # noqa: PLC0415
-
         (left,) = await bench.store.list_runs(RunFilter())
         assert left.state is RunState.QUEUED
         assert await bench.store.list_events(0, 100) == []
@@ -194,8 +195,6 @@ class PruneContract:
         assert len(await bench.store.list_attempts(new.run_id)) == 1
 
     async def test_attempts_and_questions_leave_with_their_run(self, bench: Bench) -> None:
-        from rota.model.outcomes import Cancelled  # noqa: PLC0415
-
         await bench.queue(await bench.task())
         lease = await bench.claim_one()
         await bench.ask(lease)
@@ -221,9 +220,6 @@ class PruneContract:
         assert states == [RunState.QUEUED, RunState.WAITING, RunState.RUNNING, RunState.QUEUED]
 
     async def test_an_unsent_message_outlives_its_run(self, bench: Bench) -> None:
-        from rota.flow.settle import running  # noqa: PLC0415
-        from rota.rules.settlement import Context, settle  # noqa: PLC0415
-
         task = await bench.task()
         await bench.queue(task)
         lease = await bench.claim_one()

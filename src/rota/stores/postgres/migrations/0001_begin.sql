@@ -94,7 +94,7 @@ create table rota.runs (
   route text collate "C" not null,
   grp text collate "C" not null,
   source text collate "C" not null
-    check (source in ('slot', 'enqueue', 'manual', 'backfill', 'after')),
+    check (source in ('slot', 'catch_up', 'enqueue', 'manual', 'backfill', 'after')),
   cause text collate "C" not null
     check (cause in ('first', 'retry', 'lost', 'resume', 'drained')),
   holder text collate "C",

@@ -93,9 +93,10 @@ update rota.schedules set deleted_at = :now::bigint, next_at = null
 where task_id = :task_id::bigint and deleted_at is null;
 
 -- name: queued_runs_of
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from rota.runs where task_id = :task_id::bigint and state in ('queued', 'waiting')
-  and (:planned_only::int = 0 or source = 'slot')
+  and (:planned_only::int = 0 or source in ('slot', 'catch_up'))
 order by id limit :most::int;
 
 -- name: running_runs_of
@@ -132,10 +133,3 @@ where s.id = w.id;
 
 -- name: delete_schedule
 update rota.schedules set deleted_at = :now::bigint, next_at = null where id = :id::bigint;
-
--- name: read_facts
-select name, value from rota.facts;
-
--- name: put_fact
-insert into rota.facts (name, value) values (:name::text, :value::text)
-on conflict (name) do update set value = excluded.value;

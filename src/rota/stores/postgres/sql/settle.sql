@@ -94,7 +94,8 @@ returning t.id;
 
 -- name: request_cancel
 update rota.runs set cancel_at = :now::bigint
-where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_at is null;
+where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_at is null
+returning id;
 
 -- name: mark_stuck
 update rota.runs set stuck = 1
@@ -102,18 +103,21 @@ where id = :id::bigint and epoch = :epoch::int and coalesce(state, '') = 'runnin
 returning id;
 
 -- name: open_runs
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from rota.runs where id = any(:ids::bigint[]);
 
 -- name: lost_runs  running, but nobody trusted works on them
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from rota.runs r
 where state = 'running'
   and not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0)
 limit :most::int;
 
 -- name: expired_runs
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from rota.runs
 where expires_at is not null and state in ('queued', 'waiting') and expires_at <= :now::bigint
 order by expires_at limit :most::int;

@@ -69,7 +69,7 @@ create table runs (
   route text not null,
   grp text not null,
   metered integer not null check (metered in (0, 1)),
-  source text not null check (source in ('slot', 'enqueue', 'manual', 'backfill', 'after')),
+  source text not null check (source in ('slot', 'catch_up', 'enqueue', 'manual', 'backfill', 'after')),
   epoch integer not null,
   cause text not null check (cause in ('first', 'retry', 'lost', 'resume', 'drained')),
   retries integer not null default 0,

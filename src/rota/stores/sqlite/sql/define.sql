@@ -82,9 +82,10 @@ update schedules set deleted_at = :now, next_at = null
 where task_id = :task_id and deleted_at is null;
 
 -- name: queued_runs_of
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from runs where task_id = :task_id and state in ('queued', 'waiting')
-  and (:planned_only = 0 or source = 'slot')
+  and (:planned_only = 0 or source in ('slot', 'catch_up'))
 order by id limit :most;
 
 -- name: running_runs_of
@@ -117,10 +118,3 @@ from jsonb_each(:rows) w where schedules.id = w.value ->> 'id';
 
 -- name: delete_schedule
 update schedules set deleted_at = :now, next_at = null where id = :id;
-
--- name: read_facts
-select name, value from facts;
-
--- name: put_fact
-insert into facts (name, value) values (:name, :value)
-on conflict (name) do update set value = excluded.value;

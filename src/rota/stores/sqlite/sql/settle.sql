@@ -86,24 +86,28 @@ returning tasks.id;
 
 -- name: request_cancel
 update runs set cancel_at = :now
-where id in (select value from json_each(:ids)) and state = 'running' and cancel_at is null;
+where id in (select value from json_each(:ids)) and state = 'running' and cancel_at is null
+returning id;
 
 -- name: mark_stuck
 update runs set stuck = 1 where id = :id and epoch = :epoch and state = 'running' and stuck = 0
 returning id;
 
 -- name: open_runs
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from runs where id in (select value from json_each(:ids));
 
 -- name: lost_runs  running, but nobody trusted works on them
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from runs indexed by runs_running
 where state = 'running' and holder not in (select id from workers where fenced = 0)
 limit :most;
 
 -- name: expired_runs
-select id, task_id, space_id, state, epoch, retries, losses, created_at, depth
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
 from runs indexed by runs_expiry
 where expires_at is not null and state in ('queued', 'waiting') and expires_at <= :now
 order by expires_at limit :most;
