@@ -15,7 +15,6 @@ from rota.rules.permission import LOCAL
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
 
-
 EVERYTHING = RunFilter(limit=100)
 
 
