@@ -249,6 +249,10 @@ class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
     """All of it, as wiring hands it out."""
 
     path: str
+
+    elsewhere: bool
+    """Whether another process carries out the store's work."""
+
     incarnation: str
 
     async def take_roles(self) -> bool:

@@ -27,7 +27,7 @@ from rota.runtime.service import Service
 log = logging.getLogger(__name__)
 
 SAFETY_POLL = 5.0
-MOST_CLAIMED = 500
+MOST_CLAIMED = 1_000
 MOST_SETTLED = 2_000
 
 
@@ -109,8 +109,9 @@ class Worker:
         self._settling: list[tuple[Assignment, Report]] = []
         self._claiming = True
         self._full = False
-        # Half of the slots at a time: one half is claimed or settled while the other one runs.
-        self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2))
+        # Where another process does the store's work, one half of the slots is claimed or settled
+        # while the other half runs. Where it is done here, two halves would only take turns.
+        self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2 if store.elsewhere else slots))
         self._idle = asyncio.Event()
         self.claimer = Service("claim", self._claim_step, clock, chance)
         self.settler = Service("settle", self._settle_step, clock, chance)

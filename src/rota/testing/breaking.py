@@ -35,10 +35,12 @@ class BreakingSession:
         self._burn()
         await self._session.run(query, **params)
 
-    async def insert(self, query: str, count: int, **params: object) -> Sequence[int]:
+    async def insert(
+        self, query: str, count: int, *, last: bool = False, **params: object
+    ) -> Sequence[int]:
         """Insert rows, or fail."""
         self._burn()
-        return await self._session.insert(query, count, **params)
+        return await self._session.insert(query, count, last=last, **params)
 
     async def enter_claim(self) -> None:
         """Wait for other claims."""

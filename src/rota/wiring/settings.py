@@ -27,7 +27,7 @@ PREFIX = "ROTA_"
 FILE_NAME = "rota.toml"
 DEFAULT_HOME = "~/.rota"
 
-SLOTS = 500
+SLOTS = 1_000
 """Runs at once in one process: coroutines are cheap."""
 THREADS = 32
 """Of these, plain functions at once."""

@@ -17,7 +17,7 @@ def write(home, text):
 def test_defaults_hold_without_a_file(tmp_path):
     settings = load_settings(str(tmp_path))
     assert settings.store == f"sqlite:///{tmp_path}/rota.db"
-    assert (settings.slots, settings.threads) == (500, 32)
+    assert (settings.slots, settings.threads) == (1_000, 32)
     assert (settings.drain, settings.retention) == (timedelta(seconds=30), timedelta(days=30))
     assert (settings.limit_foreground, settings.limit_background) == (5, 3)
     assert (settings.limit_space_foreground, settings.limit_space_background) == (2, 1)

@@ -34,7 +34,7 @@ from rota.runtime.worker import FailureHook
 from rota.wiring.addresses import store_at
 from rota.wiring.identity import this_process
 
-SLOTS = 500
+SLOTS = 1_000
 THREADS = 32
 MAIN = "main"
 LOCAL_THREAD = "cli:default"

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rota.model.runs import Lease
 from rota.model.views import Claimed
@@ -53,6 +54,14 @@ class _Round:
     full_spaces: set[int] = field(default_factory=set)
 
 
+class _Turn(NamedTuple):
+    """Who claims, how much, and when."""
+
+    worker: str
+    want: int
+    now: int
+
+
 async def claim(
     session: Session, worker: str, pools: Sequence[str], routes: Sequence[str], want: int, now: int
 ) -> Claimed:
@@ -62,24 +71,15 @@ async def claim(
     room = await read_room(session, now)
     leases: list[Lease] = []
     more = False
-    for pool in pools:
-        for number in range(MOST_ROUNDS):
-            left = want - len(leases)
-            if left <= 0:
-                break
-            most = max(FEWEST_HEADS, left)
-            heads = await _open_heads(session, room, pool, routes, most)
-            if not heads:
-                break
-            more = more or number == MOST_ROUNDS - 1
-            found = await _serve(session, room, pool, heads, left)
-            await _lease(session, found, worker, now)
-            await _close(session, pool, found, now)
-            leases += found.leases
-            if not (found.leases or found.empty or found.full_spaces):
-                break
-            if len(found.empty) == len(heads) < most:
-                break  # every head there was has been emptied
+    for number in range(MOST_ROUNDS):
+        left = want - len(leases)
+        heads = await _open_heads(session, room, pools, routes, left) if left > 0 else {}
+        if not heads:
+            break
+        more = number == MOST_ROUNDS - 1
+        if not await _serve_pools(session, room, heads, _Turn(worker, left, now), leases):
+            more = False
+            break
     await keep_buckets(session, room)
     found_tasks = await get_tasks(session, sorted({lease.task_id for lease in leases}))
     return Claimed(
@@ -97,17 +97,16 @@ async def _retry_at(
     """Return when a spent rate lets the next waiting run start, if one waits for it."""
     instants = []
     for group in room.spent():
-        for pool in pools:
-            waiting = await session.rows(
-                "open_heads",
-                pool=pool,
-                gates=[group],
-                routes=list(routes),
-                unmetered_only=0,
-                most=1,
-            )
-            if waiting:
-                instants.append(room.buckets[group].next_at(now))
+        waiting = await session.rows(
+            "open_heads",
+            pools=list(pools),
+            gates=[group],
+            routes=list(routes),
+            full_pools=[],
+            most=1,
+        )
+        if waiting:
+            instants.append(room.buckets[group].next_at(now))
     return min(instants, default=None)
 
 
@@ -119,28 +118,54 @@ async def _answers(session: Session, run_ids: list[int]) -> dict[int, tuple[str,
 
 
 async def _open_heads(
-    session: Session, room: Room, pool: str, routes: Sequence[str], most: int
-) -> list[tuple[Head, int]]:
+    session: Session, room: Room, pools: Sequence[str], routes: Sequence[str], want: int
+) -> dict[str, list[Head]]:
+    """Return the open heads of each pool that has any, in the order of the pools and turns."""
     rows = await session.rows(
         "open_heads",
-        pool=pool,
+        pools=list(pools),
         gates=room.gates(),
         routes=list(routes),
-        unmetered_only=int(room.of_pool(pool) <= 0),
-        most=most,
+        full_pools=[pool for pool in pools if room.of_pool(pool) <= 0],
+        most=max(FEWEST_HEADS, want),
     )
-    ordered = sorted(rows, key=lambda row: (row[4], row[0]))[:most]
-    return [((row[0], row[1], row[2], row[3]), row[4]) for row in ordered]
+    found: dict[str, list[Head]] = {pool: [] for pool in pools}
+    for row in sorted(rows, key=lambda row: (row[4], row[0])):
+        found[row[5]].append((row[0], row[1], row[2], row[3]))
+    return {pool: heads[: max(FEWEST_HEADS, want)] for pool, heads in found.items() if heads}
 
 
-async def _serve(
-    session: Session, room: Room, pool: str, heads: list[tuple[Head, int]], want: int
-) -> _Round:
+async def _serve_pools(
+    session: Session,
+    room: Room,
+    heads: dict[str, list[Head]],
+    turn: _Turn,
+    leases: list[Lease],
+) -> bool:
+    """Lease runs of the pools in their order; true if another look may find more.
+
+    A pool is served before the next one: while it may have more, nothing of a later one is taken.
+    """
+    left = turn.want
+    for pool, pool_heads in heads.items():
+        found = await _serve(session, room, pool, pool_heads, left)
+        await _lease(session, found, turn.worker, turn.now)
+        await _close(session, pool, found, turn.now)
+        leases += found.leases
+        left -= len(found.leases)
+        emptied = len(found.empty) == len(pool_heads) < max(FEWEST_HEADS, turn.want)
+        moved = bool(found.leases or found.empty or found.full_spaces)
+        if left <= 0 or (moved and not emptied):
+            return left > 0
+    return False
+
+
+async def _serve(session: Session, room: Room, pool: str, heads: list[Head], want: int) -> _Round:
     found = _Round()
-    spaces = list(dict.fromkeys(head[0] for head, _ in heads))
+    spaces = list(dict.fromkeys(head[0] for head in heads))
     space_room = await _space_room(session, room, pool, spaces, found)
     share = -(-want // len(spaces))
-    asked = _asked([head for head, _ in heads], share, space_room)
+    asked = _asked(heads, share, space_room)
     if not asked:
         return found
     candidates, counts, ends = await _pick(session, pool, asked, share)

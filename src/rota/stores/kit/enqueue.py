@@ -21,8 +21,13 @@ def place_of(run: NewRun, now: int) -> Place:
     return Place.READY if run.lane is None else Place.HELD
 
 
-async def enqueue(session: Session, batches: Sequence[RunBatch], now: int) -> list[list[Enqueued]]:
-    """Queue batches of runs; each run's outcome stands where its payload stood."""
+async def enqueue(
+    session: Session, batches: Sequence[RunBatch], now: int, *, last_of_all: bool = False
+) -> list[list[Enqueued]]:
+    """Queue batches of runs; each run's outcome stands where its payload stood.
+
+    `last_of_all` says that nothing else happens in this transaction.
+    """
     results: list[list[Enqueued]] = [[] for _ in batches]
     alike: dict[NewRun, list[int]] = {}
     named: list[int] = []
@@ -31,24 +36,32 @@ async def enqueue(session: Session, batches: Sequence[RunBatch], now: int) -> li
             named.append(number)
         else:
             alike.setdefault(batch.template, []).append(number)
+    await ping(session, (b.template for b in batches if b.payloads), now)
     for template, numbers in alike.items():
         payloads = [payload for number in numbers for payload in batches[number].payloads]
         if payloads:
-            ids = iter(await _insert_alike(session, template, payloads, now))
+            last = last_of_all and len(alike) == 1 and not named
+            ids = iter(await _insert_alike(session, template, payloads, now, last=last))
             for number in numbers:
                 size = len(batches[number].payloads)
                 results[number] = [Enqueued(run_id=RunId(i)) for i in islice(ids, size)]
     if named:
         await _insert_named(session, batches, named, results, now)
-    await ping(session, (b.template for b in batches if b.payloads), now)
     return results
 
 
+async def enqueue_alone(
+    session: Session, batches: Sequence[RunBatch], now: int
+) -> list[list[Enqueued]]:
+    """Queue batches of runs in a transaction that does nothing else."""
+    return await enqueue(session, batches, now, last_of_all=True)
+
+
 async def _insert_alike(
-    session: Session, template: NewRun, payloads: list[str], now: int
+    session: Session, template: NewRun, payloads: list[str], now: int, *, last: bool
 ) -> Sequence[int]:
     return await session.insert(
-        "insert_like", len(payloads), payloads=payloads, **_template(template, now)
+        "insert_like", len(payloads), last=last, payloads=payloads, **_template(template, now)
     )
 
 

@@ -27,8 +27,14 @@ class Session(Protocol):
     async def run(self, query: str, **params: object) -> None:
         """Execute a query for its effect."""
 
-    async def insert(self, query: str, count: int, **params: object) -> Sequence[int]:
-        """Insert `count` rows and return their ids in the order given."""
+    async def insert(
+        self, query: str, count: int, *, last: bool = False, **params: object
+    ) -> Sequence[int]:
+        """Insert `count` rows and return their ids in the order given.
+
+        `last` says that the operation asks nothing after this, so that a dialect may make one
+        statement of the whole transaction.
+        """
 
     async def enter_claim(self) -> None:
         """Wait until no other claim is under way; reads after it see what that claim wrote."""

@@ -44,6 +44,8 @@ MOST_JOINED = 2_000
 class SqlStore(ABC):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
+    elsewhere = False
+
     incarnation = ""
 
     def __init__(self) -> None:
@@ -167,7 +169,7 @@ class SqlStore(ABC):
         raise Unavailable(message)
 
     async def _enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
-        return await self.write(enqueue.enqueue, batches, self.now())
+        return await self.write(enqueue.enqueue_alone, batches, self.now())
 
     async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
         """Ask whoever works on running runs to stop."""

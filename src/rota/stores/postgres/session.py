@@ -11,7 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from rota.stores.kit.session import Row, Rows
 from rota.stores.postgres.faults import GONE, NotBegun
-from rota.stores.postgres.statements import NOTIFY, Statements
+from rota.stores.postgres.statements import NOTIFY, TELLING, Statements
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 AnyConnection: TypeAlias = "Connection | PoolConnectionProxy[asyncpg.Record]"
@@ -38,6 +38,7 @@ class PostgresSession:
         self._statements = statements
         self._riders: list[tuple[str, Mapping[str, object]]] = []
         self._begun = begun
+        self._told = False
         self.topics: dict[str, None] = {}
 
     async def rows(self, query: str, **params: object) -> list[Row]:
@@ -51,9 +52,18 @@ class PostgresSession:
         await self._make_way(query)
         self._riders.append((query, params))
 
-    async def insert(self, query: str, count: int, **params: object) -> Sequence[int]:
-        """Insert rows and return their ids in the order given."""
-        ids = [row[0] for row in await self.rows(query, **params)]
+    async def insert(
+        self, query: str, count: int, *, last: bool = False, **params: object
+    ) -> Sequence[int]:
+        """Insert rows and return their ids in the order given.
+
+        A last insert that nothing has begun for is a transaction by itself, topics included.
+        """
+        if last and not self._begun and self._may_join(query):
+            rows = await self._send(query, params, telling=True)
+        else:
+            rows = await self.rows(query, **params)
+        ids = [row[0] for row in rows]
         if len(ids) != count:
             message = f"{query} returned {len(ids)} ids for {count} rows"
             raise RuntimeError(message)
@@ -73,7 +83,7 @@ class PostgresSession:
 
     async def finish(self) -> None:
         """Send what has waited and the topics, without committing."""
-        if self.topics:
+        if self.topics and not self._told:
             await self._send(NOTIFY, {"topics": list(self.topics)})
         else:
             await self._flush()
@@ -94,8 +104,11 @@ class PostgresSession:
             raise NotBegun from fault
         self._begun = True
 
+    def _may_join(self, query: str) -> bool:
+        return self._statements.may_join(query, [name for name, _ in self._riders])
+
     async def _make_way(self, query: str) -> None:
-        if not self._statements.may_join(query, [name for name, _ in self._riders]):
+        if not self._may_join(query):
             await self._begin()
             await self._flush()
 
@@ -104,9 +117,14 @@ class PostgresSession:
             query, params = self._riders.pop()
             await self._send(query, params)
 
-    async def _send(self, query: str, params: Mapping[str, object]) -> list[Row]:
+    async def _send(
+        self, query: str, params: Mapping[str, object], *, telling: bool = False
+    ) -> list[Row]:
         parts = [*self._riders, (query, params)]
         self._riders.clear()
+        if telling:
+            parts.append((TELLING, {"topics": list(self.topics)}))
+            self._told = True
         statement = self._statements.join(tuple(name for name, _ in parts))
         values = [as_value(parts[part][1][name]) for part, name in statement.parameters]
         return cast("list[Row]", await self._connection.fetch(statement.sql, *values))
@@ -141,9 +159,11 @@ class ReadingSession:
         message = f"{query} writes inside a read"
         raise RuntimeError(message)
 
-    async def insert(self, query: str, count: int, **_: object) -> Sequence[int]:
+    async def insert(
+        self, query: str, count: int, *, last: bool = False, **_: object
+    ) -> Sequence[int]:
         """Refuse: a read never writes."""
-        message = f"{query} writes {count} rows inside a read"
+        message = f"{query} writes {count} rows inside a read ({last=})"
         raise RuntimeError(message)
 
     async def enter_claim(self) -> None:

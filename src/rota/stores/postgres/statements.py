@@ -18,6 +18,13 @@ from rota.stores.kit.queries import PARAMETER
 NOTIFY = "notify"
 """The one statement the dialect adds: topics for every process that listens."""
 
+TELLING = "telling"
+"""Stands last: the rows are those of the query before it, and topics are told with them."""
+
+_TELLING_SQL = (
+    "select made.* from made cross join (select count(pg_notify('rota', t.topic))"
+    " from unnest(:topics::text[]) as t(topic)) as told"
+)
 _NOTIFY_SQL = "select pg_notify('rota', t.topic) from unnest(:topics::text[]) as t(topic)"
 _TABLE = re.compile(r"\brota\.(\w+)")
 _WRITTEN = re.compile(r"\b(?:insert into|update|delete from)\s+rota\.(\w+)")
@@ -36,7 +43,7 @@ class Statements:
     """Every query of the dialect, compiled on first use."""
 
     def __init__(self, queries: Mapping[str, str]) -> None:
-        self._queries = {**queries, NOTIFY: _NOTIFY_SQL}
+        self._queries = {**queries, NOTIFY: _NOTIFY_SQL, TELLING: _TELLING_SQL}
         self._touched = {n: frozenset(_TABLE.findall(q)) for n, q in self._queries.items()}
         self._written = {n: frozenset(_WRITTEN.findall(q)) for n, q in self._queries.items()}
         self._compiled: dict[tuple[str, ...], Statement] = {}
@@ -50,18 +57,23 @@ class Statements:
         """Return one statement for queries that may share it; its rows are those of the last."""
         statement = self._compiled.get(names)
         if statement is None:
-            statement = self._compiled[names] = _join([self._queries[name] for name in names])
+            told = names[-1] == TELLING
+            queries = [self._queries[name] for name in names]
+            statement = self._compiled[names] = _join(queries, told=told)
         return statement
 
 
-def _join(queries: Sequence[str]) -> Statement:
+def _join(queries: Sequence[str], *, told: bool) -> Statement:
     numbers: dict[tuple[int, str], int] = {}
     parts = [_number(query, part, numbers) for part, query in enumerate(queries)]
     *riders, last = parts
     if riders:
         opening = _WITH.match(last)
         recursive = "" if opening is None else opening[1] or ""
-        ctes = ", ".join(f"ride_{part} as ({sql})" for part, sql in enumerate(riders))
+        names = [f"ride_{part}" for part in range(len(riders))]
+        if told:
+            names[-1] = "made"
+        ctes = ", ".join(f"{name} as ({sql})" for name, sql in zip(names, riders, strict=True))
         rest = f" {last}" if opening is None else f", {last[opening.end() :]}"
         last = f"with {recursive}{ctes}{rest}"
     return Statement(last, tuple(numbers))

@@ -41,6 +41,8 @@ _SNAPSHOT = "begin isolation level repeatable read, read only"
 class PostgresStore(SqlStore):
     """A PostgreSQL database; its clock is everybody's clock, unless a test brings its own."""
 
+    elsewhere = True
+
     def __init__(self, address: str, clock: Clock, *, own_clock: bool = False) -> None:
         super().__init__()
         self._address = address

@@ -41,11 +41,18 @@ class SqliteSession:
         """Execute a query for its effect."""
         self._connection.execute(self._queries[query], _bind(params))
 
-    async def insert(self, query: str, count: int, **params: object) -> Sequence[int]:
+    async def insert(
+        self,
+        query: str,
+        count: int,
+        *,
+        last: bool = False,  # noqa: ARG002 - a transaction costs no round trip here
+        **params: object,
+    ) -> Sequence[int]:
         """Insert rows and return their ids, which one statement gives out in sequence."""
         self._connection.execute(self._queries[query], _bind(params))
-        last = self._connection.last_insert_rowid()
-        return range(last - count + 1, last + 1)
+        newest = self._connection.last_insert_rowid()
+        return range(newest - count + 1, newest + 1)
 
     async def enter_claim(self) -> None:
         """Nothing to wait for: a write transaction is alone."""

@@ -72,10 +72,10 @@ async def test_a_store_goes_on_after_every_connection_was_cut(open_bench, connec
     await asyncio.gather(*(one.store.list_spaces() for _ in range(5)))
     heard = record(one)
     await connection.execute(TERMINATE)
-    second = await one.queue(task, 3)
-    assert await two.claim_ids() == [*first, *second]
     while await heard.get() != "cancels":
         pass
+    second = await one.queue(task, 3)
+    assert await two.claim_ids() == [*first, *second]
     await two.queue(task)
     while await heard.get() != "runs":
         pass

@@ -91,12 +91,13 @@ update rota.heads set open = 1 where id = any(array(
   ) h));
 
 -- name: open_heads  heads with a turn to come, oldest turn first, per open gate
-select h.space_id, h.route, h.grp, h.metered, h.turn
-from unnest(:gates::text[]) as g(gate)
+select h.space_id, h.route, h.grp, h.metered, h.turn, h.pool
+from unnest(:pools::text[]) as p(pool) cross join unnest(:gates::text[]) as g(gate)
 cross join lateral (
-  select o.space_id, o.route, o.grp, o.metered, o.turn from rota.heads o
-  where o.open = 1 and o.pool = :pool::text and o.gate = g.gate
-    and o.route = any(:routes::text[]) and (:unmetered_only::int = 0 or o.metered = 0)
+  select o.space_id, o.route, o.grp, o.metered, o.turn, o.pool from rota.heads o
+  where o.open = 1 and o.pool = p.pool and o.gate = g.gate
+    and o.route = any(:routes::text[])
+    and (o.metered = 0 or p.pool <> all(:full_pools::text[]))
   order by o.turn, o.space_id limit :most::int
 ) h;
 

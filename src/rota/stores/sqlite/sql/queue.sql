@@ -58,13 +58,13 @@ from jsonb_each(:rows) w
 where heads.pool = w.value ->> 'pool' and heads.space_id = w.value ->> 'space_id' and heads.open = 0;
 
 -- name: open_heads  heads with a turn to come, oldest turn first, per open gate
-select h.space_id, h.route, h.grp, h.metered, h.turn
-from json_each(:gates) g cross join heads h
+select h.space_id, h.route, h.grp, h.metered, h.turn, h.pool
+from json_each(:pools) p cross join json_each(:gates) g cross join heads h
 where h.id in (
   select o.id from heads o indexed by heads_turn
-  where o.open = 1 and o.pool = :pool and o.gate = g.value
+  where o.open = 1 and o.pool = p.value and o.gate = g.value
     and o.route in (select value from json_each(:routes))
-    and (:unmetered_only = 0 or o.metered = 0)
+    and (o.metered = 0 or p.value not in (select value from json_each(:full_pools)))
   order by o.turn, o.space_id limit :most);
 
 -- name: count_total
