@@ -11,15 +11,15 @@ from rota.flow.define.runs import (
     LONGEST_PAYLOAD,
     answer_question,
     backfill,
-    batch_for,
     cancel_run,
     check_key,
     encode_payload,
     find_run,
     queue,
     run_now,
+    template_for,
 )
-from rota.model.runs import Source
+from rota.model.runs import RunBatch, Source
 from rota.model.spaces import Role
 from rota.model.states import RunState
 from rota.model.tasks import OnLost, Retry
@@ -68,7 +68,8 @@ async def test_a_key_that_means_something_else_is_a_conflict(desk):
 
     def batch(payload):
         text = encode_payload(payload)
-        return batch_for(task, Source.ENQUEUE, desk.store.now(), payloads=[text], keys=["k"])
+        template = template_for(task, Source.ENQUEUE, desk.store.now())
+        return RunBatch(template=template, payloads=[text], keys=["k"])
 
     ((first,),) = await queue(desk.store, [batch(1)])
     ((again,),) = await queue(desk.store, [batch(1)])

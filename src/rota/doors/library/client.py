@@ -21,7 +21,7 @@ from rota.flow.define.names import check_name, get_task
 from rota.flow.define.schedules import Wish
 from rota.model.ids import RunId
 from rota.model.plans import StoredSchedule
-from rota.model.runs import Question, Run, RunBatch, Source
+from rota.model.runs import NewRun, Question, Run, RunBatch, Source
 from rota.model.spaces import Limit, Role
 from rota.model.tasks import After, AfterOn, Policy, Task
 from rota.ports.channel import Channel
@@ -89,6 +89,7 @@ class Rota:
         self._on_failure = on_failure
         self._declared: dict[str, _Declared] = {}
         self._known: dict[str, Task] = {}
+        self._templates: dict[tuple[str, int | None], NewRun] = {}
         self._functions: dict[str, Function] = {}
         self._executor = InProcess(self._functions, threads=threads)
         self._channels: dict[str, Channel] = {c.name: c for c in (LogChannel(), *channels)}
@@ -194,17 +195,14 @@ class Rota:
         `connection`, an asyncpg connection inside a transaction, the run exists if and when that
         transaction commits.
         """
-        when = at if delay is None else self._clock.now() + delay
-        batch = runs.batch_for(
-            await self._task(task),
-            Source.ENQUEUE,
-            self.store.now(),
-            payloads=[runs.encode_payload(payload)],
-            keys=() if runs.check_key(key) is None else [key],
-            at=when,
-            priority=priority,
+        batch = RunBatch(
+            template=await self._template(
+                task, at if delay is None else self._clock.now() + delay, priority
+            ),
+            payloads=(runs.encode_payload(payload),),
+            keys=() if runs.check_key(key) is None else (key,),
         )
-        return (await self._queue(batch, connection))[0]
+        return (await runs.queue(self.store, [batch], connection))[0][0].run_id
 
     async def enqueue_many(
         self,
@@ -221,19 +219,21 @@ class Rota:
             runs.check_key(key)
         if not texts:
             return []
-        batch = runs.batch_for(
-            await self._task(task),
-            Source.ENQUEUE,
-            self.store.now(),
-            payloads=texts,
-            keys=keys or (),
-            priority=priority,
-        )
-        return await self._queue(batch, connection)
-
-    async def _queue(self, batch: RunBatch, connection: Any) -> list[RunId]:  # noqa: ANN401
+        template = await self._template(task, None, priority)
+        batch = RunBatch(template=template, payloads=texts, keys=keys or ())
         outcomes = await runs.queue(self.store, [batch], connection)
         return [outcome.run_id for outcome in outcomes[0]]
+
+    async def _template(self, name: str, at: datetime | None, priority: int | None) -> NewRun:
+        """Return what runs of a task have in common; the plain one of a declared task is kept."""
+        kept = self._templates.get((name, priority)) if at is None else None
+        if kept is not None:
+            return kept
+        task = await self._task(name)
+        template = runs.template_for(task, Source.ENQUEUE, self.store.now(), at, priority)
+        if at is None and template.expires_at is None and name in self._declared:
+            self._templates[name, priority] = template
+        return template
 
     async def schedule(
         self,
@@ -279,6 +279,7 @@ class Rota:
         policy = policy_from({"catch_up": mode}, base=task.policy)
         if policy == task.policy:
             return
+        self._templates.clear()
         self._known[name] = await tasks.put_task(
             self.store,
             LOCAL,
@@ -361,5 +362,4 @@ class Rota:
         except NotFound as fault:
             advice = "declare it with @rota.task, or create it with `rota task create`"
             raise NotFound("task", name, advice) from fault
-        self._known[name] = found
         return found

@@ -14,7 +14,7 @@ from rota.flow.settle import settle_runs
 from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
-from rota.model.runs import Enqueued, Run, RunBatch, Source
+from rota.model.runs import Enqueued, NewRun, Run, RunBatch, Source
 from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
@@ -57,25 +57,16 @@ async def run_now(
 ) -> RunId:
     """Queue a run of a task at once, even of a disabled one; its schedules do not move."""
     task = await get_task(store, caller, name, space)
-    batch = batch_for(task, Source.MANUAL, store.now(), payloads=[encode_payload(payload)])
+    template = template_for(task, Source.MANUAL, store.now())
+    batch = RunBatch(template=template, payloads=[encode_payload(payload)])
     return (await queue(store, [batch]))[0][0].run_id
 
 
-def batch_for(
-    task: Task,
-    source: Source,
-    now: int,
-    *,
-    payloads: Sequence[str],
-    keys: Sequence[str | None] = (),
-    at: datetime | None = None,
-    priority: int | None = None,
-    thread: str | None = None,
-) -> RunBatch:
-    """Return runs of a task, ready to be queued."""
-    if keys and len(keys) != len(payloads):
-        raise Invalid("keys", len(keys), f"give one for each of the {len(payloads)} payloads")
-    template = new_run(
+def template_for(
+    task: Task, source: Source, now: int, at: datetime | None = None, priority: int | None = None
+) -> NewRun:
+    """Return what runs of a task have in common, as its policy wants them queued."""
+    return new_run(
         task.id,
         task.space_id,
         task.route,
@@ -84,9 +75,7 @@ def batch_for(
         now,
         available_at=maybe_micros(at),
         priority=priority,
-        thread=thread,
     )
-    return RunBatch(template=template, payloads=payloads, keys=keys)
 
 
 async def queue(
@@ -96,6 +85,10 @@ async def queue(
 
     With a connection of the caller's own, the runs belong to the transaction it is in.
     """
+    for batch in batches:
+        if batch.keys and len(batch.keys) != len(batch.payloads):
+            advice = f"give one for each of the {len(batch.payloads)} payloads"
+            raise Invalid("keys", len(batch.keys), advice)
     if connection is None:
         outcomes = await store.enqueue(batches)
     else:
@@ -127,14 +120,13 @@ async def backfill(
         table = table_of(schedule.rule, schedule.generation, stagger)
         slots = table.between(start, end, limit=MOST_BACKFILLED + 1)
         for slot in slots:
-            batch = batch_for(task, Source.BACKFILL, now, payloads=["null"])
             template = replace(
-                batch.template,
+                template_for(task, Source.BACKFILL, now),
                 schedule_id=schedule.id,
                 slot_key=slot.key,
                 slot_at=to_micros(slot.at),
             )
-            batches.append(replace(batch, template=template))
+            batches.append(RunBatch(template=template, payloads=["null"]))
     if len(batches) > MOST_BACKFILLED:
         raise Invalid(
             "from", start.isoformat(), f"more than {MOST_BACKFILLED} slots: shorten the span"

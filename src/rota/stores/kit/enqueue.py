@@ -32,19 +32,20 @@ async def enqueue(
     alike: dict[NewRun, list[int]] = {}
     named: list[int] = []
     for number, batch in enumerate(batches):
+        if not batch.payloads:
+            continue
         if batch.keys or batch.template.slot_key is not None:
             named.append(number)
         else:
             alike.setdefault(batch.template, []).append(number)
-    await ping(session, (b.template for b in batches if b.payloads), now)
+    await ping(session, [*alike, *(batches[number].template for number in named)], now)
     for template, numbers in alike.items():
         payloads = [payload for number in numbers for payload in batches[number].payloads]
-        if payloads:
-            last = last_of_all and len(alike) == 1 and not named
-            ids = iter(await _insert_alike(session, template, payloads, now, last=last))
-            for number in numbers:
-                size = len(batches[number].payloads)
-                results[number] = [Enqueued(run_id=RunId(i)) for i in islice(ids, size)]
+        last = last_of_all and len(alike) == 1 and not named
+        ids = iter(await _insert_alike(session, template, payloads, now, last=last))
+        for number in numbers:
+            size = len(batches[number].payloads)
+            results[number] = [Enqueued(run_id=RunId(i)) for i in islice(ids, size)]
     if named:
         await _insert_named(session, batches, named, results, now)
     return results
