@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import apsw
 import pytest
@@ -11,6 +12,7 @@ from rota.errors import Busy, SchemaMismatch, Unavailable
 from rota.model.views import RunFilter
 from rota.stores.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
+from rota.testing.clock import VirtualClock
 
 
 @pytest.fixture
@@ -104,3 +106,12 @@ async def test_a_fault_inside_a_transaction_leaves_nothing(path, clock, opened_f
     with pytest.raises(LookupError):
         await bench.store.write(half)
     assert (await bench.task_of(task)).deleted_at is None
+
+
+async def test_opening_a_store_twice_changes_nothing(tmp_path):
+    store = SqliteStore(str(tmp_path / "rota.db"), VirtualClock())
+    await store.open()
+    threads = threading.active_count()
+    await store.open()
+    assert threading.active_count() == threads
+    await store.close()

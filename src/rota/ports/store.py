@@ -265,7 +265,7 @@ class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
         """Return a second store on the same database, or None where a lock makes it needless."""
 
     async def open(self) -> None:
-        """Connect, and bring the schema up to date."""
+        """Connect, and bring the schema up to date; nothing happens where it is open."""
 
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""

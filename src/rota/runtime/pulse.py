@@ -85,7 +85,6 @@ class Pulse:
 
     async def _beside(self, store: Store) -> None:
         self._own_loop = asyncio.get_running_loop()
-        await store.open()
         try:
             await self.service.run()
         finally:
@@ -94,6 +93,7 @@ class Pulse:
     async def _step(self) -> float:
         sent_at = self._clock.monotonic()
         try:
+            await self._store.open()  # does nothing where it is open
             renewal = await self._store.renew(self._worker_id(), self.lease)
         except Exception:
             if sent_at - self._renewed_at > WORKER_TTL.total_seconds() - FENCE_MARGIN:

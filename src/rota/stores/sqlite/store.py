@@ -144,6 +144,8 @@ class SqliteStore(SqlStore):
 
     async def open(self) -> None:
         """Create or migrate the file and start the threads."""
+        if self._threads is not None:
+            return
         await asyncio.get_running_loop().run_in_executor(None, self._prepare)
         queries = load_queries(PACKAGE)
         self._threads = (

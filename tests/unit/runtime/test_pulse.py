@@ -1,0 +1,92 @@
+"""The pulse keeps a lease alive, on a thread of its own where leases are judged by others."""
+
+import asyncio
+import threading
+
+from rota.errors import Unavailable
+from rota.model.views import Renewal
+from rota.runtime.clock import SystemClock
+from rota.runtime.pulse import Pulse
+from rota.testing.fakes import FixedChance
+
+
+class Second:
+    """A second store that cannot be reached at first."""
+
+    def __init__(self):
+        self.opened = 0
+        self.closed = threading.Event()
+        self.threads = set()
+
+    async def open(self):
+        self.opened += 1
+        if self.opened == 1:
+            raise Unavailable("not yet")
+
+    async def close(self):
+        self.closed.set()
+
+    def now(self):
+        return 0
+
+    async def renew(self, worker, until):
+        self.threads.add(threading.current_thread().name)
+        return Renewal(alive=True)
+
+
+class First:
+    """The store of the process itself."""
+
+    def __init__(self, second):
+        self.second = second
+        self.renewed = 0
+
+    def again(self):
+        return self.second
+
+    async def open(self):
+        return None
+
+    def now(self):
+        return 0
+
+    async def renew(self, worker, until):
+        self.renewed += 1
+        return Renewal(alive=True)
+
+
+async def beat_once(store):
+    heard = asyncio.Event()
+    threads = set()
+
+    async def renewed(renewal):
+        assert renewal.alive
+        threads.add(threading.current_thread())
+        heard.set()
+
+    pulse = Pulse(store, lambda: "w", renewed, SystemClock(), FixedChance())
+    async with asyncio.timeout(20):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pulse.run())
+            await heard.wait()
+            pulse.stop()
+    return threads
+
+
+async def test_a_second_store_is_renewed_on_a_thread_and_heard_at_home():
+    second = Second()
+    assert await beat_once(First(second)) == {threading.current_thread()}
+    assert second.threads == {"rota-pulse"}
+    assert second.closed.is_set()
+
+
+async def test_a_database_that_is_down_when_the_pulse_starts_is_tried_again():
+    second = Second()
+    await beat_once(First(second))
+    assert second.opened > 1
+
+
+async def test_a_store_with_a_lock_is_renewed_here():
+    store = First(None)
+    await beat_once(store)
+    assert store.renewed == 1
