@@ -15,10 +15,10 @@ Answer = TypeVar("Answer")
 class Joiner(Generic[Item, Answer]):
     """Joins the items of concurrent callers into one write; each caller gets its own answers.
 
-    A caller returns only after the write that carried its items has committed. The write belongs to
-    no caller, so a caller that is cancelled takes nobody else's answer with it. If a joined write
-    fails, every caller's items are written on their own, so that one caller's fault stays its own.
-    Only when the database was lost is nothing written again: the write may have happened.
+    A caller returns only after the write that carried its items has committed. A joined write
+    belongs to no caller, so one that is cancelled takes nobody else's answer with it. If a joined
+    write fails, every caller's items are written on their own, so that one caller's fault stays its
+    own. Only when the database was lost is nothing written again: the write may have happened.
     """
 
     def __init__(
@@ -28,15 +28,26 @@ class Joiner(Generic[Item, Answer]):
         self._most = most
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._alone = False
 
     async def put(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Write items, alone or together with others, and return their answers in order."""
+        if self._writer is None and not self._alone:
+            return await self._put_alone(items)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Sequence[Answer]] = loop.create_future()
         self._waiting.append((items, answer))
-        if self._writer is None:
-            self._writer = loop.create_task(self._write_all())
         return await answer
+
+    async def _put_alone(self, items: Sequence[Item]) -> Sequence[Answer]:
+        """Write for a caller that found nobody writing; who came meanwhile is written after."""
+        self._alone = True
+        try:
+            return await self._write(items) if items else ()
+        finally:
+            self._alone = False
+            if self._waiting:
+                self._writer = asyncio.get_running_loop().create_task(self._write_all())
 
     async def close(self) -> None:
         """Wait until everything that was put has been written."""
@@ -47,6 +58,7 @@ class Joiner(Generic[Item, Answer]):
         try:
             while self._waiting:
                 await self._write_next(self._take())
+                await asyncio.sleep(0)  # whoever was answered may come at once with more
         finally:
             self._writer = None
 
