@@ -29,9 +29,8 @@ def install_peers() -> None:
     stamp = PEERS / "installed.txt"
     if stamp.exists() and stamp.read_text() == PINS.read_text():
         return
-    uv = next(
-        (str(p) for p in (ROOT / ".boot/bin/uv", Path("/tmp/boot/bin/uv")) if p.exists()), "uv"
-    )
+    own = ROOT / ".boot/bin/uv"
+    uv = str(own) if own.exists() else "uv"
     python = str(PEERS / "bin" / "python")
     subprocess.run(
         [uv, "venv", "-q", "--clear", "--python", sys.executable, str(PEERS)], check=True
