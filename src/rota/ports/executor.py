@@ -37,6 +37,12 @@ class Executor(Protocol):
     def routes(self) -> Sequence[str]:
         """Return the routes this executor serves now."""
 
+    def waited(self, run_id: int) -> float | None:
+        """Return how many seconds an attempt waited for its turn here; None while it still does.
+
+        A timeout counts from the end of that wait.
+        """
+
     async def run(self, assignment: Assignment) -> Report:
         """Run one attempt to its end."""
 

@@ -69,7 +69,7 @@ class Stop(StrEnum):
 class _Attempt:
     """One attempt that is going on; a plain class, because a busy worker makes very many."""
 
-    __slots__ = ("assignment", "began", "stop", "task", "timer")
+    __slots__ = ("assignment", "began", "started", "stop", "task", "timer")
 
     def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
         self.assignment = assignment
@@ -77,6 +77,7 @@ class _Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.stop: Stop | None = None
         self.began = 0.0
+        self.started = 0.0
 
 
 class Worker:
@@ -179,6 +180,7 @@ class Worker:
             attempt.began = self._clock.monotonic()
         timeout = assignment.timeout
         if timeout is not None:
+            attempt.started = loop.time()
             attempt.timer = loop.call_later(
                 timeout.total_seconds(), self.stop_run, assignment.lease.run_id, Stop.TIMEOUT
             )
@@ -285,10 +287,27 @@ class Worker:
         attempt = self._attempts.get(run_id)
         if attempt is None or attempt.stop is not None:
             return
+        if reason is Stop.TIMEOUT and self._time_left(attempt):
+            return
         attempt.stop = reason
         attempt.task.cancel()
         if self._group is not None and reason is Stop.TIMEOUT:
             self._group.create_task(self._watch(attempt))
+
+    def _time_left(self, attempt: _Attempt) -> bool:
+        """Wind the timer of an attempt again that has waited for its turn in its executor."""
+        lease, timeout = attempt.assignment.lease, attempt.assignment.timeout
+        waited = self._by_route[lease.route].waited(lease.run_id)
+        if timeout is None or waited == 0.0:
+            return False
+        loop = asyncio.get_running_loop()
+        left = timeout.total_seconds()
+        if waited is not None:
+            left -= loop.time() - attempt.started - waited
+        if left <= 0:
+            return False
+        attempt.timer = loop.call_later(left, self.stop_run, lease.run_id, Stop.TIMEOUT)
+        return True
 
     async def _watch(self, attempt: _Attempt) -> None:
         done, _ = await asyncio.wait({attempt.task}, timeout=1.0)

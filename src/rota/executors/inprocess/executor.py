@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from rota.executors.inprocess.calls import BadResult, Function, encode_result, resolve
 from rota.executors.inprocess.child import path_of, run_in_child
@@ -33,6 +33,7 @@ class InProcess:
         self._allow_dotted = allow_dotted
         self._pool: ThreadPoolExecutor | None = None
         self._kinds: dict[Function, bool] = {}
+        self._waits: dict[int, float | None] = {}
 
     def routes(self) -> Sequence[str]:
         """Return the routes it serves now."""
@@ -65,27 +66,47 @@ class InProcess:
             return Report(outcome=Failed(code="bad_result", message=str(fault), retryable=False))
         return Report(outcome=Succeeded(result=text), messages=handle.messages)
 
+    def waited(self, run_id: int) -> float | None:
+        """Return how long a plain function waited for a thread; coroutines never wait."""
+        return self._waits.get(run_id, 0.0)
+
     async def _in_thread(self, function: Function, handle: RunHandle) -> object:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rota-run")
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._pool, context.run, function, handle)
-        stopped = False
-        while True:
-            try:
-                result = await asyncio.shield(work)
-            except asyncio.CancelledError:
-                if work.done() or stopped:
-                    raise
-                stopped = True  # a thread cannot be stopped: the attempt ends when it does
-            else:
-                if stopped:
-                    raise asyncio.CancelledError
-                return result
+        queued_at = loop.time()
+        self._waits[handle.id] = None
+
+        def begin() -> object:
+            self._waits[handle.id] = loop.time() - queued_at
+            return context.run(function, handle)
+
+        job = self._pool.submit(begin)
+        try:
+            return await _finish(job)
+        finally:
+            del self._waits[handle.id]
 
     def close(self) -> None:
         """Let go of the threads; one that is still busy is not waited for."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+
+
+async def _finish(job: Future[object]) -> object:
+    """Wait for a thread; one that has begun cannot be stopped, and its attempt ends with it."""
+    work = asyncio.wrap_future(job)
+    stopped = False
+    while True:
+        try:
+            result = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if stopped or work.done() or job.cancel():
+                raise
+            stopped = True
+        else:
+            if stopped:
+                raise asyncio.CancelledError
+            return result
