@@ -1,1 +1,1 @@
-"""The verbs, in the order of the data: define, plan, claim, execute, settle, deliver, observe."""
+"""The verbs, in the order of the data: define, plan, claim, settle, deliver, then the repairs."""

@@ -155,3 +155,8 @@ class NewTask:
     policy: Policy = field(default_factory=Policy)
     after: After | None = None
     origin: str = "cli"
+
+
+def task_lane(task_id: int) -> str:
+    """Return the lane that keeps the runs of one task apart."""
+    return f"task:{task_id}"

@@ -6,16 +6,11 @@ from rota.model.ids import RunId, ScheduleId, SpaceId, TaskId
 from rota.model.instants import to_micros
 from rota.model.runs import NewRun, Source
 from rota.model.schedules import Slot
-from rota.model.tasks import Overlap, Policy
+from rota.model.tasks import Overlap, Policy, task_lane
 
 DEEPEST_CHAIN = 16
 PLANNED = frozenset({Source.SLOT, Source.CATCH_UP, Source.BACKFILL})
 """The sources of runs that stand for a slot."""
-
-
-def task_lane(task_id: int) -> str:
-    """Return the lane that keeps the runs of one task apart."""
-    return f"task:{task_id}"
 
 
 def lane_of(task_id: int, policy: Policy, source: Source) -> str | None:

@@ -27,7 +27,6 @@ def seconds(moment: datetime) -> int:
     return since.days * DAY + since.seconds
 
 
-FIRST_SECOND = seconds(EARLIEST)
 LAST_SECOND = seconds(LATEST)
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from rota.model.runs import Source
-from rota.model.tasks import Overlap, Policy, Pool
-from rota.rules.queueing import lane_of, new_run, task_lane
+from rota.model.tasks import Overlap, Policy, Pool, task_lane
+from rota.rules.queueing import lane_of, new_run
 
 NOW = 1_000_000
 PLANNED = (Source.SLOT, Source.BACKFILL)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, SpaceId, TaskId
 from rota.model.plans import ActiveRun, DueSchedule, Plan, ScheduleState
+from rota.model.tasks import task_lane
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import Row, Rows, Session
 from rota.stores.kit.settle import settle
-from rota.stores.kit.tasks import policy_of, task_lane
+from rota.stores.kit.tasks import policy_of
 
 CANCELS = "cancels"
 """The topic of running runs that somebody wants stopped."""

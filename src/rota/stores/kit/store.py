@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rota.errors import Unavailable
 from rota.model.deliveries import Delivery, DeliveryState
@@ -34,7 +34,6 @@ from rota.stores.kit.session import Session
 
 log = logging.getLogger(__name__)
 
-Params = ParamSpec("Params")
 Result = TypeVar("Result")
 Listener = Callable[[str], None]
 

@@ -19,11 +19,6 @@ SCHEDULES = "schedules"
 """The topic of schedules that were added or changed."""
 
 
-def task_lane(task_id: int) -> str:
-    """Return the lane that keeps runs of one task apart."""
-    return f"task:{task_id}"
-
-
 @lru_cache(maxsize=1_000)
 def policy_of(text: str) -> Policy:
     """Return a stored policy; tasks with equal policies share one value."""
