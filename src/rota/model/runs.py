@@ -35,9 +35,11 @@ class Cause(StrEnum):
     DRAINED = "drained"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRun:
-    """A run to be queued, but for its payload and key; the store gives it its id and place."""
+class NewRun(NamedTuple):
+    """A run to be queued, but for its payload and key; the store gives it its id and place.
+
+    A tuple, because a planner makes thousands at one instant.
+    """
 
     space_id: SpaceId
     task_id: TaskId

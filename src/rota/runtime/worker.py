@@ -110,8 +110,8 @@ class Worker:
         self._settling: list[tuple[Assignment, Report]] = []
         self._claiming = True
         self._full = False
-        # Where another process does the store's work, one half of the slots is claimed or settled
-        # while the other half runs. Where it is done here, two halves would only take turns.
+        # Where another process does the store's work, a busy worker claims or settles one half of
+        # its slots while the other half runs. Where it is done here, they would only take turns.
         self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2 if store.elsewhere else slots))
         self._idle = asyncio.Event()
         self.claimer = Service("claim", self._claim_step, clock, chance)
@@ -161,7 +161,7 @@ class Worker:
             self._idle.set()
         if not self._claiming or self._full or not routes:
             return SAFETY_POLL
-        want = min(free, self._most_claimed)
+        want = min(free, self._most_claimed if self.running else MOST_CLAIMED)
         taken = await claim(self._store, self.id, routes, want)
         for assignment in taken.assignments:
             self._start(assignment)

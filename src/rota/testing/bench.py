@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -160,7 +159,7 @@ class Bench:
             available_at=None if at is None else to_micros(at),
         )
         texts = [json.dumps(payload) for payload in payloads]
-        return RunBatch(template=replace(run, **template), payloads=texts, keys=keys)
+        return RunBatch(template=run._replace(**template), payloads=texts, keys=keys)
 
     async def enqueue(self, *batches: RunBatch) -> list[list[Enqueued]]:
         """Queue batches."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound
@@ -120,8 +119,7 @@ async def backfill(
         table = table_of(schedule.rule, schedule.generation, stagger)
         slots = table.between(start, end, limit=MOST_BACKFILLED + 1)
         for slot in slots:
-            template = replace(
-                template_for(task, Source.BACKFILL, now),
+            template = template_for(task, Source.BACKFILL, now)._replace(
                 schedule_id=schedule.id,
                 slot_key=slot.key,
                 slot_at=to_micros(slot.at),

@@ -4,10 +4,8 @@ Claims happen one at a time (on SQLite by the write lock, on PostgreSQL by an ad
 claim may count what runs, decide, and start runs without anybody deciding at the same moment.
 Everybody else only ends runs or adds them, which can make a count too high but never too low.
 
-`heads` names the combinations of pool, space, route and group that may have ready runs, with the
-turn of their space. It is a cache: a head without ready runs is dropped when a claim finds it
-empty, and whatever can make a run ready leaves a ping in its own transaction, which the next claim
-absorbs. So a claim reads neither what is finished, nor what is planned, nor how much is queued.
+Where to look is known from heads (see `heads`), so a claim reads neither what is finished, nor what
+is planned, nor how much is queued.
 
 Order: foreground before background; spaces by turn, the one served longest ago first; inside a
 space by priority, then age. A lane offers only its head, and none while one of its runs is running.
@@ -22,18 +20,14 @@ from typing import NamedTuple
 
 from rota.model.runs import Lease
 from rota.model.views import Claimed
-from rota.stores.kit.enqueue import ping_record
+from rota.stores.kit.heads import FreshHead, Head, absorb, open_new_heads
 from rota.stores.kit.limits import UNLIMITED, Room, keep_buckets, read_room
 from rota.stores.kit.session import Row, Rows, Session
 from rota.stores.kit.tasks import get_tasks
 
-MOST_PINGS = 2_000
 FEWEST_HEADS = 64
 FEWEST_PICKED = 8
 MOST_ROUNDS = 12
-
-Head = tuple[int, str, str, int]
-"""A head inside one pool: space, route, group, metered."""
 
 # The columns of pick_runs: first the fields of a Lease, then what choosing needs.
 _LEASE_END = len(Lease._fields)
@@ -67,17 +61,24 @@ async def claim(
 ) -> Claimed:
     """Lease up to `want` ready runs of the given routes to a worker."""
     await session.enter_claim()
-    await absorb(session, now)
-    room = await read_room(session, now)
-    leases: list[Lease] = []
-    more = False
-    for number in range(MOST_ROUNDS):
+    fresh, quiet = await absorb(session)
+    turn = _Turn(worker, want, now)
+    if quiet:
+        room = Room()
+        leases, fresh = await _serve_fresh(session, fresh, pools, set(routes), turn)
+    else:
+        room, leases = await read_room(session, now), []
+    if fresh:
+        await open_new_heads(session, fresh, now)
+    more = bool(fresh) or not quiet
+    for number in range(MOST_ROUNDS if more else 0):
         left = want - len(leases)
         heads = await _open_heads(session, room, pools, routes, left) if left > 0 else {}
         if not heads:
+            more = False
             break
         more = number == MOST_ROUNDS - 1
-        if not await _serve_pools(session, room, heads, _Turn(worker, left, now), leases):
+        if not await _serve_pools(session, room, heads, turn._replace(want=left), leases):
             more = False
             break
     await keep_buckets(session, room)
@@ -158,6 +159,34 @@ async def _serve_pools(
         if left <= 0 or (moved and not emptied):
             return left > 0
     return False
+
+
+async def _serve_fresh(
+    session: Session,
+    fresh: set[FreshHead],
+    pools: Sequence[str],
+    routes: set[str],
+    turn: _Turn,
+) -> tuple[list[Lease], set[FreshHead]]:
+    """Lease runs of heads that came just now, while nothing else waits and nothing is limited.
+
+    Most of them are empty at once and need never be written. Returns the leases, and the heads
+    that may have more.
+    """
+    leases: list[Lease] = []
+    for pool in pools:
+        here = sorted(head for head in fresh if head[0] == pool and head[2] in routes)
+        want = turn.want - len(leases)
+        if not here or want <= 0:
+            continue
+        seen = [head[1:] for head in here[: max(FEWEST_HEADS, want)]]
+        found = await _serve(session, Room(), pool, seen, want)
+        await _lease(session, found, turn.worker, turn.now)
+        leases += found.leases
+        fresh = fresh - {(pool, *head) for head in found.empty}
+        if len(found.empty) < len(here):
+            break
+    return leases, fresh
 
 
 async def _serve(session: Session, room: Room, pool: str, heads: list[Head], want: int) -> _Round:
@@ -301,72 +330,3 @@ async def _close(session: Session, pool: str, found: _Round, now: int) -> None:
         await session.run("turn_heads", pool=pool, spaces=sorted(found.served), now=now)
     if found.full_spaces:
         await session.run("shut_heads", pool=pool, spaces=sorted(found.full_spaces))
-
-
-async def absorb(session: Session, now: int) -> None:
-    """Take up pings: choose lane heads, and open the heads that may have ready runs."""
-    pings = await session.rows("take_pings", most=MOST_PINGS)
-    if not pings:
-        return
-    await session.run("delete_pings", ids=[row[0] for row in pings])
-    heads = {(r[1], r[2], r[3], r[4], r[5]) for r in pings if r[6] is None and r[3] is not None}
-    reopen = {(r[1], r[2]) for r in pings if r[6] is None and r[3] is None}
-    lanes = {(r[2], r[6]) for r in pings if r[6] is not None}
-    if lanes:
-        heads |= await _turn_lanes(session, sorted(lanes))
-    if heads:
-        rows = Rows(
-            {"pool": h[0], "space_id": h[1], "route": h[2], "grp": h[3], "metered": h[4]}
-            for h in sorted(heads)
-        )
-        await session.run("open_new_heads", rows=rows, now=now)
-    if reopen:
-        rows = Rows({"pool": pool, "space_id": space} for pool, space in sorted(reopen))
-        await session.run("reopen_heads", rows=rows)
-
-
-async def _turn_lanes(
-    session: Session, lanes: list[tuple[int, str]]
-) -> set[tuple[str, int, str, str, int]]:
-    """Make the best waiting run of each free lane its head; return the heads that have one."""
-    rows = Rows({"space_id": space, "lane": lane} for space, lane in lanes)
-    held: list[int] = []
-    ready: list[int] = []
-    for _, _, busy, current, best in await session.rows("view_lanes", rows=rows):
-        if current is not None and (busy or current != best):
-            held.append(current)
-        if best is not None and not busy and best != current:
-            ready.append(best)
-    if held:
-        await session.run("hold_runs", ids=held)
-    if not ready:
-        return set()
-    made = await session.rows("ready_runs", ids=ready)
-    missed = set(ready) - {row[0] for row in made}
-    if missed:
-        # Another transaction holds the row; look at its lane again once that has ended.
-        again = await session.rows("lanes_of", ids=sorted(missed))
-        await session.run(
-            "insert_pings",
-            rows=Rows(ping_record(pool, space, "", "", False, lane) for pool, space, lane in again),
-        )
-    return {(row[1], row[2], row[3], row[4], row[5]) for row in made}
-
-
-async def heal(session: Session, now: int) -> int:
-    """Open a head for every combination that has ready runs, and look at every waiting lane.
-
-    Needed only if the caches were lost or a transaction vanished between a look and its ping.
-    """
-    await session.enter_claim()
-    found = await session.rows("find_heads")
-    rows = Rows(
-        {"pool": r[0], "space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]} for r in found
-    )
-    if rows:
-        await session.run("open_new_heads", rows=rows, now=now)
-    lanes = await session.rows("find_lanes")
-    if lanes:
-        pings = Rows(ping_record(r[0], r[1], "", "", False, r[2]) for r in lanes)
-        await session.run("insert_pings", rows=pings)
-    return len(rows) + len(lanes)

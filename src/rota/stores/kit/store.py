@@ -20,6 +20,7 @@ from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
 from rota.stores.kit import (
     claim,
     enqueue,
+    heads,
     limits,
     outbox,
     plan,
@@ -259,7 +260,7 @@ class SqlStore(ABC):
 
     async def heal(self) -> int:
         """Rebuild what claiming caches."""
-        return await self.write(claim.heal, self.now())
+        return await self.write(heads.heal, self.now())
 
     async def prune(self, before: int, most: int) -> int:
         """Delete old events and the runs whose end they tell."""

@@ -60,8 +60,21 @@ class PostgresStore(SqlStore):
         """Return a second store with connections of its own; none where a test owns the time."""
         return None if self._own_clock else type(self)(self._address, self._given_clock)
 
+    async def take_roles(self) -> bool:
+        """Listen to what others announce; any number of processes may plan and work."""
+        connections = self._open_connections()
+        if self._watch is None:
+            watch = Watch(self._connect, self.announce, lambda: connections.pids, self._clock)
+            try:
+                await watch.start()
+            except BaseException as fault:
+                self._translated(fault)
+                raise
+            self._watch = watch
+        return False
+
     async def open(self) -> None:
-        """Connect, bring the schema up to date, read the database's clock and listen."""
+        """Connect, bring the schema up to date and read the database's clock."""
         if self._connections is not None:
             return
         connections = Connections(self._connect)
@@ -70,23 +83,22 @@ class PostgresStore(SqlStore):
                 await migrate(connection, self._place)
                 self.incarnation = await read_incarnation(connection)
                 await self._clock.set_by(connection)
-            watch = Watch(self._connect, self.announce, lambda: connections.pids, self._clock)
-            await watch.start()
         except BaseException as fault:
             await connections.close()
             self._translated(fault)
             raise
-        self._connections, self._watch = connections, watch
+        self._connections = connections
 
     async def close(self) -> None:
         """Finish what was begun and close every connection."""
-        if self._connections is None or self._watch is None:
+        if self._connections is None:
             return
         await self._enqueues.close()
         await self._settles.close()
         connections, watch = self._connections, self._watch
         self._connections = self._watch = None
-        await watch.stop()
+        if watch is not None:
+            await watch.stop()
         await connections.close()
 
     def now(self) -> int:
@@ -119,6 +131,8 @@ class PostgresStore(SqlStore):
         args: tuple[object, ...],
     ) -> Result:
         async with connections.lend() as connection:
+            if self._clock.stale:
+                await self._clock.set_by(connection)
             session = PostgresSession(connection, self._statements)
             result = await operation(session, *args)
             await session.commit()

@@ -20,6 +20,9 @@ TOPICS = ("runs", "later", "schedules", "deliveries", "cancels")
 """Everything that can be announced; all of it is after a gap, because any of it may be missed."""
 
 CLOCK_EVERY = 5.0
+CLOCK_STALE = 60_000_000
+"""Microseconds after which one who does not listen reads the clock before the next write."""
+
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 10.0
 SAMPLES = 3
@@ -36,7 +39,13 @@ class DatabaseClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ahead: int | None = None
+        self._read_at = 0
         self._last = 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether the last reading is so old that the clocks may have drifted apart."""
+        return self._monotonic() - self._read_at > CLOCK_STALE
 
     async def set_by(self, connection: Connection) -> None:
         """Read the database's clock anew."""
@@ -49,6 +58,7 @@ class DatabaseClock:
             best = reading if best is None else min(best, reading)
         if best is not None:
             self._ahead = best[1]
+            self._read_at = self._monotonic()
 
     def now(self) -> int:
         """Return the database's time in microseconds."""

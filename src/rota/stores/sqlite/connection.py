@@ -38,6 +38,8 @@ def connect(path: str) -> apsw.Connection:
         message = f"cannot open the database {path}: check that its folder exists and is writable"
         raise Unavailable(message) from fault
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    # Plans must not depend on parameters: a bound `limit` would be compiled anew at every call.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in (
         "journal_mode = wal",
         "synchronous = full",

@@ -1,7 +1,8 @@
 """A SQLite transaction as the shared operations see it.
 
 A query that returns many rows costs one step for each, and each step lets go of the interpreter's
-lock and has to win it back. So every SELECT is made to answer in one step, as one JSON text.
+lock and has to win it back. So a SELECT that had many rows the last time is made to answer in one
+step, as one JSON text; for a few rows that would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import apsw.ext
 from rota.errors import Busy, Unavailable
 from rota.stores.kit.session import Row, Rows, finish
 
+FEW = 16
+"""Rows that are read one by one."""
+
 
 class SqliteSession:
     """Runs named queries on one connection; never suspends."""
@@ -24,17 +28,27 @@ class SqliteSession:
         self._connection = connection
         self._queries = queries
         self._packed: dict[str, str | None] = {}
+        self._had_many: set[str] = set()
         self.topics: dict[str, None] = {}
 
     async def rows(self, query: str, **params: object) -> list[Row]:
         """Return every row."""
+        found = self._in_one_step(query, params) if query in self._had_many else None
+        if found is None:
+            found = list(self._connection.execute(self._queries[query], _bind(params)))
+        if len(found) > FEW:
+            self._had_many.add(query)
+        else:
+            self._had_many.discard(query)
+        return found
+
+    def _in_one_step(self, query: str, params: dict[str, object]) -> list[Row] | None:
         packed = self._packed.get(query, "")
         if packed == "":
             packed = self._packed[query] = _pack(self._connection, self._queries[query])
         if packed is None:
-            return list(self._connection.execute(self._queries[query], _bind(params)))
-        text = self._connection.execute(packed, _bind(params)).get
-        found: list[Row] = json.loads(text)
+            return None
+        found: list[Row] = json.loads(self._connection.execute(packed, _bind(params)).get)
         return found
 
     async def run(self, query: str, **params: object) -> None:

@@ -22,7 +22,7 @@ FAR = 1 << 60
 def _run(due: DueSchedule, key: str, at: int) -> RunBatch:
     run = new_run(due.task_id, due.space_id, due.route, due.policy, Source.SLOT, at)
     return RunBatch(
-        template=replace(run, schedule_id=due.id, slot_key=key, slot_at=at), payloads=["null"]
+        template=run._replace(schedule_id=due.id, slot_key=key, slot_at=at), payloads=["null"]
     )
 
 

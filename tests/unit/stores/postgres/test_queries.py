@@ -36,7 +36,6 @@ HOT = {
     "list_runs": {"runs_pkey"},
     "list_runs_of_task": {"runs_task"},
     "take_pings": {"pings_pkey"},
-    "delete_pings": {"pings_pkey"},
     "open_heads": {"heads_turn"},
     "pick_runs": {"runs_ready"},
     "lease_runs": {"runs_pkey"},
@@ -137,4 +136,4 @@ def test_a_query_may_not_join_a_write_to_a_table_it_touches():
     assert statements.may_join("finish_runs", ["record_attempts", "record_events"])
     assert not statements.may_join("record_events", ["finish_runs"])
     assert not statements.may_join("turn_heads", ["drop_heads"])
-    assert statements.may_join("read_limits", ["delete_pings", "open_new_heads"])
+    assert statements.may_join("read_limits", ["reopen_heads", "open_new_heads"])

@@ -14,23 +14,24 @@ where datname = current_database() and pid <> pg_backend_pid()
 """
 
 
-def record(bench):
-    """Return a queue of every topic a store announces from now on."""
+async def record(bench):
+    """Return a queue of every topic that a store of a working process announces from now on."""
     topics = asyncio.Queue()
+    await bench.store.take_roles()
     bench.store.subscribe(topics.put_nowait)
     return topics
 
 
 async def test_a_commit_wakes_other_stores(open_bench):
     one, two = await open_bench(), await open_bench()
-    heard = record(two)
+    heard = await record(two)
     await one.queue(await one.task())
     assert await heard.get() == "runs"
 
 
 async def test_a_store_announces_its_own_commits_once(open_bench):
     one, two = await open_bench(), await open_bench()
-    own, others = record(one), record(two)
+    own, others = await record(one), await record(two)
     task = await one.task()
     for _ in range(3):
         await one.queue(task)
@@ -41,9 +42,17 @@ async def test_a_store_announces_its_own_commits_once(open_bench):
     assert own.empty()
 
 
+async def test_a_store_that_takes_no_roles_does_not_listen(open_bench, connection):
+    one = await open_bench()
+    await one.queue(await one.task())
+    listening = "select count(*) from pg_stat_activity where query ilike 'listen%' and datname = $1"
+    database = await connection.fetchval("select current_database()")
+    assert await connection.fetchval(listening, database) == 0
+
+
 async def test_a_commit_that_has_nothing_to_tell_stays_silent(open_bench):
     one, two = await open_bench(), await open_bench()
-    heard = record(two)
+    heard = await record(two)
     await one.queue(await one.task())
     assert await heard.get() == "runs"
     for lease in await one.claim():
@@ -57,7 +66,7 @@ async def test_a_listener_that_was_cut_off_comes_back_and_announces_everything(
     open_bench, connection
 ):
     one, two = await open_bench(), await open_bench()
-    heard = record(two)
+    heard = await record(two)
     await connection.execute("select pg_terminate_backend($1)", two.store._watch.pid)
     assert {await heard.get() for _ in TOPICS} == set(TOPICS)
     await one.queue(await one.task())
@@ -70,7 +79,7 @@ async def test_a_store_goes_on_after_every_connection_was_cut(open_bench, connec
     two.routes = one.routes
     first = await one.queue(task, 3)
     await asyncio.gather(*(one.store.list_spaces() for _ in range(5)))
-    heard = record(one)
+    heard = await record(one)
     await connection.execute(TERMINATE)
     while await heard.get() != "cancels":
         pass

@@ -35,6 +35,7 @@ async def test_a_run_queued_within_a_transaction_vanishes_with_it(bench, connect
 async def test_the_commit_of_the_programs_transaction_wakes_workers(bench, connection):
     task = await bench.task()
     woken = asyncio.Event()
+    await bench.store.take_roles()
     bench.store.subscribe(lambda topic: topic == "runs" and woken.set())
     async with connection.transaction():
         await bench.store.enqueue_within(connection, [bench.batch(task)])

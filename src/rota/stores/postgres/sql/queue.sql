@@ -37,7 +37,9 @@ made as (
   on conflict do nothing
   returning id
 )
-select coalesce(made.id, 0) as id from w left join made on made.id = w.id order by w.n;
+select case when count(*) = 2 then each.id else 0 end as id
+from (select id, n from w union all select id, null from made) each
+group by each.id order by min(each.n);
 
 -- name: existing_runs  runs that stand for the same key or slot
 with w as materialized (
@@ -63,12 +65,16 @@ select w.pool, w.space_id, w.route, w.grp, w.metered, w.lane
 from jsonb_to_recordset(:rows::text::jsonb) as w(pool text, space_id bigint, route text, grp text,
   metered int, lane text);
 
--- name: take_pings  skipping those that somebody holds, so that nobody waits here
-select id, pool, space_id, route, grp, metered, lane from rota.pings
-order by id limit :most::int for update skip locked;
-
--- name: delete_pings
-delete from rota.pings where id = any(:ids::bigint[]);
+-- name: take_pings  and whether the queue is quiet: no head open, nothing limited
+with taken as (
+  -- skipping those that somebody holds, so that nobody waits here
+  delete from rota.pings where id = any(array(
+    select id from rota.pings order by id limit :most::int for update skip locked))
+  returning pool, space_id, route, grp, metered, lane
+)
+select taken.*, (not exists (select 1 from rota.heads where open = 1)
+  and not exists (select 1 from rota.limits)) as quiet
+from taken;
 
 -- name: open_new_heads  a head that comes anew goes behind everybody, unless its space has a turn
 insert into rota.heads (pool, space_id, route, grp, metered, gate, open, turn)
@@ -189,11 +195,13 @@ update rota.runs set place = 'held' where id in (
 
 -- name: ready_runs  but for those that somebody holds, and those whose lane still has a head
 update rota.runs set place = 'ready' where id in (
-  select q.id from rota.runs q where q.id = any(:ids::bigint[])
-    and coalesce(q.place, '') = 'held'
-    and not exists (select 1 from rota.runs h where h.place = 'ready' and h.lane is not null
-      and h.space_id = q.space_id and h.lane = q.lane)
-  order by q.id for update skip locked)
+  select q.id from rota.runs q
+  left join lateral (
+    select h.id from rota.runs h where h.place = 'ready' and h.lane is not null
+      and h.space_id = q.space_id and h.lane = q.lane limit 1
+  ) head on true
+  where q.id = any(:ids::bigint[]) and coalesce(q.place, '') = 'held' and head.id is null
+  order by q.id for update of q skip locked)
 returning id, pool, space_id, route, grp, metered;
 
 -- name: lanes_of

@@ -33,11 +33,10 @@ select value ->> 'pool', value ->> 'space_id', value ->> 'route', value ->> 'grp
   value ->> 'metered', value ->> 'lane'
 from jsonb_each(:rows);
 
--- name: take_pings
-select id, pool, space_id, route, grp, metered, lane from pings order by id limit :most;
-
--- name: delete_pings
-delete from pings where id in (select value from json_each(:ids));
+-- name: take_pings  and whether the queue is quiet: no head open, nothing limited
+delete from pings where id in (select id from pings order by id limit :most)
+returning pool, space_id, route, grp, metered, lane,
+  not exists (select 1 from heads where open = 1) and not exists (select 1 from limits) as quiet;
 
 -- name: open_new_heads  a head that comes anew goes behind everybody, unless its space has a turn
 insert into heads (pool, space_id, route, grp, metered, gate, open, turn)
