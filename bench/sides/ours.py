@@ -26,6 +26,7 @@ from rota.rules.settlement import PLAIN_SUCCESS
 from rota.stores.kit.session import Rows, Session
 from rota.timing.rules import to_record
 from rota.timing.timetable import timetable
+from rota.wiring.loop import run_async
 
 CHUNK = 10_000
 POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
@@ -48,7 +49,7 @@ async def _succeeded(rota: Rota) -> int:
 
 
 def drain(address: str, n: int) -> dict[str, Any]:
-    return asyncio.run(_drain(address, n))
+    return run_async(_drain(address, n))
 
 
 async def _drain(address: str, n: int) -> dict[str, Any]:
@@ -67,12 +68,12 @@ async def _drain(address: str, n: int) -> dict[str, Any]:
 
 
 def history(address: str, what: str, count: int) -> dict[str, Any]:
-    asyncio.run(fill.history(address, what, count))
+    run_async(fill.history(address, what, count))
     return {}
 
 
 def bulk(address: str, n: int, batch: int) -> dict[str, Any]:
-    return asyncio.run(_bulk(address, n, batch))
+    return run_async(_bulk(address, n, batch))
 
 
 async def _bulk(address: str, n: int, batch: int) -> dict[str, Any]:
@@ -89,7 +90,7 @@ async def _bulk(address: str, n: int, batch: int) -> dict[str, Any]:
 
 
 def single(address: str, n: int, callers: int) -> dict[str, Any]:
-    return asyncio.run(_single(address, n, callers))
+    return run_async(_single(address, n, callers))
 
 
 async def _single(address: str, n: int, callers: int) -> dict[str, Any]:
@@ -111,7 +112,7 @@ async def _single(address: str, n: int, callers: int) -> dict[str, Any]:
 
 
 def worker(address: str, marks: str = "") -> None:
-    asyncio.run(_worker(address, marks))
+    run_async(_worker(address, marks))
 
 
 async def _worker(address: str, marks: str) -> None:
@@ -131,7 +132,7 @@ async def _worker(address: str, marks: str) -> None:
 
 
 def pickup_other(address: str, marks: str, count: int, gap: float) -> dict[str, Any]:
-    return asyncio.run(_pickup_other(address, marks, count, gap))
+    return run_async(_pickup_other(address, marks, count, gap))
 
 
 async def _pickup_other(address: str, marks: str, count: int, gap: float) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def _latency(returned: list[int], picked: list[int]) -> dict[str, Any]:
 
 
 def pickup_same(address: str, count: int, gap: float) -> dict[str, Any]:
-    return asyncio.run(_pickup_same(address, count, gap))
+    return run_async(_pickup_same(address, count, gap))
 
 
 async def _pickup_same(address: str, count: int, gap: float) -> dict[str, Any]:
@@ -234,7 +235,7 @@ async def _add_idle(rota: Rota, tasks: int, count: int) -> list[int]:
 
 
 def lateness(address: str, schedules: int, due: int) -> dict[str, Any]:
-    return asyncio.run(_lateness(address, schedules, due))
+    return run_async(_lateness(address, schedules, due))
 
 
 async def _lateness(address: str, schedules: int, due: int) -> dict[str, Any]:
@@ -265,7 +266,7 @@ IDLE_TASKS = 100
 
 
 def prepare_idle(address: str, schedules: int) -> dict[str, Any]:
-    asyncio.run(_prepare_idle(address, schedules))
+    run_async(_prepare_idle(address, schedules))
     return {}
 
 
@@ -277,7 +278,7 @@ async def _prepare_idle(address: str, schedules: int) -> None:
 
 
 def idle(address: str, seconds: float) -> dict[str, Any]:
-    return asyncio.run(_idle(address, seconds))
+    return run_async(_idle(address, seconds))
 
 
 async def _idle(address: str, seconds: float) -> dict[str, Any]:
@@ -309,12 +310,12 @@ LIMITS = (
 
 
 def prepare_claims(address: str, spaces: int, queued: int) -> dict[str, Any]:
-    asyncio.run(fill.spaces(address, spaces, queued // spaces))
+    run_async(fill.spaces(address, spaces, queued // spaces))
     return {}
 
 
 def claims(address: str, samples: int, want: int = 5, held: int = 20) -> dict[str, Any]:
-    return asyncio.run(_claims(address, samples, want, held))
+    return run_async(_claims(address, samples, want, held))
 
 
 async def _claims(address: str, samples: int, want: int, held: int) -> dict[str, Any]:
@@ -366,7 +367,7 @@ def _success(lease: Lease) -> Settlement:
 
 
 def growth(address: str, first: int, last: int) -> dict[str, Any]:
-    return asyncio.run(_growth(address, first, last))
+    return run_async(_growth(address, first, last))
 
 
 async def _growth(address: str, first: int, last: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -60,21 +60,19 @@ class NewRun(NamedTuple):
     thread: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBatch:
+class RunBatch(NamedTuple):
     """Runs that differ only in payload (JSON text) and key."""
 
     template: NewRun
     payloads: Sequence[str]
-    keys: Sequence[str | None] = field(default=())
+    keys: Sequence[str | None] = ()
 
     def key(self, index: int) -> str | None:
         """Return the key of one of its runs."""
         return self.keys[index] if self.keys else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueued:
+class Enqueued(NamedTuple):
     """What became of one run that was to be queued.
 
     `created` is false when a run with the same key and payload stood there already; `conflict`

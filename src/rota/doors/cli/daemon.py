@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
@@ -30,6 +29,7 @@ from rota.wiring.compose import (
     single_pass,
 )
 from rota.wiring.logging import configure_logging
+from rota.wiring.loop import run_async
 from rota.wiring.settings import Settings
 
 EXIT_CODES = {Ending.LEFT_BEHIND: 0, Ending.INTERRUPTED: 130}
@@ -61,7 +61,7 @@ def up(
     form = "json" if desk.out.as_json else settings.log_format
     name_traces = configure_logging(settings.log_level, form, color=settings.color)
     look_here()
-    asyncio.run(_up(desk, settings, samples, name_traces))
+    run_async(_up(desk, settings, samples, name_traces))
 
 
 async def _up(
@@ -134,7 +134,7 @@ def once(
             done = await single_pass(settings, store, most)
             return {"schedules": done.schedules, "processed": done.processed, "sent": done.sent}
 
-    done = asyncio.run(work())
+    done = run_async(work())
     desk.out.record(done)
     sent = f", {counted(done['sent'], 'message')} sent" if done["sent"] else ""
     desk.out.line(f"Processed {counted(done['processed'], 'run')}{sent}.")

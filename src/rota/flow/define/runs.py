@@ -28,11 +28,13 @@ LONGEST_KEY = 256
 LONGEST_ANSWER = 16 * 1024
 MOST_BACKFILLED = 1_000
 
+_ENCODE = json.JSONEncoder(allow_nan=False).encode
+
 
 def encode_payload(payload: object) -> str:
     """Return a payload as JSON text, or refuse it."""
     try:
-        text = json.dumps(payload, allow_nan=False)
+        text = _ENCODE(payload)
     except (TypeError, ValueError, RecursionError) as fault:
         raise Invalid("payload", payload, f"must be plain JSON values ({fault})") from None
     if len(text) > LONGEST_PAYLOAD // 4 and len(text.encode()) > LONGEST_PAYLOAD:
@@ -93,7 +95,7 @@ async def queue(
     else:
         outcomes = await store.enqueue_within(connection, batches)
     for batch, results in zip(batches, outcomes, strict=True):
-        for index, outcome in enumerate(results):
+        for index, outcome in enumerate(results if batch.keys else ()):
             if outcome.conflict:
                 message = (
                     f"the key {batch.key(index)!r} belongs to run {outcome.run_id}, "

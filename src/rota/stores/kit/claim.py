@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rota.model.runs import Lease
+from rota.model.tasks import Task
 from rota.model.views import Claimed
 from rota.stores.kit.heads import FreshHead, Head, absorb, open_new_heads
 from rota.stores.kit.limits import UNLIMITED, Room, keep_buckets, read_room
@@ -28,21 +29,41 @@ from rota.stores.kit.tasks import get_tasks
 FEWEST_HEADS = 64
 FEWEST_PICKED = 8
 MOST_ROUNDS = 12
+MOST_KNOWN = 10_000
 
-# The columns of pick_runs: first the fields of a Lease, then what choosing needs.
+# The columns of take_runs and pick_runs: the fields of a Lease, its order and its task's version;
+# then, of pick_runs alone, what choosing needs.
 _LEASE_END = len(Lease._fields)
-_HEAD, _PRIORITY, _AVAILABLE, _GROUP, _METERED = range(_LEASE_END, _LEASE_END + 5)
+_PRIORITY, _AVAILABLE, _TASK_VERSION, _HEAD, _GROUP, _METERED = range(_LEASE_END, _LEASE_END + 6)
 
 
 def _order(row: Row) -> tuple[int, int, int]:
     return (-row[_PRIORITY], row[_AVAILABLE], row[0])
 
 
+Known = dict[int, tuple[int, Task]]
+"""Tasks as an earlier claim read them, each with its version."""
+
+
+@dataclass(slots=True)
+class _Catch:
+    """What a claim has leased so far, and the version of each task among it."""
+
+    leases: list[Lease] = field(default_factory=list)
+    versions: dict[int, int] = field(default_factory=dict)
+
+    def add(self, rows: Sequence[Row], *, leased: bool) -> None:
+        """Add rows; what is not leased yet will be, which makes a new epoch."""
+        step = 0 if leased else 1
+        self.leases += [Lease(row[0], row[1] + step, *row[2:_LEASE_END]) for row in rows]
+        self.versions.update({row[3]: row[_TASK_VERSION] for row in rows})
+
+
 @dataclass(slots=True)
 class _Round:
     """What one look at the open heads of a pool decided."""
 
-    leases: list[Lease] = field(default_factory=list)
+    chosen: list[Row] = field(default_factory=list)
     served: set[int] = field(default_factory=set)
     empty: list[Head] = field(default_factory=list)
     full_spaces: set[int] = field(default_factory=set)
@@ -57,39 +78,55 @@ class _Turn(NamedTuple):
 
 
 async def claim(
-    session: Session, worker: str, pools: Sequence[str], routes: Sequence[str], want: int, now: int
+    session: Session,
+    worker: str,
+    pools: Sequence[str],
+    routes: Sequence[str],
+    want: int,
+    now: int,
+    known: Known,
 ) -> Claimed:
     """Lease up to `want` ready runs of the given routes to a worker."""
     await session.enter_claim()
     fresh, quiet = await absorb(session)
-    turn = _Turn(worker, want, now)
+    turn, catch = _Turn(worker, want, now), _Catch()
     if quiet:
         room = Room()
-        leases, fresh = await _serve_fresh(session, fresh, pools, set(routes), turn)
+        fresh = await _serve_fresh(session, fresh, pools, set(routes), turn, catch)
     else:
-        room, leases = await read_room(session, now), []
+        room = await read_room(session, now)
     if fresh:
         await open_new_heads(session, fresh, now)
     more = bool(fresh) or not quiet
     for number in range(MOST_ROUNDS if more else 0):
-        left = want - len(leases)
+        left = want - len(catch.leases)
         heads = await _open_heads(session, room, pools, routes, left) if left > 0 else {}
         if not heads:
             more = False
             break
         more = number == MOST_ROUNDS - 1
-        if not await _serve_pools(session, room, heads, turn._replace(want=left), leases):
+        if not await _serve_pools(session, room, heads, turn._replace(want=left), catch):
             more = False
             break
     await keep_buckets(session, room)
-    found_tasks = await get_tasks(session, sorted({lease.task_id for lease in leases}))
     return Claimed(
-        leases=leases,
-        tasks={task.id: task for task in found_tasks},
-        answers=await _answers(session, [lease.run_id for lease in leases if lease.asked]),
+        leases=catch.leases,
+        tasks=await _tasks(session, catch.versions, known),
+        answers=await _answers(session, [lease.run_id for lease in catch.leases if lease.asked]),
         retry_at=await _retry_at(session, room, pools, routes, now),
         more=more,
     )
+
+
+async def _tasks(session: Session, versions: dict[int, int], known: Known) -> dict[int, Task]:
+    """Return tasks, reading those that are unknown or have changed since they were read."""
+    missing = [id_ for id_, version in versions.items() if known.get(id_, (0,))[0] != version]
+    if len(known) > MOST_KNOWN:
+        known.clear()
+        missing = list(versions)
+    for task in await get_tasks(session, sorted(missing)):
+        known[task.id] = (versions[task.id], task)
+    return {id_: known[id_][1] for id_ in versions}
 
 
 async def _retry_at(
@@ -141,7 +178,7 @@ async def _serve_pools(
     room: Room,
     heads: dict[str, list[Head]],
     turn: _Turn,
-    leases: list[Lease],
+    catch: _Catch,
 ) -> bool:
     """Lease runs of the pools in their order; true if another look may find more.
 
@@ -152,10 +189,10 @@ async def _serve_pools(
         found = await _serve(session, room, pool, pool_heads, left)
         await _lease(session, found, turn.worker, turn.now)
         await _close(session, pool, found, turn.now)
-        leases += found.leases
-        left -= len(found.leases)
+        catch.add(found.chosen, leased=False)
+        left -= len(found.chosen)
         emptied = len(found.empty) == len(pool_heads) < max(FEWEST_HEADS, turn.want)
-        moved = bool(found.leases or found.empty or found.full_spaces)
+        moved = bool(found.chosen or found.empty or found.full_spaces)
         if left <= 0 or (moved and not emptied):
             return left > 0
     return False
@@ -167,26 +204,47 @@ async def _serve_fresh(
     pools: Sequence[str],
     routes: set[str],
     turn: _Turn,
-) -> tuple[list[Lease], set[FreshHead]]:
+    catch: _Catch,
+) -> set[FreshHead]:
     """Lease runs of heads that came just now, while nothing else waits and nothing is limited.
 
-    Most of them are empty at once and need never be written. Returns the leases, and the heads
-    that may have more.
+    Most of them are empty at once and need never be written. Returns those that may have more.
     """
-    leases: list[Lease] = []
     for pool in pools:
         here = sorted(head for head in fresh if head[0] == pool and head[2] in routes)
-        want = turn.want - len(leases)
+        want = turn.want - len(catch.leases)
         if not here or want <= 0:
             continue
-        seen = [head[1:] for head in here[: max(FEWEST_HEADS, want)]]
-        found = await _serve(session, Room(), pool, seen, want)
-        await _lease(session, found, turn.worker, turn.now)
-        leases += found.leases
-        fresh = fresh - {(pool, *head) for head in found.empty}
-        if len(found.empty) < len(here):
+        if len(here) == 1:
+            empty = await _take(session, here[0], turn._replace(want=want), catch)
+        else:
+            seen = [head[1:] for head in here[: max(FEWEST_HEADS, want)]]
+            found = await _serve(session, Room(), pool, seen, want)
+            await _lease(session, found, turn.worker, turn.now)
+            catch.add(found.chosen, leased=False)
+            empty = {(pool, *head) for head in found.empty}
+        fresh = fresh - empty
+        if len(empty) < len(here):
             break
-    return leases, fresh
+    return fresh
+
+
+async def _take(session: Session, head: FreshHead, turn: _Turn, catch: _Catch) -> set[FreshHead]:
+    """Lease runs of one head in one step; return the head if that emptied it."""
+    pool, space_id, route, group, metered = head
+    rows = await session.rows(
+        "take_runs",
+        pool=pool,
+        space_id=space_id,
+        route=route,
+        grp=group,
+        metered=metered,
+        most=turn.want,
+        worker=turn.worker,
+        now=turn.now,
+    )
+    catch.add(sorted(rows, key=_order), leased=True)
+    return {head} if len(rows) < turn.want else set()
 
 
 async def _serve(session: Session, room: Room, pool: str, heads: list[Head], want: int) -> _Round:
@@ -199,7 +257,7 @@ async def _serve(session: Session, room: Room, pool: str, heads: list[Head], wan
         return found
     candidates, counts, ends = await _pick(session, pool, asked, share)
     for space in spaces:
-        most = min(share, want - len(found.leases))
+        most = min(share, want - len(found.chosen))
         rows = candidates.get(space, [])
         if len(heads) > 1:
             rows.sort(key=_order)
@@ -210,7 +268,7 @@ async def _serve(session: Session, room: Room, pool: str, heads: list[Head], wan
             found.served.add(space)
             for row in chosen:
                 counts[row[_HEAD]] -= 1
-            found.leases += [Lease(row[0], row[1] + 1, *row[2:_LEASE_END]) for row in chosen]
+            found.chosen += chosen
         if space_room[space] <= 0:
             found.full_spaces.add(space)
     # A head is empty when it had fewer runs than were asked for and every one of them was taken;
@@ -314,8 +372,8 @@ async def _pick(
 
 
 async def _lease(session: Session, found: _Round, worker: str, now: int) -> None:
-    if found.leases:
-        ids = [lease.run_id for lease in found.leases]
+    if found.chosen:
+        ids = [row[0] for row in found.chosen]
         await session.run("lease_runs", ids=ids, worker=worker, now=now)
 
 

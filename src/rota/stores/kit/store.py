@@ -50,6 +50,7 @@ class SqlStore(ABC):
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._known: claim.Known = {}
         self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(self._enqueue, MOST_JOINED)
         self._settles: Joiner[Settlement, bool] = Joiner(self._settle, MOST_JOINED)
 
@@ -199,7 +200,7 @@ class SqlStore(ABC):
         self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
     ) -> Claimed:
         """Lease ready runs to a worker."""
-        return await self.write(claim.claim, worker, pools, routes, want, self.now())
+        return await self.write(claim.claim, worker, pools, routes, want, self.now(), self._known)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Apply settlements; concurrent callers share a commit."""

@@ -178,6 +178,22 @@ class ClaimContract:
         assert (run.state, run.place, run.holder) == (RunState.RUNNING, None, "w7")
         assert (run.epoch, run.started_at) == (1, bench.clock.now())
 
+    async def test_a_claim_tells_of_a_task_as_it_stands_now(self, bench: Bench) -> None:
+        for priority in (1, 2, 3):  # changed at one and the same instant
+            task = await bench.task(priority=priority)
+            await bench.queue(task)
+            claimed = await bench.claimed()
+            assert claimed.tasks[task.id].policy.priority == priority
+
+    async def test_what_a_claim_leaves_of_a_quiet_queue_is_found_by_the_next(
+        self, bench: Bench
+    ) -> None:
+        one, other = await bench.task("one"), await bench.task("other")
+        ids = [*await bench.queue(one, 3), *await bench.queue(other, 3)]
+        claims = [await bench.claim_ids(2) for _ in range(4)]
+        assert [len(claim) for claim in claims] == [2, 2, 2, 0]
+        assert sorted(run_id for claim in claims for run_id in claim) == sorted(ids)
+
     async def test_a_run_is_claimed_once(self, bench: Bench) -> None:
         ids = await bench.queue(await bench.task(), 10)
         takes = await asyncio.gather(*(bench.claim_ids(3, worker=f"w{n}") for n in range(6)))

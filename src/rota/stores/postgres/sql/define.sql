@@ -62,30 +62,32 @@ select w.space_id, w.name, w.title, w.kind, w.route, w.spec, w.policy, w.after_t
 from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, name text, title text, kind text,
   route text, spec text, policy text, after_task_id bigint, after_on text, origin text);
 
--- name: update_tasks
+-- name: update_tasks  updated_at tells versions apart, so that no two are equal
 update rota.tasks t set title = w.title, kind = w.kind, route = w.route, spec = w.spec,
   policy = w.policy, after_task_id = w.after_task_id, after_on = w.after_on, origin = w.origin,
-  updated_at = :now::bigint
+  updated_at = greatest(:now::bigint, t.updated_at + 1)
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, title text, kind text, route text,
   spec text, policy text, after_task_id bigint, after_on text, origin text)
 where t.id = w.id;
 
 -- name: enable_task
 update rota.tasks set enabled = 1, enabled_since = :now::bigint, paused_until = null,
-  disabled_reason = null, failures = 0, updated_at = :now::bigint
+  disabled_reason = null, failures = 0, updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
 -- name: disable_task
 update rota.tasks set enabled = 0, paused_until = null, disabled_reason = :reason::text,
-  updated_at = :now::bigint
+  updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
 -- name: pause_task
-update rota.tasks set paused_until = :until::bigint, updated_at = :now::bigint
+update rota.tasks set paused_until = :until::bigint,
+  updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
 -- name: delete_task
-update rota.tasks set deleted_at = :now::bigint, enabled = 0, updated_at = :now::bigint
+update rota.tasks set deleted_at = :now::bigint, enabled = 0,
+  updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
 -- name: delete_schedules_of

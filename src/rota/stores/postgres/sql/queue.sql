@@ -133,7 +133,7 @@ cross join lateral (
 -- name: pick_runs  the best ready runs of each head, but for those that somebody holds
 select r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
   r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
-  w.n, r.priority, r.available_at, r.grp, r.metered
+  r.priority, r.available_at, t.updated_at, w.n, r.grp, r.metered
 from jsonb_to_recordset(:rows::text::jsonb) as w(n int, space_id bigint, route text, grp text,
   metered int, most int)
 cross join lateral (
@@ -142,7 +142,23 @@ cross join lateral (
     and q.route = w.route and q.grp = w.grp and q.metered = w.metered
   order by q.priority desc, q.available_at, q.id limit least(w.most, :most::int)
   for update skip locked
-) r;
+) r
+cross join lateral (select updated_at from rota.tasks where id = r.task_id limit 1) t;
+
+-- name: take_runs  the best ready runs of one head, leased, but for those that somebody holds
+with picked as materialized (
+  select id from rota.runs
+  where place = 'ready' and pool = :pool::text and space_id = :space_id::bigint
+    and route = :route::text and grp = :grp::text and metered = :metered::int
+  order by priority desc, available_at, id limit :most::int
+  for update skip locked
+)
+update rota.runs r set state = 'running', place = null, epoch = r.epoch + 1,
+  holder = :worker::text, started_at = :now::bigint
+where r.id = any(array(select id from picked))
+returning r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
+  r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
+  r.priority, r.available_at, (select t.updated_at from rota.tasks t where t.id = r.task_id);
 
 -- name: lease_runs
 update rota.runs set state = 'running', place = null, epoch = epoch + 1, holder = :worker::text,

@@ -86,7 +86,7 @@ from (
 where t.id = w.task_id and (t.failures <> 0 or w.add > 0);
 
 -- name: disable_failing
-update rota.tasks t set enabled = 0, updated_at = :now::bigint,
+update rota.tasks t set enabled = 0, updated_at = greatest(:now::bigint, t.updated_at + 1),
   disabled_reason = 'failed ' || t.failures || ' times in a row'
 from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, disable_after int)
 where t.id = w.task_id and t.enabled <> 0 and t.failures >= w.disable_after

@@ -55,27 +55,29 @@ select value ->> 'space_id', value ->> 'name', value ->> 'title', value ->> 'kin
   value ->> 'after_on', value ->> 'origin', 1, :now, :now, :now
 from jsonb_each(:rows);
 
--- name: update_tasks
+-- name: update_tasks  updated_at tells versions apart, so that no two are equal
 update tasks set title = w.value ->> 'title', kind = w.value ->> 'kind', route = w.value ->> 'route',
   spec = w.value ->> 'spec', policy = w.value ->> 'policy',
   after_task_id = w.value ->> 'after_task_id', after_on = w.value ->> 'after_on',
-  origin = w.value ->> 'origin', updated_at = :now
+  origin = w.value ->> 'origin', updated_at = max(:now, updated_at + 1)
 from jsonb_each(:rows) w where tasks.id = w.value ->> 'id';
 
 -- name: enable_task
 update tasks set enabled = 1, enabled_since = :now, paused_until = null, disabled_reason = null,
-  failures = 0, updated_at = :now
+  failures = 0, updated_at = max(:now, updated_at + 1)
 where id = :id;
 
 -- name: disable_task
-update tasks set enabled = 0, paused_until = null, disabled_reason = :reason, updated_at = :now
+update tasks set enabled = 0, paused_until = null, disabled_reason = :reason,
+  updated_at = max(:now, updated_at + 1)
 where id = :id;
 
 -- name: pause_task
-update tasks set paused_until = :until, updated_at = :now where id = :id;
+update tasks set paused_until = :until, updated_at = max(:now, updated_at + 1) where id = :id;
 
 -- name: delete_task
-update tasks set deleted_at = :now, enabled = 0, updated_at = :now where id = :id;
+update tasks set deleted_at = :now, enabled = 0, updated_at = max(:now, updated_at + 1)
+where id = :id;
 
 -- name: delete_schedules_of
 update schedules set deleted_at = :now, next_at = null

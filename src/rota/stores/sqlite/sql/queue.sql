@@ -87,14 +87,25 @@ from jsonb_each(:rows) w;
 -- name: pick_runs  the best ready runs of each head
 select r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
   r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
-  w.key as n, r.priority, r.available_at, r.grp, r.metered
-from jsonb_each(:rows) w cross join runs r
-where r.id in (
+  r.priority, r.available_at, t.updated_at, w.key as n, r.grp, r.metered
+from jsonb_each(:rows) w cross join runs r cross join tasks t
+where t.id = r.task_id and r.id in (
   select q.id from runs q indexed by runs_ready
   where q.place = 'ready' and q.pool = :pool and q.space_id = w.value ->> 'space_id'
     and q.route = w.value ->> 'route' and q.grp = w.value ->> 'grp'
     and q.metered = w.value ->> 'metered'
   order by q.priority desc, q.available_at, q.id limit :most);
+
+-- name: take_runs  the best ready runs of one head, leased
+update runs set state = 'running', place = null, epoch = epoch + 1, holder = :worker, started_at = :now
+where id in (
+  select q.id from runs q indexed by runs_ready
+  where q.place = 'ready' and q.pool = :pool and q.space_id = :space_id and q.route = :route
+    and q.grp = :grp and q.metered = :metered
+  order by q.priority desc, q.available_at, q.id limit :most)
+returning id, epoch, space_id, task_id, route, cause, retries, losses, created_at, expires_at, slot_at,
+  slot_key, depth, asked, thread, key, payload, priority, available_at,
+  (select t.updated_at from tasks t where t.id = runs.task_id);
 
 -- name: lease_runs
 update runs set state = 'running', place = null, epoch = epoch + 1, holder = :worker, started_at = :now

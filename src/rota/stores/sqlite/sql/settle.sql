@@ -77,7 +77,7 @@ from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and (tasks.failures <> 0 or w.value ->> 'add' > 0);
 
 -- name: disable_failing
-update tasks set enabled = 0, updated_at = :now,
+update tasks set enabled = 0, updated_at = max(:now, updated_at + 1),
   disabled_reason = 'failed ' || failures || ' times in a row'
 from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and tasks.enabled = 1
