@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, SpaceId, TaskId
-from rota.model.plans import ActiveRun, DueSchedule, Plan, ScheduleState
+from rota.model.plans import ActiveRun, DueSchedule, LedgerEntry, Plan, ScheduleState
 from rota.model.tasks import task_lane
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import Row, Rows, Session
@@ -109,8 +109,8 @@ async def _write_ledger(session: Session, accepted: list[Plan], now: int) -> Non
     extended, added = Rows(), Rows()
     for plan in with_entries:
         for index, entry in enumerate(plan.ledger):
-            row = last.get(plan.schedule_id)
-            if index == 0 and row is not None and row[2] == entry.reason and row[3] == plan.was:
+            row = last.get(plan.schedule_id) if index == 0 else None
+            if row is not None and row[2] == entry.reason and _goes_on(row[3], plan, entry):
                 extended.append(
                     {
                         "id": row[1],
@@ -135,6 +135,12 @@ async def _write_ledger(session: Session, accepted: list[Plan], now: int) -> Non
         await session.run("extend_ledger", rows=extended, now=now)
     if added:
         await session.run("insert_ledger", rows=added, now=now)
+
+
+def _goes_on(last_at: int, plan: Plan, entry: LedgerEntry) -> bool:
+    """Whether no slot lies between the last ledger row and a plan's first entry."""
+    slots = (batch.template.slot_at for batch in plan.runs)
+    return last_at == plan.was and all(at is None or at > entry.first_at for at in slots)
 
 
 async def _announce(session: Session, accepted: list[Plan], now: int) -> None:

@@ -12,7 +12,7 @@ from rota.model.outcomes import Cancelled
 from rota.model.plans import DueSchedule, LedgerEntry, LedgerReason, Plan, ScheduleState
 from rota.model.runs import RunBatch, Source
 from rota.model.states import RunState
-from rota.model.tasks import Policy
+from rota.model.tasks import Overlap, Policy
 from rota.rules.queueing import new_run
 from rota.testing.bench import MINUTE, Bench
 
@@ -297,6 +297,18 @@ class LedgerContract:
                 plan = _plan(due, ledger=(_entry(due, 1, 1, LedgerReason.OVERLAP),))
             await bench.store.apply_plans([plan])
         assert len(await bench.store.ledger_rows(task.id, 0, FAR)) == 2
+
+    async def test_a_slot_that_ran_first_in_the_same_plan_does_too(self, bench: Bench) -> None:
+        task = await bench.task(overlap=Overlap.SKIP)
+        await bench.planned(task, every="10s")
+        bench.clock.advance(seconds=30)
+        await bench.plan()
+        bench.clock.advance(seconds=10)
+        await bench.end(await bench.claim_one())
+        bench.clock.advance(seconds=30)
+        await bench.plan()
+        assert await bench.ledger(task) == [("overlap", 2), ("overlap", 3)]
+        assert [run.slot_key for run in await bench.slots(task)] == ["g1:1", "g1:4"]
 
     async def test_rows_are_found_by_the_span_they_touch(self, bench: Bench) -> None:
         off, late = LedgerReason.DISABLED, LedgerReason.TOO_LATE
