@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
 
@@ -42,6 +42,7 @@ MOST_LOSSES = 3
 LOST_QUESTION_LIFE = timedelta(hours=24)
 LOST_OPTIONS = ("retry", "fail")
 LONGEST_ERROR = 16 * 1024
+NOT_AGAIN = "its worker was lost, and a person chose not to run it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,18 +118,10 @@ def answer(
 ) -> Settlement:
     """Return what becomes of a waiting run when its question is answered."""
     if kind == "lost" and text == "fail":
-        state = after(run.state, Move.FAIL)
-        extras = Extras(
-            error_code="lost",
-            error="its worker was lost, and a person chose not to run it again",
-            answered=question_id,
-            answer=text,
-            answered_by=by,
-            counts=1,
-            disable_after=context.policy.disable_after,
-            successors=_followers(run, state, None, context),
-        )
-        return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, "failed", extras)
+        report = Report(outcome=Failed(code="lost", message=NOT_AGAIN))
+        ended = _end(run, report, Move.FAIL, context, code="lost", error=NOT_AGAIN)
+        extras = replace(ended.extras, answered=question_id, answer=text, answered_by=by)
+        return ended._replace(extras=extras)
     extras = Extras(
         available_at=context.now,
         cause=Cause.LOST if kind == "lost" else Cause.RESUME,

@@ -158,6 +158,14 @@ def test_an_answer_leads_on(kind, text, state, cause):
     assert made.extras.answered_by == "ann"
 
 
+def test_a_run_that_a_person_gives_up_is_told_of_like_any_failure():
+    waiting = replace(RUN, state=RunState.WAITING)
+    policy = Policy(deliver_to="chat:ann", disable_after=3)
+    made = answer(waiting, 9, "lost", "fail", "ann", Context(policy=policy, now=NOW))
+    assert [delivery.target for delivery in made.extras.deliveries] == ["ann"]
+    assert (made.extras.counts, made.extras.disable_after) == (1, 3)
+
+
 @pytest.mark.parametrize("state", [RunState.QUEUED, RunState.RUNNING, RunState.WAITING])
 def test_cancelling_works_from_every_open_state(state):
     assert decide(Cancelled(reason="no"), run=replace(RUN, state=state)).state is (

@@ -28,7 +28,6 @@ NOWHERE: dict[str, object] = dict.fromkeys(("pool", "space_id", "route", "grp", 
 EVENT_OF_CAUSE = {
     Cause.RETRY: EventName.RETRIED,
     Cause.LOST: EventName.LOST,
-    Cause.RESUME: EventName.ANSWERED,
     Cause.DRAINED: EventName.DRAINED,
 }
 
@@ -116,6 +115,8 @@ def _event(s: Settlement) -> tuple[str, str]:
         return EventName.SETTLED.value, json.dumps(data)
     if s.state is RunState.WAITING:
         return EventName.ASKED.value, "{}"
+    if s.was is RunState.WAITING:
+        return EventName.ANSWERED.value, "{}"
     cause = s.extras.cause or Cause.RETRY
     data = {"error": s.extras.error_code} if s.extras.error_code else {}
     return EVENT_OF_CAUSE[cause].value, json.dumps(data)

@@ -24,7 +24,7 @@ from rota.model.outcomes import (
 from rota.model.runs import Cause, Lease
 from rota.model.settlements import Settlement
 from rota.model.states import FINISHED, Place, RunState
-from rota.model.tasks import After, AfterOn, Retry
+from rota.model.tasks import After, AfterOn, OnLost, Retry
 from rota.model.views import RunFilter
 from rota.rules.settlement import Context, answer, settle
 from rota.testing.bench import Bench, failed
@@ -169,14 +169,15 @@ class SettleContract:
         assert (again.run_id, again.epoch, again.retries) == (lease.run_id, 2, 1)
 
     async def test_a_success_after_a_retry_has_no_error(self, bench: Bench) -> None:
-        await bench.queue(await bench.task(retry=RETRY))
-        await bench.end(await bench.claim_one(), failed())
-        bench.clock.advance(minutes=1)
-        await bench.store.promote(10)
-        lease = await bench.claim_one()
-        await bench.end(lease, Succeeded(result="1"))
-        run = await bench.run(lease.run_id)
-        assert (run.state, run.error, run.error_code) == (RunState.SUCCEEDED, None, None)
+        for outcome in (Succeeded(result="1"), Succeeded()):
+            await bench.queue(await bench.task(retry=RETRY))
+            await bench.end(await bench.claim_one(), failed())
+            bench.clock.advance(minutes=1)
+            await bench.store.promote(10)
+            lease = await bench.claim_one()
+            await bench.end(lease, outcome)
+            run = await bench.run(lease.run_id)
+            assert (run.state, run.error, run.error_code) == (RunState.SUCCEEDED, None, None)
 
     async def test_lost_and_drained_runs_come_back_at_once(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
@@ -311,6 +312,15 @@ class QuestionContract:
         assert claimed.answers == {lease.run_id: ("one", "two")}
         assert (await bench.run(lease.run_id)).expires_at is None
 
+    async def test_telling_what_to_do_with_a_lost_run_is_an_answer(self, bench: Bench) -> None:
+        await bench.queue(await bench.task(on_lost=OnLost.ASK))
+        lease = await bench.claim_one()
+        await bench.end(lease, Lost(reason="gone"))
+        (question,) = await bench.store.list_questions([lease.run_id])
+        assert await _answer(bench, lease, question.id, "retry", kind="lost")
+        assert (await bench.run(lease.run_id)).losses == 1
+        assert await bench.events(lease.run_id) == ["run.asked", "run.answered"]
+
     async def test_a_question_is_answered_once(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
         lease = await bench.claim_one()
@@ -358,10 +368,12 @@ async def _everything(bench: Bench, lease: Lease) -> list[object]:
     ]
 
 
-async def _answer(bench: Bench, lease: Lease, question: int, text: str) -> bool:
+async def _answer(
+    bench: Bench, lease: Lease, question: int, text: str, *, kind: str = "ask"
+) -> bool:
     (task,) = await bench.store.get_tasks([lease.task_id])
     facts = running(lease)
     context = Context(policy=task.policy, now=bench.store.now())
     waiting = replace(facts, state=RunState.WAITING)
-    settlement = answer(waiting, QuestionId(question), "ask", text, "ann", context)
+    settlement = answer(waiting, QuestionId(question), kind, text, "ann", context)
     return (await bench.store.settle([settlement]))[0]

@@ -31,7 +31,7 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(name text, space_id bigint, tas
 
 -- name: finish_runs
 update rota.runs set state = :state::text, place = null, holder = null, finished_at = :now::bigint,
-  cancel_at = null
+  cancel_at = null, error_code = null, error = null
 where id = any(:ids::bigint[]);
 
 -- name: finish_runs_with

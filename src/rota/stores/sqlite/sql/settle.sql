@@ -29,7 +29,8 @@ select :now, value ->> 'name', value ->> 'space_id', value ->> 'task_id', value 
 from jsonb_each(:rows);
 
 -- name: finish_runs
-update runs set state = :state, place = null, holder = null, finished_at = :now, cancel_at = null
+update runs set state = :state, place = null, holder = null, finished_at = :now, cancel_at = null,
+  error_code = null, error = null
 where id in (select value from json_each(:ids));
 
 -- name: finish_runs_with
