@@ -10,6 +10,8 @@ import pytest
 
 pytest.register_assert_rewrite("rota.testing.contracts")
 
+from rota.flow.observe.verify import verify  # noqa: E402
+from rota.model.verification import Invariant  # noqa: E402
 from rota.stores.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
 from rota.testing.bench import Bench  # noqa: E402
 from rota.testing.clock import VirtualClock  # noqa: E402
@@ -17,6 +19,8 @@ from rota.testing.fakes import FixedChance  # noqa: E402
 
 KINDS = ("memory", "sqlite", "postgres")
 THREAD_PATIENCE = 5.0
+INVENTED = {Invariant.EVERY_SLOT, Invariant.OF_A_SLOT}
+"""Contract suites hand stores plans and slots that no rule has made."""
 
 
 @pytest.fixture
@@ -119,11 +123,13 @@ def postgres_store(request, clock):
 
 @pytest.fixture(params=KINDS)
 def store(request, clock, tmp_path, runner):
-    """An open store of each kind, empty and on the virtual clock."""
+    """An open store of each kind, empty and on the virtual clock; what a test leaves must hold."""
     made = make_store(request, clock, tmp_path)
     runner.run(made.open())
     yield made
+    found = () if hasattr(made, "damaged") else runner.run(verify(made)).violations
     runner.run(made.close())
+    assert [v for v in found if v.invariant not in INVENTED] == []
 
 
 def make_store(request, clock, tmp_path):

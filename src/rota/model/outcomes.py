@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
+LONGEST_RESULT = 256 * 1024
+"""How many bytes a result may have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:

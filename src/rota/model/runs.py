@@ -13,6 +13,9 @@ from rota.model.instants import maybe_instant
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool
 
+LONGEST_PAYLOAD = 256 * 1024
+"""How many bytes a payload may have."""
+
 
 class Source(StrEnum):
     """What made a run."""

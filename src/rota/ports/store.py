@@ -12,7 +12,7 @@ datetimes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
@@ -23,6 +23,9 @@ from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
+from rota.ports.examiner import Examiner
+
+Looker = TypeVar("Looker", bound=Examiner)
 
 
 class Timed(Protocol):
@@ -244,6 +247,12 @@ class Views(Timed, Protocol):
     async def view_queue(self) -> QueueView:
         """Return how full the queue is."""
 
+    async def examine(self, make: Callable[[], Looker]) -> Looker:
+        """Show every row to an examiner, in pages, on one consistent view, and return it.
+
+        A look that the database cuts short begins anew, with a new examiner.
+        """
+
 
 class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
     """All of it, as wiring hands it out."""
@@ -266,6 +275,13 @@ class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date; nothing happens where it is open."""
+
+    async def look(self) -> None:
+        """Connect for reading alone: nothing is created, brought up to date or written.
+
+        Raises Unavailable where there is nothing to look at, and SchemaMismatch where it is not of
+        this Rota's schema.
+        """
 
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""

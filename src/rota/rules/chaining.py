@@ -14,11 +14,12 @@ from rota.rules.queueing import DEEPEST_CHAIN, new_run
 
 LONGEST_PASSED_RESULT = 64 * 1024
 
-_STARTS = {
+STARTS = {
     AfterOn.SUCCESS: frozenset({RunState.SUCCEEDED}),
     AfterOn.FAILURE: frozenset({RunState.FAILED, RunState.EXPIRED}),
     AfterOn.ANY: frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.EXPIRED}),
 }
+"""Which ends start a successor."""
 
 
 def successors(
@@ -43,7 +44,7 @@ def successors(
             keys=[f"after:{run_id}"],
         )
         for task in tasks
-        if task.enabled and task.after is not None and state in _STARTS[task.after.on]
+        if task.enabled and task.after is not None and state in STARTS[task.after.on]
     )
 
 

@@ -73,6 +73,17 @@ async def opened(settings: Settings) -> AsyncIterator[Store]:
         await store.close()
 
 
+@asynccontextmanager
+async def looked_at(settings: Settings) -> AsyncIterator[Store]:
+    """Open the store that settings name for reading alone, and close it again."""
+    store = store_at(settings.store, SystemClock())
+    await store.look()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
 def _make_home(settings: Settings) -> None:
     """Create the home folder where the store lives in it; any other folder must exist."""
     if not settings.store.startswith(f"sqlite:///{settings.home}"):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from rota.doors.cli.main import main
@@ -77,12 +78,25 @@ def test_a_store_address_must_make_sense(rota):
     assert "sqlite:///" in rota.refused("task", "list", "--store", "mysql://x")
 
 
-def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(rota, tmp_path):
-    rota.home.mkdir()
-    (rota.home / "rota.db").mkdir()
-    plain = rota("task", "list")
+def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(rota):
+    rota.ok("task", "list")
+    connection = apsw.Connection(str(rota.home / "rota.db"))
+    connection.execute("drop table events")
+    connection.close()
+    plain = rota("task", "create", "hello", "--call", "rota.samples:hello")
     assert plain.code == 1
+    assert plain.err.startswith("rota: unexpected: SQLError")
     assert plain.err.count("\n") == 1
+    again = rota("task", "create", "hello", "--call", "rota.samples:hello", "--debug")
+    assert "Traceback" in again.err
+
+
+def test_a_folder_in_the_place_of_the_database_is_one_sentence(rota):
+    (rota.home / "rota.db").mkdir(parents=True)
+    answer = rota("task", "list")
+    assert answer.code == 1
+    assert answer.err.startswith("rota: cannot open the database ")
+    assert answer.err.count("\n") == 1
 
 
 def test_a_file_that_is_no_database_is_one_sentence(rota):
@@ -90,9 +104,8 @@ def test_a_file_that_is_no_database_is_one_sentence(rota):
     (rota.home / "rota.db").write_text("this is not a database" * 100)
     answer = rota("task", "list")
     assert answer.code == 1
-    assert answer.err.startswith("rota: ")
+    assert answer.err.startswith("rota: cannot read ")
     assert answer.err.count("\n") == 1
-    assert "Traceback" in rota("task", "list", "--debug").err
 
 
 def test_an_unavailable_store_is_told_in_json(rota, tmp_path):

@@ -28,6 +28,7 @@ MODULES = MappingProxyType(
         "space": "space",
         "limit": "limit",
         "check": "check",
+        "verify": "verify",
     }
 )
 """Which module of this folder holds a command."""

@@ -42,6 +42,18 @@ class Desk:
 
         return load_settings(self.invocation.home, self.invocation.store)
 
+    def look(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        """Do one piece of work that reads, on a store that nothing can be written to."""
+        from rota.wiring.compose import looked_at  # noqa: PLC0415 - slow to load
+
+        settings = self.settings()
+
+        async def session() -> Answer:
+            async with looked_at(settings) as store:
+                return await work(store)
+
+        return asyncio.run(session())
+
     def ask(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
         """Open the store, do one piece of work with it, and close it again."""
         from rota.wiring.compose import opened  # noqa: PLC0415 - slow to load

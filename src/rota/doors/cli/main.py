@@ -4,7 +4,7 @@ Help is answered from pages that were rendered from the commands beforehand (a t
 equal), so that asking for help loads nothing. Everything else goes to `running`.
 
 Exit codes: 0 done; 1 cannot be done now, or unexpected; 2 refused: something in the request must
-change; 130 interrupted.
+change; 130 interrupted. `rota verify` exits with 1 only if something does not hold.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ EXIT_CODES = """\
 | exit code | meaning |
 |---|---|
 | 0 | done; for `rota up`: stopped in order |
-| 1 | cannot be done now (the database is busy or gone), or unexpected |
-| 2 | refused: something in the request must change |
+| 1 | cannot be done now, or unexpected; for `rota verify`: something does not hold |
+| 2 | refused: something in the request must change; for `rota verify`: it could not look |
 | 130 | interrupted; for `rota up`: a second Ctrl-C stopped everything at once |
 """
 

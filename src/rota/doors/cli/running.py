@@ -18,12 +18,16 @@ DONE = 0
 UNAVAILABLE = 1
 REFUSED = 2
 INTERRUPTED = 130
+FINDING = frozenset({"verify"})
+"""Commands that exit with 1 for what they found, and so with 2 for everything else."""
 
 
 def run_command(front: Sequence[str], words: Sequence[str]) -> int:
     """Run the command that words name, with the options that may stand anywhere in front."""
     as_json, debug = "--json" in front, "--debug" in front
-    app = build_app(words[0] if words else "")
+    command = words[0] if words else ""
+    not_done = REFUSED if command in FINDING else UNAVAILABLE
+    app = build_app(command)
     try:
         code = app(args=[*front, *words], prog_name="rota", standalone_mode=False)
     except TyperException as fault:
@@ -39,13 +43,13 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
         field = fault.field if isinstance(fault, Invalid) else None
         return _tell(str(fault), fault.code, REFUSED, field=field, as_json=as_json)
     except RotaError as fault:
-        return _tell(str(fault), fault.code, UNAVAILABLE, as_json=as_json)
+        return _tell(str(fault), fault.code, not_done, as_json=as_json)
     except Exception as fault:  # noqa: BLE001 - the last word of the program
         if debug:
             traceback.print_exc()
         sentence = f"unexpected: {type(fault).__name__}: {_first_line(fault)}"
         advice = "" if debug else "; run it again with --debug to see where"
-        return _tell(sentence + advice, "unexpected", UNAVAILABLE, as_json=as_json)
+        return _tell(sentence + advice, "unexpected", not_done, as_json=as_json)
     return code if isinstance(code, int) else DONE
 
 

@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 
 from rota.errors import Invalid, RotaError
 from rota.executors.inprocess.handle import RunHandle
+from rota.model.outcomes import LONGEST_RESULT
 
 Function: TypeAlias = Callable[[RunHandle], Any]
-
-LONGEST_RESULT = 256 * 1024
 
 
 class BadResult(RotaError):

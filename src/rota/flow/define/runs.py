@@ -13,7 +13,7 @@ from rota.flow.settle import settle_runs
 from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
-from rota.model.runs import Enqueued, NewRun, Run, RunBatch, Source
+from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Run, RunBatch, Source
 from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
@@ -23,7 +23,6 @@ from rota.rules.queueing import new_run
 from rota.rules.settlement import Context
 from rota.rules.settlement import answer as decide_answer
 
-LONGEST_PAYLOAD = 256 * 1024
 LONGEST_KEY = 256
 LONGEST_ANSWER = 16 * 1024
 MOST_BACKFILLED = 1_000

@@ -123,20 +123,22 @@ def planned_in(schedules: list[StoredSchedule], span: Span) -> tuple[list[Planne
     start = span.start
     found: list[Planned] = []
     for schedule in schedules:
-        begin = _narrowed(_table(schedule), span)
+        begin = newest_from(_table(schedule), span.start, span.end, MOST_SLOTS)
         start = max(start, begin)
         found += _slots(schedule, begin, span.end)
     kept = sorted((p for p in found if p.slot.at >= start), key=lambda p: p.slot.at)
     return kept, start
 
 
-def _narrowed(table: Timetable, span: Span) -> datetime:
-    """Return from where on a span has at most MOST_SLOTS slots."""
+def newest_from(table: Timetable, start: datetime, end: datetime, most: int) -> datetime:
+    """Return from where on a span has at most that many slots."""
+    if len(table.between(start, end, limit=most + 1)) <= most:
+        return start
     width = NARROWEST
-    begin = max(span.start, span.end - width)
-    while begin > span.start:
-        wider = max(span.start, span.end - width * 2)
-        if len(table.between(wider, span.end, limit=MOST_SLOTS + 1)) > MOST_SLOTS:
+    begin = max(start, end - width)
+    while begin > start:
+        wider = max(start, end - width * 2)
+        if len(table.between(wider, end, limit=most + 1)) > most:
             break
         width, begin = width * 2, wider
     return begin

@@ -30,6 +30,17 @@ def load_migrations(package: str) -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
+def check_current(migrations: list[Migration], current: int, where: str) -> None:
+    """Refuse a database whose schema is not this Rota's; for those who may not change it."""
+    if pending(migrations, current, where):
+        newest = migrations[-1].number
+        message = (
+            f"the database {where} has schema {current}, this Rota works with {newest}: "
+            "start `rota up` once to bring it up to date"
+        )
+        raise SchemaMismatch(message)
+
+
 def pending(migrations: list[Migration], current: int, where: str) -> list[Migration]:
     """Return what has still to be applied; refuse a database from a newer Rota."""
     newest = migrations[-1].number

@@ -17,6 +17,7 @@ from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
+from rota.ports.store import Looker
 from rota.stores.kit import (
     claim,
     enqueue,
@@ -27,6 +28,7 @@ from rota.stores.kit import (
     schedules,
     settle,
     tasks,
+    verify,
     views,
     workers,
 )
@@ -219,11 +221,11 @@ class SqlStore(ABC):
 
     async def queued_runs_of(self, task_id: int, *, planned_only: bool) -> list[OpenRun]:
         """Return the queued and waiting runs of a task."""
-        return await self.read(_queued_runs_of, task_id, planned_only)
+        return await self.read(workers.queued_runs_of, task_id, planned_only)
 
     async def running_runs_of(self, task_id: int) -> list[RunId]:
         """Return the running runs of a task."""
-        return await self.read(_running_runs_of, task_id)
+        return await self.read(workers.running_runs_of, task_id)
 
     async def mark_stuck(self, run_id: int, epoch: int) -> None:
         """Note that a run is past its timeout and cannot be stopped."""
@@ -265,7 +267,7 @@ class SqlStore(ABC):
 
     async def prune(self, before: int, most: int) -> int:
         """Delete old events and the runs whose end they tell."""
-        return await self.write(_prune, before, most)
+        return await self.write(workers.prune, before, most)
 
     # deliver
 
@@ -354,6 +356,10 @@ class SqlStore(ABC):
         """Return how full the queue is."""
         return await self.read(views.queue)
 
+    async def examine(self, make: Callable[[], Looker]) -> Looker:
+        """Show every row to an examiner on one consistent view, and return it."""
+        return await self.read(verify.examine, make, self.now())
+
 
 async def _disable(
     session: Session,
@@ -376,21 +382,3 @@ async def _delete(
         await settle.settle(session, ends, now)
     if stops:
         await plan.request_cancel(session, stops, now)
-
-
-async def _queued_runs_of(session: Session, task_id: int, planned_only: bool) -> list[OpenRun]:
-    rows = await session.rows(
-        "queued_runs_of", task_id=task_id, planned_only=int(planned_only), most=10_000
-    )
-    return [workers.as_open_run(row) for row in rows]
-
-
-async def _running_runs_of(session: Session, task_id: int) -> list[RunId]:
-    rows = await session.rows("running_runs_of", task_id=task_id, most=10_000)
-    return [RunId(row[0]) for row in rows]
-
-
-async def _prune(session: Session, before: int, most: int) -> int:
-    await workers.prune_ledger(session, before, most)
-    await workers.forget_workers(session, before)
-    return await workers.prune(session, before, most)

@@ -12,6 +12,11 @@ from rota.model.states import RunState
 from rota.model.views import Renewal
 from rota.stores.kit.session import Row, Rows, Session
 
+MOST_OF_A_TASK = 10_000
+DELIVERED = frozenset(
+    {EventName.DELIVERY_SENT, EventName.DELIVERY_UNKNOWN, EventName.DELIVERY_DEAD}
+)
+
 
 async def register(session: Session, record: dict[str, Any], now: int) -> None:
     """Make a worker known; its id is new for every start."""
@@ -51,11 +56,6 @@ async def lost_runs(session: Session, most: int) -> list[OpenRun]:
     return [as_open_run(row) for row in await session.rows("lost_runs", most=most)]
 
 
-async def forget_workers(session: Session, before: int) -> None:
-    """Drop fenced workers that hold nothing and were last seen long ago."""
-    await session.run("forget_workers", before=before)
-
-
 async def expired_runs(session: Session, now: int, most: int) -> list[OpenRun]:
     """Return queued and waiting runs whose time has run out."""
     rows = await session.rows("expired_runs", now=now, most=most)
@@ -93,25 +93,42 @@ async def mark_stuck(session: Session, run_id: int, epoch: int, now: int) -> Non
         )
 
 
+async def queued_runs_of(session: Session, task_id: int, planned_only: bool) -> list[OpenRun]:
+    """Return the queued and waiting runs of a task."""
+    rows = await session.rows(
+        "queued_runs_of", task_id=task_id, planned_only=int(planned_only), most=MOST_OF_A_TASK
+    )
+    return [as_open_run(row) for row in rows]
+
+
+async def running_runs_of(session: Session, task_id: int) -> list[RunId]:
+    """Return the running runs of a task."""
+    rows = await session.rows("running_runs_of", task_id=task_id, most=MOST_OF_A_TASK)
+    return [RunId(row[0]) for row in rows]
+
+
 async def prune(session: Session, before: int, most: int) -> int:
     """Delete the oldest events up to an instant, with the runs whose end they tell.
 
     Events are in the order they happened, so no index on finished runs is needed. What a task's
-    pruned runs came to stays in its tally.
+    pruned runs came to stays in its tally, and up to when was pruned in the facts.
     """
+    ledger = await session.rows("prune_ledger", before=before, most=most)
+    await session.run("forget_workers", before=before)
     events = await session.rows("oldest_events", before=before, most=most)
+    if ledger or events:
+        await session.run("keep_pruned_before", before=before)
     if not events:
         return 0
     settled = [row[2] for row in events if row[1] == EventName.SETTLED and row[2] is not None]
     if settled:
         await _tally(session, settled)
-        for query in (
-            "prune_attempts",
-            "prune_questions",
-            "prune_deliveries",
-            "prune_runs",
-        ):
+        for query in ("prune_attempts", "prune_questions", "prune_runs"):
             await session.run(query, ids=settled)
+    delivered = [row[2] for row in events if row[1] in DELIVERED and row[2] is not None]
+    if settled or delivered:
+        # A message that was sent only after its run was pruned leaves with its own event.
+        await session.run("prune_deliveries", ids=sorted({*settled, *delivered}))
     await session.run("prune_events", ids=[row[0] for row in events])
     return len(events)
 
@@ -125,8 +142,3 @@ async def _tally(session: Session, run_ids: list[int]) -> None:
         for state, count in tallies[task_id].items():
             total[state] = total.get(state, 0) + count
         await session.run("keep_pruned", id=task_id, pruned=json.dumps(total))
-
-
-async def prune_ledger(session: Session, before: int, most: int) -> None:
-    """Delete ledger rows that ended before an instant."""
-    await session.run("prune_ledger", before=before, most=most)

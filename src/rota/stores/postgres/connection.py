@@ -8,7 +8,7 @@ import secrets
 import asyncpg
 
 from rota.errors import Unavailable
-from rota.stores.kit.migrating import Migration, load_migrations, pending
+from rota.stores.kit.migrating import Migration, check_current, load_migrations, pending
 from rota.stores.postgres.faults import translate
 from rota.stores.postgres.session import Connection
 
@@ -36,11 +36,13 @@ SETTINGS = {
     "timezone": "UTC",
 }
 
+LOOKING = {"default_transaction_read_only": "on"}
+
 MIGRATION_LOCK = "select pg_advisory_xact_lock(1919906913, 2)"
 
 
-async def connect(address: str, place: str) -> Connection:
-    """Return a connection, or raise Unavailable with what to do about it."""
+async def connect(address: str, place: str, *, look: bool = False) -> Connection:
+    """Return a connection, or raise Unavailable with what to do; `look` makes it read-only."""
     try:
         connection: Connection = await asyncpg.connect(
             address,
@@ -49,7 +51,7 @@ async def connect(address: str, place: str) -> Connection:
             statement_cache_size=CACHED_STATEMENTS,
             max_cached_statement_lifetime=0,
             max_cacheable_statement_size=0,
-            server_settings=SETTINGS,
+            server_settings={**SETTINGS, **LOOKING} if look else SETTINGS,
         )
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as fault:
         error = translate(fault, place)
@@ -75,6 +77,15 @@ async def migrate(connection: Connection, place: str) -> list[str]:
     migrations = load_migrations(PACKAGE)
     todo = pending(migrations, await _version(connection), place)
     return [step.name for step in todo if await _apply(connection, step)]
+
+
+async def check_schema(connection: Connection, place: str) -> None:
+    """Refuse a database whose schema is not this Rota's."""
+    current = await _version(connection)
+    if current == 0:
+        message = f"there is nothing of Rota in the database {place}: check the address"
+        raise Unavailable(message)
+    check_current(load_migrations(PACKAGE), current, place)
 
 
 async def read_incarnation(connection: Connection) -> str:

@@ -17,7 +17,13 @@ from rota.ports.clock import Clock
 from rota.stores.kit.enqueue import enqueue
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
-from rota.stores.postgres.connection import PACKAGE, connect, migrate, read_incarnation
+from rota.stores.postgres.connection import (
+    PACKAGE,
+    check_schema,
+    connect,
+    migrate,
+    read_incarnation,
+)
 from rota.stores.postgres.connections import Connections
 from rota.stores.postgres.faults import AGAIN, GONE, place_of, translate
 from rota.stores.postgres.session import (
@@ -81,6 +87,22 @@ class PostgresStore(SqlStore):
         try:
             async with connections.lend() as connection:
                 await migrate(connection, self._place)
+                self.incarnation = await read_incarnation(connection)
+                await self._clock.set_by(connection)
+        except BaseException as fault:
+            await connections.close()
+            self._translated(fault)
+            raise
+        self._connections = connections
+
+    async def look(self) -> None:
+        """Connect for reading alone; a standby will do."""
+        if self._connections is not None:
+            return
+        connections = Connections(self._connect_to_look)
+        try:
+            async with connections.lend() as connection:
+                await check_schema(connection, self._place)
                 self.incarnation = await read_incarnation(connection)
                 await self._clock.set_by(connection)
         except BaseException as fault:
@@ -195,6 +217,9 @@ class PostgresStore(SqlStore):
 
     async def _connect(self) -> Connection:
         return await connect(self._address, self._place)
+
+    async def _connect_to_look(self) -> Connection:
+        return await connect(self._address, self._place, look=True)
 
     def _open_connections(self) -> Connections:
         if self._connections is None:

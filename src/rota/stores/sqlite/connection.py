@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from pathlib import Path
 from typing import NoReturn
@@ -10,7 +11,8 @@ from typing import NoReturn
 import apsw
 
 from rota.errors import Unavailable
-from rota.stores.kit.migrating import Migration, load_migrations, pending
+from rota.stores.kit.migrating import Migration, check_current, load_migrations, pending
+from rota.stores.sqlite.faults import translated
 
 log = logging.getLogger(__name__)
 
@@ -21,10 +23,51 @@ OLDEST_SQLITE = (3, 51, 3)
 BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_000
+SETTINGS = (
+    f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+    f"cache_size = -{CACHE_KIB}",
+    "temp_store = memory",
+    "foreign_keys = on",
+    "trusted_schema = off",
+)
 
 
 def connect(path: str) -> apsw.Connection:
     """Return a connection with Rota's settings; every commit is on disk when it returns."""
+    check_version()
+    with translated(path):
+        return _set_up(apsw.Connection(path), "journal_mode = wal", "synchronous = full")
+
+
+def connect_to_look(path: str) -> apsw.Connection:
+    """Return a connection that can only read; where not even a lock can be taken, without one."""
+    check_version()
+    file = Path(path)
+    if not file.is_file():
+        message = f"there is no database {path}: check the address, or start `rota up` to make one"
+        raise Unavailable(message)
+    alone = not os.access(file.parent, os.W_OK) and not Path(f"{path}-wal").exists()
+    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    with translated(path):
+        return _set_up(apsw.Connection(address, flags=flags), "query_only = on")
+
+
+def _set_up(connection: apsw.Connection, *pragmas: str) -> apsw.Connection:
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    # Plans must not depend on parameters: a bound `limit` would be compiled anew at every call.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    try:
+        for pragma in (*pragmas, *SETTINGS):
+            connection.execute(f"pragma {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_version() -> None:
+    """Refuse a SQLite that may lose data."""
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < OLDEST_SQLITE:
         message = (
@@ -32,25 +75,6 @@ def connect(path: str) -> apsw.Connection:
             "install a current apsw"
         )
         raise Unavailable(message)
-    try:
-        connection = apsw.Connection(path)
-    except apsw.CantOpenError as fault:
-        message = f"cannot open the database {path}: check that its folder exists and is writable"
-        raise Unavailable(message) from fault
-    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-    # Plans must not depend on parameters: a bound `limit` would be compiled anew at every call.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    for pragma in (
-        "journal_mode = wal",
-        "synchronous = full",
-        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
-        f"cache_size = -{CACHE_KIB}",
-        "temp_store = memory",
-        "foreign_keys = on",
-        "trusted_schema = off",
-    ):
-        connection.execute(f"pragma {pragma}")
-    return connection
 
 
 def migrate(connection: apsw.Connection, path: str) -> list[str]:
@@ -67,6 +91,11 @@ def migrate(connection: apsw.Connection, path: str) -> list[str]:
     if current > 0 and path != ":memory:":
         _snapshot(connection, Path(f"{path}.before-{todo[0].number:04}"))
     return [step.name for step in todo if _apply(connection, step)]
+
+
+def check_schema(connection: apsw.Connection, path: str) -> None:
+    """Refuse a file whose schema is not this Rota's."""
+    check_current(load_migrations(PACKAGE), _version(connection), path)
 
 
 def read_incarnation(connection: apsw.Connection) -> str:

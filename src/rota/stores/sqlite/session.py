@@ -14,8 +14,10 @@ from typing import Any, TypeAlias
 import apsw
 import apsw.ext
 
-from rota.errors import Busy, Unavailable
 from rota.stores.kit.session import Row, Rows, finish
+from rota.stores.sqlite.faults import translate
+
+MEMORY = ":memory:"
 
 FEW = 16
 """Rows that are read one by one."""
@@ -120,7 +122,7 @@ def transact(
                 connection.execute("rollback")
             raise
     except Exception as fault:  # noqa: BLE001 - handed to every caller it concerns
-        return [_translate(fault)] * len(calls)
+        return [_translate(fault, connection)] * len(calls)
     return outcomes
 
 
@@ -139,18 +141,14 @@ def _attempt(
             raise
         connection.execute("rollback to one")
         connection.execute("release one")
-        return _translate(fault)
+        return _translate(fault, connection)
     connection.execute("release one")
     return result, list(session.topics)
 
 
-def _translate(fault: Exception) -> Exception:
-    if isinstance(fault, apsw.BusyError):
-        message = "the database is busy: another process has been writing for too long, try again"
-        error: Exception = Busy(message)
-    elif isinstance(fault, (apsw.FullError, apsw.IOError, apsw.CorruptError, apsw.ReadOnlyError)):
-        error = Unavailable(f"the database cannot be used: {fault}")
-    else:
+def _translate(fault: Exception, connection: apsw.Connection) -> Exception:
+    error = translate(fault, connection.filename or MEMORY)
+    if error is None:
         return fault
     error.__cause__ = fault
     return error

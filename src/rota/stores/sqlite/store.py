@@ -18,8 +18,16 @@ from rota.model.instants import to_micros
 from rota.ports.clock import Clock
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
-from rota.stores.sqlite.connection import PACKAGE, connect, migrate, read_incarnation
+from rota.stores.sqlite.connection import (
+    PACKAGE,
+    check_schema,
+    connect,
+    connect_to_look,
+    migrate,
+    read_incarnation,
+)
 from rota.stores.sqlite.doorbell import Doorbell
+from rota.stores.sqlite.faults import translated
 from rota.stores.sqlite.lock import InstanceLock
 from rota.stores.sqlite.session import SqliteSession, transact
 
@@ -45,8 +53,10 @@ class _Thread:
     savepoint of its own: many writers cost one sync of the disk, and one's fault stays its own.
     """
 
-    def __init__(self, path: str, queries: Mapping[str, str], *, write: bool) -> None:
-        self._path = path
+    def __init__(
+        self, connect: Callable[[], apsw.Connection], queries: Mapping[str, str], *, write: bool
+    ) -> None:
+        self._connect = connect
         self._queries = queries
         self._write = write
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -72,7 +82,7 @@ class _Thread:
         self._thread.join()
 
     def _work(self) -> None:
-        connection = connect(self._path)
+        connection = self._connect()
         session = SqliteSession(connection, self._queries)
         closing = False
         while not closing:
@@ -149,15 +159,33 @@ class SqliteStore(SqlStore):
         await asyncio.get_running_loop().run_in_executor(None, self._prepare)
         queries = load_queries(PACKAGE)
         self._threads = (
-            _Thread(self.path, queries, write=True),
-            _Thread(self.path, queries, write=False),
+            _Thread(partial(connect, self.path), queries, write=True),
+            _Thread(partial(connect, self.path), queries, write=False),
         )
+
+    async def look(self) -> None:
+        """Start one thread that can only read, on a file that must be there."""
+        if self._threads is None:
+            await asyncio.get_running_loop().run_in_executor(None, self._prepare_to_look)
+            reader = partial(connect_to_look, self.path)
+            thread = _Thread(reader, load_queries(PACKAGE), write=False)
+            self._threads = (thread, thread)
+
+    def _prepare_to_look(self) -> None:
+        connection = connect_to_look(self.path)
+        try:
+            with translated(self.path):
+                check_schema(connection, self.path)
+                self.incarnation = read_incarnation(connection)
+        finally:
+            connection.close()
 
     def _prepare(self) -> None:
         connection = connect(self.path)
         try:
-            migrate(connection, self.path)
-            self.incarnation = read_incarnation(connection)
+            with translated(self.path):
+                migrate(connection, self.path)
+                self.incarnation = read_incarnation(connection)
         finally:
             connection.close()
 
@@ -169,7 +197,7 @@ class SqliteStore(SqlStore):
         await self._enqueues.close()
         await self._settles.close()
         threads, self._threads = self._threads, None
-        for thread in threads:
+        for thread in dict.fromkeys(threads):
             await asyncio.get_running_loop().run_in_executor(None, thread.close)
         self._lock.release()
 
@@ -222,6 +250,10 @@ class MemoryStore(SqlStore):
             migrate(self._connection, self.path)
             self.incarnation = read_incarnation(self._connection)
             self._session = SqliteSession(self._connection, load_queries(PACKAGE))
+
+    async def look(self) -> None:
+        """Make the database: there is nothing else to look at."""
+        await self.open()
 
     async def close(self) -> None:
         """Drop the database."""

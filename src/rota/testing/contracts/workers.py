@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.flow.settle import running
+from rota.model.deliveries import DeliveryState
 from rota.model.instants import to_micros
 from rota.model.outcomes import Asked, Cancelled, Message, Report, Succeeded
 from rota.model.states import RunState
@@ -230,7 +231,11 @@ class PruneContract:
         bench.clock.advance(days=1)
         await bench.store.prune(bench.store.now(), 100)
         assert await bench.store.get_run(lease.run_id) is None
-        assert len(await bench.store.take_deliveries("w1", 10)) == 1
+        (sent,) = await bench.store.take_deliveries("w1", 10)
+        await bench.store.mark_delivery(sent, DeliveryState.SENT, None, bench.store.now())
+        bench.clock.advance(days=1)
+        await bench.store.prune(bench.store.now(), 100)
+        assert await bench.store.list_deliveries(None, 10) == []
 
     async def test_fenced_workers_are_forgotten_when_they_hold_nothing(self, bench: Bench) -> None:
         await bench.queue(await bench.task())

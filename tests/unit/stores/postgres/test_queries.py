@@ -58,6 +58,8 @@ HOT = {
 }
 
 
+WHOLE = {"waiting_pings"}  # verify looks at every row
+
 SMALL = {"limits", "workers", "facts", "heads"}
 """Tables that may be read whole: heads only when a limit changes."""
 
@@ -96,7 +98,7 @@ async def test_a_hot_query_goes_by_its_index_even_when_planned_on_empty_tables(r
 
 async def test_no_query_reads_a_large_table_from_end_to_end(rota_connection):
     statements = Statements(OURS)
-    for name in OURS:
+    for name in OURS.keys() - WHOLE:
         plan = await plan_of(rota_connection, statements.join((name,)).sql)
         scans = set(re.findall(r"Seq Scan on (\w+)", plan))
         assert scans <= SMALL, f"{name}\n{plan}"

@@ -93,4 +93,5 @@ delete from rota.events where id = any(:ids::bigint[]);
 
 -- name: prune_ledger
 delete from rota.ledger where id in (
-  select id from rota.ledger where last_at < :before::bigint limit :most::int);
+  select id from rota.ledger where last_at < :before::bigint limit :most::int)
+returning id;

@@ -53,7 +53,8 @@ limit :most;
 select min(available_at) from deliveries where state = 'pending';
 
 -- name: oldest_events
-select id, name, run_id from events where at < :before order by id limit :most;
+select id, name, run_id from (select id, name, run_id, at from events order by id limit :most)
+where at < :before order by id;
 
 -- name: tally_runs
 select task_id, state, count(*) from runs where id in (select value from json_each(:ids))
@@ -82,4 +83,5 @@ delete from deliveries where run_id in (select value from json_each(:ids))
 delete from events where id in (select value from json_each(:ids));
 
 -- name: prune_ledger
-delete from ledger where id in (select id from ledger where last_at < :before limit :most);
+delete from ledger where id in (select id from ledger where last_at < :before limit :most)
+returning id;

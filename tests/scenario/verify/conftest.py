@@ -1,0 +1,151 @@
+"""A database in which everything that can happen has happened."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.flow.define.runs import answer_question, backfill, cancel_run
+from rota.flow.define.tasks import disable_task, enable_task
+from rota.flow.deliver import deliver
+from rota.flow.rescue import expire, rescue
+from rota.flow.settle import settle_attempts
+from rota.model.outcomes import Asked, Drained, Message, Report, Succeeded
+from rota.model.spaces import Scope
+from rota.model.states import RunState
+from rota.model.tasks import After, OnLost, Overlap, Retry
+from rota.model.views import RunFilter
+from rota.ports.channel import ChannelRefused
+from rota.ports.executor import Assignment
+from rota.rules.permission import LOCAL
+from rota.testing.bench import failed, micros
+from rota.testing.fakes import FixedChance, RecordingChannel
+
+CHANCE = FixedChance()
+DAY = timedelta(days=1)
+MESSAGE = Message(client_id="m", channel="test", target="bob", body="hello")
+RETRY = Retry(attempts=3, base=timedelta(seconds=5), jitter=0)
+
+
+class Busy:
+    """A database in which everything that can happen has happened."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.store = bench.store
+        self.clock = bench.clock
+
+    async def fill(self):
+        await self.bench.worker("w1", DAY)
+        await self.bench.limit(Scope.TOTAL, cap=50)
+        await self.bench.limit(Scope.GROUP, "g", cap=2, rate=10, period=timedelta(minutes=1))
+        self.job = await self.bench.task("job", deliver_to="test:ann", retry=RETRY)
+        await self.bench.task("then", after=After(task="job"))
+        self.shy = await self.bench.task("shy", on_lost=OnLost.ASK, space="two")
+        self.ticking = await self.bench.task("ticking", overlap=Overlap.SKIP)
+        await self.bench.planned(self.ticking, every="10s")
+        await self.bench.planned(self.ticking, name="cron", cron="*/5 * * * *")
+        self.clock.advance(minutes=3)
+        await self.work()  # what this leaves is pruned
+        await self.prune()
+        await self.work()
+        await self.leave_open()
+
+    async def work(self):
+        await self.retried_and_chained()
+        await self.asked_and_answered()
+        await self.lost()
+        await self.delivered()
+        await self.planned()
+
+    async def end(self, task, report, want=1):
+        """Claim runs of a task and report on them, followers and messages included."""
+        claimed = await self.bench.claimed(want, routes=[task.route])
+        assert len(claimed.leases) == want
+        ended = [(Assignment(x, claimed.tasks[x.task_id], ()), report) for x in claimed.leases]
+        assert all(await settle_attempts(self.store, ended, CHANCE))
+
+    async def retried_and_chained(self):
+        await self.bench.queue(self.job, 3)
+        await self.end(self.job, Report(outcome=failed()), 2)
+        await self.end(self.job, Report(outcome=Drained()))
+        self.clock.advance(minutes=1)
+        await self.store.promote(100)
+        await self.end(self.job, Report(outcome=Succeeded(result="1"), messages=(MESSAGE,)), 2)
+        await self.end(self.job, Report(outcome=failed(retryable=False)))
+
+    async def asked_and_answered(self):
+        await self.bench.queue(self.shy, 2)
+        await self.end(self.shy, Report(outcome=Asked(question="?")), 2)
+        await self.answer("yes")
+        await self.end(self.shy, Report(outcome=Succeeded()), 2)
+
+    async def lost(self):
+        await self.bench.worker(f"dying {self.clock.now()}")
+        await self.bench.queue(self.shy, 3)
+        await self.bench.claim(3, f"dying {self.clock.now()}", [self.shy.route])
+        (kept,) = await self.bench.queue(self.shy, at=self.clock.now() + DAY)
+        await cancel_run(self.store, LOCAL, kept, CHANCE)
+        self.clock.advance(minutes=1)
+        assert await rescue(self.store, CHANCE, fence=True) == 3
+        await self.answer("retry", "fail")
+        await self.end(self.shy, Report(outcome=Succeeded()))
+
+    async def answer(self, *texts):
+        for run in await self.runs(RunState.WAITING):
+            (*_, question) = await self.store.list_questions([run.id])
+            await answer_question(self.store, LOCAL, question.id, texts[run.id % len(texts)])
+
+    async def delivered(self):
+        faults = [ChannelRefused("later"), TimeoutError(), ChannelRefused("no", final=True)]
+        channel = RecordingChannel(faults=faults)
+        await deliver(self.store, {"test": channel}, "w1", CHANCE)
+        self.clock.advance(minutes=1)
+        await deliver(self.store, {"test": channel}, "w1", CHANCE)
+
+    async def planned(self):
+        await self.bench.plan()
+        await self.end(self.ticking, Report(outcome=Succeeded()))
+        await disable_task(self.store, LOCAL, "ticking")
+        self.clock.advance(minutes=20)
+        await self.bench.plan()
+        await enable_task(self.store, LOCAL, "ticking")
+        self.clock.advance(minutes=2)
+        await self.bench.plan()
+        start = self.clock.now() - timedelta(minutes=15)
+        await backfill(self.store, LOCAL, "ticking", start, start + timedelta(seconds=20))
+
+    async def prune(self):
+        self.clock.advance(minutes=5)
+        before = self.store.now() - micros(timedelta(minutes=1))
+        while await self.store.prune(before, 7):
+            pass
+
+    async def leave_open(self):
+        slow = await self.bench.task("slow", lane="L", space="two")
+        hasty = await self.bench.task("hasty", deadline=timedelta(seconds=5))
+        grouped = await self.bench.task("grouped", group="g")
+        await self.bench.enqueue(self.bench.batch(hasty, [1, 2], ["a", "b"]))
+        self.clock.advance(seconds=10)
+        assert await expire(self.store, CHANCE) == 2
+        await self.bench.queue(self.shy, 2)
+        await self.end(self.shy, Report(outcome=Asked(question="?")))
+        await self.bench.queue(slow, 3)
+        await self.bench.queue(grouped, 4)
+        self.clock.advance(minutes=2)
+        await self.bench.claim(3, routes=[slow.route, grouped.route])
+        await self.bench.queue(self.job, 2)
+        await self.end(self.job, Report(outcome=failed()))
+        await self.end(self.job, Report(outcome=Succeeded(), messages=(MESSAGE,)))
+        await self.store.take_deliveries("w1", 1)
+
+    async def runs(self, state):
+        return await self.store.list_runs(RunFilter(state=state, limit=1_000))
+
+
+@pytest.fixture
+def busy(bench, runner):
+    made = Busy(bench)
+    runner.run(made.fill())
+    return made
