@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
+from rota.faultpoints import reach
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.tasks import Retry
 from rota.ports.channel import Channel, ChannelRefused
@@ -59,7 +60,9 @@ async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chan
         return False
     try:
         async with asyncio.timeout(LONGEST_SEND):
+            reach("delivery.send")
             await channel.send(delivery)
+            reach("delivery.sent")
     except TimeoutError:
         reason = f"the channel did not answer within {LONGEST_SEND:.0f} s"
         await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from rota.faultpoints import reach
 from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
@@ -19,7 +20,7 @@ from rota.ports.clock import Clock, Random
 from rota.ports.executor import Executor
 from rota.ports.store import Store
 from rota.runtime.lag import LagWatch
-from rota.runtime.pulse import Pulse
+from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
 from rota.runtime.steady import SteadyClock
 from rota.runtime.worker import FailureHook, Stop, Worker
@@ -28,7 +29,8 @@ log = logging.getLogger(__name__)
 
 PLANNER_POLL = 15.0
 POSTMAN_POLL = 15.0
-CARETAKER_REST = 5.0
+CARETAKER_LOOKS = 6
+"""How often a caretaker looks for the dead within the life of a lease."""
 DISTRUST_REST = 5.0
 HEAL_EVERY = 60.0
 PRUNE_EVERY = 600.0
@@ -44,6 +46,7 @@ class CrewSettings:
     pid: int
     slots: int = 500
     drain: timedelta = timedelta(seconds=30)
+    worker_ttl: timedelta = WORKER_TTL
     keep: timedelta = KEEP
     roles: frozenset[str] = field(
         default_factory=lambda: frozenset({"planner", "worker", "postman", "caretaker"})
@@ -86,7 +89,9 @@ class Crew:
         self.planner = Service("planner", self._plan_step, clock, chance)
         self.postman = Service("postman", self._deliver_step, clock, chance)
         self.caretaker = Service("caretaker", self._care_step, clock, chance)
-        self.pulse = Pulse(store, lambda: self.worker.id, self._renewed, clock, chance)
+        ttl = settings.worker_ttl
+        self._care_rest = ttl.total_seconds() / CARETAKER_LOOKS
+        self.pulse = Pulse(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
         self._roles = {
             "planner": self.planner,
             "postman": self.postman,
@@ -115,6 +120,7 @@ class Crew:
         await rescue(self._store, self._chance, fence=not self._alone)
         await self._store.heal()
         self._unsubscribe = self._store.subscribe(self._wake)
+        reach("crew.ready")
 
     async def run(self) -> None:
         """Work until stopped; returns when everything has ended."""
@@ -137,11 +143,13 @@ class Crew:
         self._stopping = True
         for service in (self.planner, self.postman, self.caretaker):
             service.stop()
+        reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
         self.worker.stop()
         self.pulse.stop()
         if self._unsubscribe is not None:
             self._unsubscribe()
+        reach("drain.end")
         await self._store.retire(self.worker.id)
 
     async def idle(self) -> None:
@@ -203,7 +211,7 @@ class Crew:
             if await prune(self._store, self.settings.keep):
                 return 0.0
             self._pruned_at = now
-        return 0.0 if rescued or expired else CARETAKER_REST
+        return 0.0 if rescued or expired else self._care_rest
 
     async def _renewed(self, renewal: Renewal) -> None:
         if not renewal.alive:

@@ -21,8 +21,10 @@ from rota.runtime.service import Service
 log = logging.getLogger(__name__)
 
 WORKER_TTL = timedelta(seconds=30)
-RENEW_EVERY = 10.0
-FENCE_MARGIN = 5.0
+RENEWALS = 3
+"""Renewals within the life of a lease: two may fail."""
+MARGIN = 6
+"""The part of a lease, 1/6, before whose end a worker that cannot renew stops its work."""
 
 
 class Pulse:
@@ -35,7 +37,9 @@ class Pulse:
         renewed: Callable[[Renewal], Awaitable[None]],
         clock: Clock,
         chance: Random,
+        ttl: timedelta = WORKER_TTL,
     ) -> None:
+        self._ttl = ttl.total_seconds()
         self.service = Service("pulse", self._step, clock, chance)
         self._store = store
         self._worker_id = worker_id
@@ -50,7 +54,7 @@ class Pulse:
     @property
     def lease(self) -> int:
         """Until when a lease taken now holds."""
-        return self._store.now() + int(WORKER_TTL.total_seconds() * 1_000_000)
+        return self._store.now() + int(self._ttl * 1_000_000)
 
     async def run(self) -> None:
         """Renew until stopped, on a thread if the store can be opened a second time."""
@@ -96,13 +100,13 @@ class Pulse:
             await self._store.open()  # does nothing where it is open
             renewal = await self._store.renew(self._worker_id(), self.lease)
         except Exception:
-            if sent_at - self._renewed_at > WORKER_TTL.total_seconds() - FENCE_MARGIN:
+            if sent_at - self._renewed_at > self._ttl - self._ttl / MARGIN:
                 await self._tell(Renewal(alive=False))
             raise
         if renewal.alive:
             self._renewed_at = sent_at
         await self._tell(renewal)
-        return RENEW_EVERY
+        return self._ttl / RENEWALS
 
     async def _tell(self, renewal: Renewal) -> None:
         if self._home is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
+from rota.faultpoints import reach
 from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
 from rota.model.ids import RunId
@@ -188,10 +189,12 @@ class Worker:
     async def _attempt(self, assignment: Assignment) -> None:
         lease = assignment.lease
         try:
+            reach("attempt.begin")
             if lease.expires_micros is not None and lease.expires_micros <= self._store.now():
                 report = Report(outcome=Expired(reason="it waited in the queue past its deadline"))
             else:
                 report = await self._by_route[lease.route].run(assignment)
+            reach("attempt.end")
         except asyncio.CancelledError:
             report = self._stopped(assignment)
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure

@@ -16,6 +16,7 @@ from typing import Any, cast
 from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
 from rota.executors.inprocess.executor import InProcess
+from rota.faultpoints import arm
 from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.rescue import expire
@@ -63,6 +64,7 @@ class Pass:
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
     """Open the store that settings name, with the space `main` in it, and close it again."""
+    arm(settings.fault)
     _make_home(settings)
     store = store_at(settings.store, SystemClock())
     await store.open()
@@ -125,6 +127,7 @@ def make_crew(
         pid=me.pid,
         slots=settings.slots,
         drain=settings.drain,
+        worker_ttl=settings.worker_ttl,
         keep=settings.retention,
         roles=roles,
     )

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rota.errors import Invalid, Refused
+from rota.faultpoints import parse_fault
 from rota.timing.durations import parse_duration
 from rota.timing.zones import zone
 from rota.wiring.addresses import check_address
@@ -33,6 +34,9 @@ THREADS = 32
 """Of these, plain functions at once."""
 DRAIN = timedelta(seconds=30)
 """How long a stop waits for runs; most service managers kill after 90 s."""
+WORKER_TTL = timedelta(seconds=30)
+"""How long a worker that stopped renewing keeps its runs; it renews three times as often."""
+SHORTEST_TTL = timedelta(seconds=1)
 RETENTION = timedelta(days=30)
 """How long ended runs and events are kept."""
 LIMIT_FOREGROUND = 5
@@ -62,6 +66,7 @@ class Settings:
     slots: int = SLOTS
     threads: int = THREADS
     drain: timedelta = DRAIN
+    worker_ttl: timedelta = WORKER_TTL
     retention: timedelta = RETENTION
     limit_foreground: int = LIMIT_FOREGROUND
     limit_background: int = LIMIT_BACKGROUND
@@ -71,6 +76,7 @@ class Settings:
     running_warning: timedelta = RUNNING_WARNING
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
+    fault: str = ""
     color: bool = True
     given: frozenset[str] = field(default=frozenset())
 
@@ -107,8 +113,16 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _fault(value: object) -> object:
+    try:
+        return str(parse_fault(str(value))) if value else ""
+    except Invalid as fault:
+        raise ValueError(fault.advice) from None
+
+
 _Span = Annotated[timedelta, BeforeValidator(_span), Field(gt=timedelta(), le=LONGEST)]
 _Wait = Annotated[timedelta, BeforeValidator(_span), Field(ge=timedelta(), le=timedelta(days=1))]
+_Lease = Annotated[timedelta, BeforeValidator(_span), Field(ge=SHORTEST_TTL, le=timedelta(days=1))]
 _Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
 _Cap = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
 
@@ -121,6 +135,8 @@ MEANINGS = MappingProxyType(
         "slots": "runs at once in one process",
         "threads": "plain functions at once, out of the slots",
         "drain": "how long a stop waits for runs to end",
+        "worker_ttl": "how long the runs of a process that has died are kept for it, where several "
+        "processes share a database",
         "retention": "how long ended runs, ledger rows and events are kept",
         "limit_foreground": "metered runs at once in the foreground pool",
         "limit_background": "metered runs at once in the background pool",
@@ -130,6 +146,8 @@ MEANINGS = MappingProxyType(
         "running_warning": "age of a running run from which it warns of `running_task_stale`",
         "log_level": "`debug`, `info`, `warning` or `error`",
         "log_format": "`json`, `text`, or `auto`: text on a terminal",
+        "fault": "for tests of Rota itself: `name:hit:action` hurts the process at a "
+        "[fault point](fault-points.md)",
     }
 )
 """What each setting means, for the reference."""
@@ -143,6 +161,7 @@ class Wanted(BaseModel):
     slots: _Count = SLOTS
     threads: _Count = THREADS
     drain: _Wait = DRAIN
+    worker_ttl: _Lease = WORKER_TTL
     retention: _Span = RETENTION
     limit_foreground: _Cap = LIMIT_FOREGROUND
     limit_background: _Cap = LIMIT_BACKGROUND
@@ -152,6 +171,7 @@ class Wanted(BaseModel):
     running_warning: _Span = RUNNING_WARNING
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
     log_format: Annotated[LogFormat, BeforeValidator(_lower)] = "auto"
+    fault: Annotated[str, BeforeValidator(_fault)] = ""
 
 
 def load_settings(home: str | None = None, store: str | None = None) -> Settings:

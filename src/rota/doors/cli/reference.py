@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rota.doors.cli.rendering import render_pages
+from rota.faultpoints import OPERATIONS, PLACES, STAGES
 from rota.model.events import EVENT_MEANINGS
 from rota.timing.durations import format_duration
 from rota.wiring.settings import MEANINGS, Wanted
@@ -39,6 +40,12 @@ An error is one sentence on standard error, `rota: …`. With `--json` it is
 """
 
 
+ALONE = (
+    "On PostgreSQL an operation of one statement is a transaction by itself: at `commit` it has "
+    "happened already."
+)
+
+
 def cli_page() -> str:
     """Return the page of the command line."""
     parts = ["# The command line", MADE, EXIT_CODES.rstrip(), ERRORS.rstrip()]
@@ -66,11 +73,42 @@ def events_page() -> str:
     return f"# Events\n\n{MADE}\n\n{told}\n\n{table}\n"
 
 
-PAGES = {"cli.md": cli_page, "settings.md": settings_page, "events.md": events_page}
+def fault_points_page() -> str:
+    """Return the page of the fault points."""
+    actions = "`kill` (SIGKILL), `stop` (SIGSTOP), `sleep` (one second), `raise`, `exit`"
+    told = (
+        "For tests of Rota itself. `ROTA_FAULT=name:hit:action` hurts the process when it comes to "
+        f"a point for the hit-th time; the actions are {actions}. Unset, the points do nothing. "
+        "`make test-crash` uses every one of them."
+    )
+    stages = [f"| `{stage}` | {meaning} |" for stage, meaning in STAGES.items()]
+    places = [f"| `{name}` | {meaning} |" for name, meaning in PLACES.items()]
+    operations = ", ".join(f"`{name}`" for name in OPERATIONS)
+    return "\n\n".join(
+        [
+            "# Fault points",
+            MADE,
+            told,
+            "## In every transaction that writes",
+            f"A point is named `operation.stage`. The operations: {operations}.",
+            "\n".join(["| stage | what is true there |", "|---|---|", *stages]),
+            ALONE,
+            "## In one place each",
+            "\n".join(["| point | what is true there |", "|---|---|", *places]) + "\n",
+        ]
+    )
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "settings.md": settings_page,
+    "events.md": events_page,
+    "fault-points.md": fault_points_page,
+}
 
 
 def _shown(value: object) -> str:
-    if value is None:
+    if value is None or value == "":
         return ""
     return f"`{format_duration(value) if isinstance(value, timedelta) else value}`"
 

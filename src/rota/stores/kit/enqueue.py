@@ -51,13 +51,6 @@ async def enqueue(
     return results
 
 
-async def enqueue_alone(
-    session: Session, batches: Sequence[RunBatch], now: int
-) -> list[list[Enqueued]]:
-    """Queue batches of runs in a transaction that does nothing else."""
-    return await enqueue(session, batches, now, last_of_all=True)
-
-
 async def _insert_alike(
     session: Session, template: NewRun, payloads: list[str], now: int, *, last: bool
 ) -> Sequence[int]:

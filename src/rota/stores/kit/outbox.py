@@ -49,7 +49,7 @@ def as_delivery(row: Row) -> Delivery:
     )
 
 
-async def take(session: Session, worker: str, now: int, most: int) -> list[Delivery]:
+async def take_deliveries(session: Session, worker: str, now: int, most: int) -> list[Delivery]:
     """Take pending deliveries for sending; each take counts as a try."""
     ids = [row[0] for row in await session.rows("pick_deliveries", now=now, most=most)]
     if not ids:
@@ -58,7 +58,7 @@ async def take(session: Session, worker: str, now: int, most: int) -> list[Deliv
     return [as_delivery(row) for row in await session.rows("get_deliveries", ids=ids)]
 
 
-async def mark(
+async def mark_delivery(
     session: Session,
     delivery: Delivery,
     state: DeliveryState,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from rota.faultpoints import reach
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, SpaceId, TaskId
 from rota.model.plans import ActiveRun, DueSchedule, LedgerEntry, Plan, ScheduleState
@@ -65,7 +66,7 @@ def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedul
     )
 
 
-async def apply(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
+async def apply_plans(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
     """Apply plans whose schedule still stands where it stood; return which were."""
     rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
     standing = {row[0]: (row[1], row[2]) for row in rows}
@@ -86,6 +87,7 @@ async def apply(session: Session, plans: Sequence[Plan], now: int) -> list[bool]
             for p in accepted
         ),
     )
+    reach("plan.advanced")
     await _write_ledger(session, accepted, now)
     cancels = [cancel for p in accepted for cancel in p.cancels]
     if cancels:

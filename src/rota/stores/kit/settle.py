@@ -13,6 +13,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from rota.faultpoints import reach
 from rota.model.events import EventName
 from rota.model.runs import Cause
 from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
@@ -68,6 +69,7 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
     if rich:
         await _record(session, rich, now)
         await _move(session, rich, rows, now)
+        reach("settle.outbox")
         await _follow_up(session, rich, now)
     await _ping(session, moved, rows, now)
     await _count_failures(session, moved, now)
@@ -209,6 +211,7 @@ async def _follow_up(session: Session, rich: list[Settlement], now: int) -> None
         session.wake(DELIVERIES)
     successors = [batch for s in rich for batch in s.extras.successors]
     if successors:
+        reach("settle.successors")
         await enqueue(session, successors, now)
 
 

@@ -20,7 +20,7 @@ from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
 from rota.ports.store import Looker
 from rota.stores.kit import (
     claim,
-    enqueue,
+    combined,
     heads,
     limits,
     outbox,
@@ -33,7 +33,6 @@ from rota.stores.kit import (
     workers,
 )
 from rota.stores.kit.joining import Joiner
-from rota.stores.kit.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -131,13 +130,13 @@ class SqlStore(ABC):
         self, task: Task, reason: str, until: int | None, ends: Sequence[Settlement]
     ) -> None:
         """Stop a task's slots from running, and end the queued ones, in one step."""
-        await self.write(_disable, task, reason, until, ends, self.now())
+        await self.write(combined.disable_task, task, reason, until, ends, self.now())
 
     async def delete_task(
         self, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId]
     ) -> None:
         """Take a task out of use, end what is queued and stop what runs, in one step."""
-        await self.write(_delete, task, ends, stops, self.now())
+        await self.write(combined.delete_task, task, ends, stops, self.now())
 
     async def put_schedule(self, record: dict[str, Any]) -> StoredSchedule:
         """Create a schedule or replace the one of its name."""
@@ -172,7 +171,7 @@ class SqlStore(ABC):
         raise Unavailable(message)
 
     async def _enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
-        return await self.write(enqueue.enqueue_alone, batches, self.now())
+        return await self.write(combined.enqueue, batches, self.now())
 
     async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
         """Ask whoever works on running runs to stop."""
@@ -186,7 +185,7 @@ class SqlStore(ABC):
 
     async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Apply plans whose schedule still stands where it stood."""
-        return await self.write(plan.apply, plans, self.now())
+        return await self.write(plan.apply_plans, plans, self.now())
 
     async def promote(self, most: int) -> int:
         """Let delayed runs whose time has come stand in the queue."""
@@ -273,13 +272,15 @@ class SqlStore(ABC):
 
     async def take_deliveries(self, worker: str, most: int) -> list[Delivery]:
         """Take pending deliveries for sending."""
-        return await self.write(outbox.take, worker, self.now(), most)
+        return await self.write(outbox.take_deliveries, worker, self.now(), most)
 
     async def mark_delivery(
         self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
     ) -> bool:
         """Record what became of one try."""
-        return await self.write(outbox.mark, delivery, state, error, available_at, self.now())
+        return await self.write(
+            outbox.mark_delivery, delivery, state, error, available_at, self.now()
+        )
 
     async def orphaned_deliveries(self, most: int) -> list[Delivery]:
         """Return deliveries whose postman vanished while sending."""
@@ -359,26 +360,3 @@ class SqlStore(ABC):
     async def examine(self, make: Callable[[], Looker]) -> Looker:
         """Show every row to an examiner on one consistent view, and return it."""
         return await self.read(verify.examine, make, self.now())
-
-
-async def _disable(
-    session: Session,
-    task: Task,
-    reason: str,
-    until: int | None,
-    ends: Sequence[Settlement],
-    now: int,
-) -> None:
-    await tasks.disable_task(session, task, reason, until, now)
-    if ends:
-        await settle.settle(session, ends, now)
-
-
-async def _delete(
-    session: Session, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId], now: int
-) -> None:
-    await tasks.delete_task(session, task, now)
-    if ends:
-        await settle.settle(session, ends, now)
-    if stops:
-        await plan.request_cancel(session, stops, now)

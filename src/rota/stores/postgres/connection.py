@@ -8,6 +8,7 @@ import secrets
 import asyncpg
 
 from rota.errors import Unavailable
+from rota.faultpoints import reach
 from rota.stores.kit.migrating import Migration, check_current, load_migrations, pending
 from rota.stores.postgres.faults import translate
 from rota.stores.postgres.session import Connection
@@ -101,6 +102,7 @@ async def _version(connection: Connection) -> int:
 
 
 async def _apply(connection: Connection, step: Migration) -> bool:
+    reach("migrate.begin")
     async with connection.transaction():
         await connection.execute(MIGRATION_LOCK)
         if await _version(connection) >= step.number:  # another process was faster
@@ -109,6 +111,7 @@ async def _apply(connection: Connection, step: Migration) -> bool:
         if before is None:
             await _make_schema(connection)
         await connection.execute(step.sql)
+        reach("migrate.applied")
         after = await _count_schedules(connection)
         if before is not None and after != before:
             change = f"{before} schedules to {after}"
@@ -122,6 +125,8 @@ async def _apply(connection: Connection, step: Migration) -> bool:
             " on conflict (name) do update set value = excluded.value",
             facts,
         )
+        reach("migrate.commit")
+    reach("migrate.committed")
     log.info("store.migrated", extra={"migration": step.name})
     return True
 

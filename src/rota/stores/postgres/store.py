@@ -15,6 +15,7 @@ from rota.model.instants import to_micros
 from rota.model.runs import Enqueued, RunBatch
 from rota.ports.clock import Clock
 from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.faulting import reach_stage, watched
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
 from rota.stores.postgres.connection import (
@@ -152,13 +153,17 @@ class PostgresStore(SqlStore):
         operation: Callable[..., Coroutine[Any, Any, Result]],
         args: tuple[object, ...],
     ) -> Result:
+        reach_stage("begin", operation)
         async with connections.lend() as connection:
             if self._clock.stale:
                 await self._clock.set_by(connection)
             session = PostgresSession(connection, self._statements)
-            result = await operation(session, *args)
+            result = await operation(watched(session, operation), *args)
+            reach_stage("commit", operation)
             await session.commit()
+            reach_stage("committed", operation)
         self.announce(list(session.topics))
+        reach_stage("answered", operation)
         return result
 
     async def read(

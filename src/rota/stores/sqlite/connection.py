@@ -11,6 +11,7 @@ from typing import NoReturn
 import apsw
 
 from rota.errors import Unavailable
+from rota.faultpoints import reach
 from rota.stores.kit.migrating import Migration, check_current, load_migrations, pending
 from rota.stores.sqlite.faults import translated
 
@@ -108,6 +109,7 @@ def _version(connection: apsw.Connection) -> int:
 
 
 def _apply(connection: apsw.Connection, step: Migration) -> bool:
+    reach("migrate.begin")
     connection.execute("begin immediate")
     try:
         if _version(connection) >= step.number:  # another process was faster
@@ -115,6 +117,7 @@ def _apply(connection: apsw.Connection, step: Migration) -> bool:
             return False
         before = _count_schedules(connection)
         connection.execute(step.sql)
+        reach("migrate.applied")
         after = _count_schedules(connection)
         if before is not None and after != before:
             _refuse_loss(step, before, after)
@@ -124,11 +127,13 @@ def _apply(connection: apsw.Connection, step: Migration) -> bool:
                 (secrets.token_hex(16),),
             )
         connection.execute(f"pragma user_version = {step.number}")
+        reach("migrate.commit")
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+    reach("migrate.committed")
     log.info("store.migrated", extra={"migration": step.name})
     return True
 
@@ -150,9 +155,11 @@ def _count_schedules(connection: apsw.Connection) -> int | None:
 def _snapshot(connection: apsw.Connection, target: Path) -> None:
     copy = apsw.Connection(str(target))
     try:
+        reach("snapshot.begin")
         with copy.backup("main", connection, "main") as backup:
             while not backup.done:
                 backup.step(1_000)
+        reach("snapshot.copied")
         verdict = copy.execute("pragma integrity_check").get
     finally:
         copy.close()

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import apsw
 import apsw.ext
 
+from rota.stores.kit.faulting import reach_stage, watched
 from rota.stores.kit.session import Row, Rows, finish
 from rota.stores.sqlite.faults import translate
 
@@ -110,17 +111,21 @@ def transact(
 
     A single operation needs no savepoint: its fault is the transaction's.
     """
+    writing = [operation for operation, _ in calls] if write else []
     try:
+        reach_stage("begin", *writing)
         connection.execute("begin immediate" if write else "begin")
         try:
             outcomes = [
                 _attempt(connection, session, call, alone=len(calls) == 1) for call in calls
             ]
+            reach_stage("commit", *writing)
             connection.execute("commit")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("rollback")
             raise
+        reach_stage("committed", *writing)
     except Exception as fault:  # noqa: BLE001 - handed to every caller it concerns
         return [_translate(fault, connection)] * len(calls)
     return outcomes
@@ -132,10 +137,10 @@ def _attempt(
     operation, args = call
     session.topics = {}
     if alone:
-        return finish(operation(session, *args)), list(session.topics)
+        return finish(operation(watched(session, operation), *args)), list(session.topics)
     connection.execute("savepoint one")
     try:
-        result = finish(operation(session, *args))
+        result = finish(operation(watched(session, operation), *args))
     except Exception as fault:
         if not connection.in_transaction:
             raise

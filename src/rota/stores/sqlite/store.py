@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 import apsw
 
 from rota.errors import Unavailable
+from rota.faultpoints import reach
 from rota.model.instants import to_micros
 from rota.ports.clock import Clock
+from rota.stores.kit.faulting import reach_stage
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
 from rota.stores.sqlite.connection import (
@@ -144,6 +146,7 @@ class SqliteStore(SqlStore):
     async def take_roles(self) -> bool:
         """Take the lock beside the file: only one process plans and works on it."""
         self._lock.take()
+        reach("lock.taken")
         self._doorbell.listen(self._version)
         return True
 
@@ -212,6 +215,7 @@ class SqliteStore(SqlStore):
         result, topics = await self._open_threads()[0].run(operation, args)
         self.announce(topics)
         self._doorbell.ring(topics)
+        reach_stage("answered", operation)
         return result
 
     async def read(
@@ -273,6 +277,7 @@ class MemoryStore(SqlStore):
         """Run an operation here and now, then let others go on."""
         result = self._run(operation, args, write=True)
         await asyncio.sleep(0)
+        reach_stage("answered", operation)
         return result
 
     async def read(

@@ -1,0 +1,165 @@
+"""Fault points: named places where a test may hurt this process, to see that nothing is lost.
+
+`ROTA_FAULT=name:hit:action` arms one of them: when the process gets there for the hit-th time, the
+action happens. Unarmed, a point is one look at an empty list.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from types import MappingProxyType
+from typing import Final
+
+from rota.errors import Invalid, Unavailable
+
+SLEEP_SECONDS: Final = 1.0
+EXIT_CODE: Final = 70
+
+STAGES: Final = MappingProxyType(
+    {
+        "begin": "its transaction has not begun",
+        "statement": "one of its statements is about to be sent; hit 3 is the third statement",
+        "commit": "everything is sent but the commit",
+        "committed": "it is committed and nobody has been told",
+        "answered": "its caller is about to go on",
+    }
+)
+"""Where an operation that writes can be hurt: each has a point `operation.stage`."""
+
+OPERATIONS: Final = (
+    "add_space",
+    "set_space",
+    "add_thread",
+    "put_task",
+    "enable_task",
+    "disable_task",
+    "delete_task",
+    "put_schedule",
+    "drop_schedule",
+    "set_limits",
+    "enqueue",
+    "request_cancel",
+    "apply_plans",
+    "promote",
+    "claim",
+    "settle",
+    "mark_stuck",
+    "register",
+    "renew",
+    "retire",
+    "fence",
+    "fence_others",
+    "heal",
+    "prune",
+    "take_deliveries",
+    "mark_delivery",
+)
+"""Every operation of a store that writes."""
+
+PLACES: Final = MappingProxyType(
+    {
+        "migrate.begin": "a step of the schema is about to be applied",
+        "migrate.applied": "the step is applied, its number not yet written",
+        "migrate.commit": "the step's number is written and nothing committed",
+        "migrate.committed": "the step is committed, the next one has not begun",
+        "snapshot.begin": "SQLite: the copy before an upgrade is empty",
+        "snapshot.copied": "SQLite: the copy is made and not yet checked",
+        "lock.taken": "SQLite: this process has become the one that works on the file",
+        "plan.advanced": "the cursors of schedules have moved, their runs are not yet there",
+        "settle.outbox": "runs are moved on, their messages not yet in the outbox",
+        "settle.successors": "messages are in the outbox, successors not yet in the queue",
+        "attempt.begin": "a run is claimed, its work not begun",
+        "attempt.end": "the work has ended, nothing is settled",
+        "delivery.send": "a delivery is taken, nothing sent",
+        "delivery.sent": "the channel has taken the message, nothing recorded",
+        "crew.ready": "everything left behind is given back, the loops have not begun",
+        "drain.begin": "the process was told to stop",
+        "drain.end": "everything that ran has ended, the worker is still registered",
+    }
+)
+"""Single points, each in one line of the code."""
+
+POINTS: Final = MappingProxyType(
+    {f"{name}.{stage}": STAGES[stage] for name in OPERATIONS for stage in STAGES} | dict(PLACES)
+)
+"""Every point and what is true there."""
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _sleep() -> None:
+    time.sleep(SLEEP_SECONDS)
+
+
+def _raise() -> None:
+    message = "the database cannot be used: a fault point says so"
+    raise Unavailable(message)
+
+
+def _exit() -> None:
+    os._exit(EXIT_CODE)
+
+
+ACTIONS: Final[MappingProxyType[str, Callable[[], None]]] = MappingProxyType(
+    {"kill": _kill, "stop": _stop, "sleep": _sleep, "raise": _raise, "exit": _exit}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens where, and at which time the process gets there."""
+
+    point: str
+    hit: int
+    action: str
+    _hits: count[int] = field(default_factory=lambda: count(1), compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.point}:{self.hit}:{self.action}"
+
+    def meet(self, point: str) -> None:
+        """Act if this is the point and the time has come."""
+        if point == self.point and next(self._hits) == self.hit:
+            ACTIONS[self.action]()
+
+
+_armed: Final[list[Fault]] = []
+
+
+def parse_fault(text: str) -> Fault:
+    """Return the fault that `name:hit:action` describes."""
+    point, _, rest = text.partition(":")
+    hit, _, action = rest.partition(":")
+    if point not in POINTS:
+        raise Invalid("fault", text, "no such point; docs/reference/fault-points.md lists them")
+    if not (hit.isascii() and hit.isdecimal() and int(hit) > 0 and action in ACTIONS):
+        advice = f"write name:hit:action, a hit from 1 and one of {', '.join(ACTIONS)}"
+        raise Invalid("fault", text, advice)
+    return Fault(point, int(hit), action)
+
+
+def arm(text: str) -> None:
+    """Arm the fault that a text describes instead of any other; an empty one arms none."""
+    _armed[:] = [parse_fault(text)] if text else []
+
+
+def armed() -> bool:
+    """Return whether anything can happen at all."""
+    return bool(_armed)
+
+
+def reach(point: str) -> None:
+    """Say that the process has come to a point."""
+    if _armed:
+        _armed[0].meet(point)

@@ -1,0 +1,82 @@
+"""The list of fault points is closed: every point is in the code where it says, and nothing else."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rota.errors import Invalid, Unavailable
+from rota.faultpoints import OPERATIONS, PLACES, POINTS, STAGES, arm, parse_fault, reach
+
+SRC = Path(__file__).parents[2] / "src" / "rota"
+MODULES = sorted(path for path in SRC.rglob("*.py") if "testing" not in path.parts)
+TWICE = {name for name in PLACES if name.startswith("migrate.")}
+"""Written once for each dialect."""
+
+
+def first_words(function):
+    """Return the text every call of a function in the code begins with."""
+    calls = [
+        node
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == function
+    ]
+    return Counter(call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant))
+
+
+def written_operations():
+    tree = ast.parse((SRC / "stores" / "kit" / "store.py").read_text())
+    writes = [
+        node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "write"
+    ]
+    return [getattr(first, "attr", None) or first.id for first in writes]
+
+
+def test_every_place_is_reached_in_one_line_of_the_code():
+    assert first_words("reach") == Counter({name: 2 if name in TWICE else 1 for name in PLACES})
+
+
+def test_every_operation_that_writes_has_points():
+    assert sorted(written_operations()) == sorted(OPERATIONS)
+
+
+def test_every_stage_is_reached():
+    assert set(first_words("reach_stage")) == set(STAGES)
+
+
+def test_names_do_not_collide():
+    assert len(POINTS) == len(OPERATIONS) * len(STAGES) + len(PLACES)
+
+
+@pytest.fixture
+def disarmed():
+    yield
+    arm("")
+
+
+def test_an_armed_point_acts_at_its_hit_and_only_then(disarmed):
+    arm("attempt.begin:2:raise")
+    reach("attempt.begin")
+    reach("attempt.end")
+    with pytest.raises(Unavailable):
+        reach("attempt.begin")
+    reach("attempt.begin")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("nowhere:1:kill", "no such point"),
+        ("attempt.begin:0:kill", "a hit from 1"),
+        ("attempt.begin:x:kill", "a hit from 1"),
+        ("attempt.begin:1:explode", "one of kill, stop, sleep, raise, exit"),
+        ("attempt.begin", "write name:hit:action"),
+    ],
+)
+def test_a_fault_that_cannot_happen_is_refused(text, advice):
+    with pytest.raises(Invalid, match=advice):
+        parse_fault(text)
