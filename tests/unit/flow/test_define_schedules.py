@@ -9,7 +9,24 @@ import pytest
 from rota.errors import Invalid, NotFound
 from rota.flow.define.schedules import drop_schedule
 from rota.rules.permission import LOCAL
-from rota.testing.bench import MINUTE
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.bench import MINUTE, Bench
+from rota.testing.clock import VirtualClock
+
+
+@pytest.fixture
+def opened_memory(runner):
+    """Open memory stores inside a test, and close them when it has ended."""
+    stores = []
+
+    async def open_memory(clock):
+        stores.append(MemoryStore(clock))
+        await stores[-1].open()
+        return stores[-1]
+
+    yield open_memory
+    for made in stores:
+        runner.run(made.close())
 
 
 @pytest.fixture
@@ -34,6 +51,24 @@ async def test_declaring_again_changes_nothing(desk, task, wish):
     desk.clock.advance(minutes=7)
     assert await desk.planned(task, **wish) == first
     assert await desk.store.list_events(0, 100) == events
+
+
+class TickingClock(VirtualClock):
+    """Time that passes between two looks at it, as it does outside of tests."""
+
+    def now(self):
+        return self.advance(seconds=0.001)
+
+
+@pytest.mark.parametrize(
+    "wish", [{"every": "1h"}, {"rrule": "FREQ=HOURLY"}], ids=["every", "rrule"]
+)
+async def test_declaring_again_changes_nothing_though_writing_takes_time(opened_memory, wish):
+    clock = TickingClock()
+    desk = Bench(await opened_memory(clock), clock)
+    task = await desk.task()
+    first = await desk.planned(task, **wish)
+    assert await desk.planned(task, **wish) == first
 
 
 async def test_a_past_once_that_was_declared_in_time_may_be_declared_again(desk, task):

@@ -117,7 +117,8 @@ async def prepare_schedule(
         cursor = from_micros(PAST_ASKED_FOR)
     task_id = 0 if task is None else task.id
     stagger = f"{owner.name}/{task_name}/{name}"
-    return _record(task_id, name, rule, generation, cursor, stagger)
+    record = _record(task_id, name, rule, generation, cursor, stagger)
+    return {**record, "created_at": to_micros(begun)}
 
 
 def _unchanged(found: StoredSchedule, wish: Wish, timezone: str, begun: datetime) -> bool:

@@ -64,11 +64,13 @@ async def list_schedules(session: Session, task_ids: list[int]) -> list[StoredSc
 async def put_schedule(session: Session, record: dict[str, Any], now: int) -> StoredSchedule:
     """Create a schedule or replace the one of its name.
 
-    The record carries the rule, the generation, the cursor to start from and the next slot.
+    The record carries the rule, the generation, the cursor to start from, the next slot, and when
+    the schedule was made if its rule counts from then.
     """
     found = await find_schedule(session, record["task_id"], record["name"])
     if found is None:
-        await session.run("insert_schedules", rows=Rows([record]), now=now)
+        made_at = record.get("created_at", now)
+        await session.run("insert_schedules", rows=Rows([record]), now=made_at)
     else:
         await session.run("update_schedules", rows=Rows([{**record, "id": found.id}]), now=now)
     saved = await find_schedule(session, record["task_id"], record["name"])
