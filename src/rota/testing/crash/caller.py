@@ -1,0 +1,228 @@
+"""The outside caller: a program that defines, queues, cancels and answers, and notes every answer.
+
+It notes what was acknowledged only after it was. Killed anywhere, it is started again with the same
+number and does everything once more under the same keys, so what it gets must be the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from rota.doors.library.client import Rota
+from rota.doors.library.options import policy_from
+from rota.errors import IllegalMove, NotFound, Unavailable
+from rota.flow.define import schedules, spaces, tasks
+from rota.flow.define.names import get_task
+from rota.flow.define.schedules import Wish
+from rota.model.ids import RunId
+from rota.model.instants import to_micros
+from rota.model.spaces import Limit, Scope
+from rota.model.states import FINISHED, RunState
+from rota.model.tasks import After, AfterOn, Policy, Retry
+from rota.rules.permission import LOCAL
+from rota.testing.crash.witness import note, noted
+
+Answer = TypeVar("Answer")
+
+GIVE_UP_SECONDS: Final = 40.0
+PAUSE_SECONDS: Final = 0.02
+LOOKS: Final = 25
+WORK: Final = "rota.testing.crash.work"
+GROUP: Final = "narrow"
+GROUP_CAP: Final = 2
+FAR: Final = timedelta(hours=1)
+AT_ONCE: Final = Retry(attempts=3, base=timedelta(milliseconds=30))
+
+TASKS: Final[dict[str, tuple[str, dict[str, Any], After | None]]] = {
+    "tick": ("quick", {"overlap": "allow"}, None),
+    "tock": ("short", {}, None),
+    "single": ("quick", {}, None),
+    "flaky": ("flaky", {"retry": AT_ONCE}, None),
+    "doomed": ("doomed", {}, None),
+    "mourner": ("quick", {}, After(task="doomed", on=AfterOn.FAILURE)),
+    "first": ("short", {}, None),
+    "second": ("quick", {}, After(task="first")),
+    "laned": ("short", {"lane": "one"}, None),
+    "capped": ("short", {"group": GROUP}, None),
+    "teller": ("teller", {}, None),
+    "asker": ("asker", {}, None),
+    "patient": ("patient", {}, None),
+    "threaded": ("threaded", {}, None),
+    "stuck": ("stuck", {"timeout": "100ms"}, None),
+    "apart": ("apart", {"isolate": True}, None),
+}
+"""Each task's work, its policy and what it follows."""
+
+SCHEDULES: Final = {"tick": timedelta(milliseconds=150), "tock": timedelta(milliseconds=400)}
+QUEUED: Final = (
+    *("single", "flaky", "doomed", "first", "laned", "laned", "laned"),
+    *("capped", "capped", "capped", "capped", "teller", "teller", "asker", "threaded"),
+)
+
+
+async def call(address: str, number: int, extras: tuple[str, ...], *, last: bool) -> None:
+    """Do everything of one life; the last one also closes what is open."""
+    async with asyncio.timeout(GIVE_UP_SECONDS):
+        rota = await _patiently(lambda: _opened(address))
+        try:
+            await _Calls(rota, number).make(extras, last=last)
+        finally:
+            await rota.close()
+
+
+async def _opened(address: str) -> Rota:
+    rota = Rota(address)
+    try:
+        await rota.open()
+    except BaseException:
+        await rota.store.close()
+        raise
+    return rota
+
+
+async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until the database answers."""
+    while True:
+        try:
+            return await ask()
+        except Unavailable:
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+class _Calls:
+    """What one caller asks for, in order."""
+
+    def __init__(self, rota: Rota, number: int) -> None:
+        self._rota = rota
+        self._store = rota.store
+        self._number = number
+        self._count = 0
+
+    async def make(self, extras: tuple[str, ...], *, last: bool) -> None:
+        """Ask for everything."""
+        await self._define()
+        for name in (*QUEUED, *extras):
+            await self._enqueue(name)
+        await self._enqueue("single", delay=timedelta(milliseconds=100))
+        await self._cancel("single", delay=FAR)
+        await self._cancel("patient")
+        await self._come_and_go()
+        await self._answer()
+        if last:
+            await self._finish()
+
+    async def _define(self) -> None:
+        await _patiently(partial(spaces.set_space, self._store, LOCAL, "main", "UTC"))
+        limit = Limit(scope=Scope.GROUP, key=GROUP, cap=GROUP_CAP)
+        await _patiently(partial(self._store.set_limits, [limit]))
+        if self._number > 0:
+            return
+        for name, (work, options, after) in TASKS.items():
+            await self._put(name, work, options, after)
+        for name, every in SCHEDULES.items():
+            made = await _patiently(partial(self._rota.schedule, name, every=every))
+            note("scheduled", sure=True, task=name, schedule=made.id)
+
+    async def _put(
+        self, name: str, work: str, options: dict[str, Any], after: After | None = None
+    ) -> None:
+        await _patiently(
+            partial(
+                tasks.put_task,
+                self._store,
+                LOCAL,
+                name,
+                route="python",
+                spec={"call": f"{WORK}:{work}"},
+                policy=policy_from(options, Policy(metered=False)),
+                after=after,
+                replace=True,
+            )
+        )
+        note("defined", sure=True, task=name)
+
+    async def _enqueue(self, task: str, delay: timedelta | None = None) -> RunId:
+        self._count += 1
+        key = f"{self._number}.{self._count}"
+        ask = partial(self._rota.enqueue, task, {"of": key}, key=key, delay=delay)
+        run_id = await _patiently(ask)
+        note("queued", sure=True, task=task, key=key, run=run_id)
+        return run_id
+
+    async def _cancel(self, task: str, delay: timedelta | None = None) -> None:
+        """Cancel a run, if possible while it runs."""
+        run_id = await self._enqueue(task, delay)
+        if delay is None:
+            await self._until_begun(run_id)
+        try:
+            run = await _patiently(partial(self._rota.cancel, run_id))
+        except IllegalMove:  # it was over before
+            return
+        note("cancelled", sure=True, run=run_id, state=run.state.value)
+
+    async def _until_begun(self, run_id: RunId) -> None:
+        for _ in range(LOOKS):
+            run = await _patiently(partial(self._rota.run, run_id))
+            if run.state is not RunState.QUEUED:
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _come_and_go(self) -> None:
+        """Define a task with a schedule and a run, disable and enable it, and take all away."""
+        name = f"passing{self._number}"
+        await self._put(name, "quick", {})
+        wish = Wish(cron="0 0 1 1 *")
+        await _patiently(partial(schedules.put_schedule, self._store, LOCAL, name, wish))
+        await self._enqueue(name, FAR)
+        await _patiently(partial(tasks.disable_task, self._store, LOCAL, name))
+        await _patiently(partial(tasks.enable_task, self._store, LOCAL, name))
+        await self._drop_schedule(name)
+        with suppress(NotFound):  # it is gone, and the answer was lost
+            await _patiently(partial(tasks.delete_task, self._store, LOCAL, name))
+        note("deleted", sure=True, task=name)
+
+    async def _drop_schedule(self, name: str) -> None:
+        with suppress(NotFound):  # it is gone, and the answer was lost
+            await _patiently(partial(schedules.drop_schedule, self._store, LOCAL, name))
+
+    async def _answer(self) -> bool:
+        """Answer every question that is open; true if no run of the caller's asks any more."""
+        over = True
+        for run_id in _queued("asker"):
+            run = await _patiently(partial(self._rota.run, run_id))
+            over = over and run.state in FINISHED
+            if run.state is RunState.WAITING:
+                questions = await _patiently(partial(self._rota.questions, run_id))
+                with suppress(IllegalMove):  # the answer had been taken, and this one is late
+                    await _patiently(partial(self._rota.answer, questions[-1].id, "yes"))
+                    note("answered", sure=True, run=run_id, question=questions[-1].id)
+        return over
+
+    async def _finish(self) -> None:
+        """Wait until everything asked is answered and every slot so far is planned, then stop."""
+        while not await self._answer():  # noqa: ASYNC110 - it waits for another process
+            await asyncio.sleep(PAUSE_SECONDS)
+        now = self._store.now()
+        for name in SCHEDULES:
+            await self._until_planned(name, now)
+            await self._drop_schedule(name)
+            note("unscheduled", sure=True, task=name, planned=now)
+
+    async def _until_planned(self, name: str, instant: int) -> None:
+        task = await _patiently(partial(get_task, self._store, LOCAL, name))
+        planned = False
+        while not planned:
+            await asyncio.sleep(PAUSE_SECONDS)
+            found = await _patiently(partial(self._store.list_schedules, [task.id]))
+            planned = all(s.next_at is None or to_micros(s.next_at) > instant for s in found)
+
+
+def _queued(task: str) -> list[RunId]:
+    lines = noted(Path.cwd())
+    return [RunId(r["run"]) for r in lines if r["what"] == "queued" and r["task"] == task]

@@ -1,0 +1,142 @@
+"""The cases: which lives a daemon has, and what ends each of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rota.faultpoints import POINTS
+
+STORES: Final = ("sqlite", "postgres")
+HITS: Final = (1, 2, 3)
+LIVES: Final = 5
+"""How often a daemon is started at most before it is left in peace."""
+
+ONLY: Final = {
+    "fence": "postgres",
+    "fence_others": "sqlite",
+    "lock": "sqlite",
+    "snapshot": "sqlite",
+}
+"""Points that one store alone has."""
+
+ONCE: Final = frozenset(
+    {
+        *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
+        *("drop_schedule", "set_limits", "request_cancel", "mark_stuck", "register", "retire"),
+        *("fence_others", "heal", "prune", "snapshot", "lock", "crew", "drain"),
+    }
+)
+"""What a life comes to only once or twice: there hit 3 is the third life that ends so."""
+
+APART: Final = ("prune", "migrate", "snapshot")
+"""Parts whose points need a database of their own, full of ended work."""
+TOLD_TO_STOP: Final = frozenset({"drain", "retire"})
+EXTRAS: Final = {"mark_stuck": ("stuck",)}
+
+LONGEST_MOMENT: Final = 0.6
+DEEPEST_HIT: Final = 12
+RANDOM_ACTIONS: Final = ("kill",) * 7 + ("exit", "raise", "sleep", "stop")
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """What ends a life: a fault point, or SIGKILL at a moment."""
+
+    fault: str = ""
+    after: float = 0.0
+
+    @property
+    def owner(self) -> str:
+        """The operation or part that the point belongs to."""
+        return self.fault.partition(".")[0]
+
+    @property
+    def action(self) -> str:
+        """What happens there."""
+        return self.fault.rpartition(":")[2] or "kill"
+
+    def __str__(self) -> str:
+        return self.fault or f"kill after {self.after * 1_000:.0f} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A database, and what ends each life that works on it.
+
+    `sure` means that every blow must strike; `fresh` that its lives find an empty database.
+    """
+
+    store: str
+    blows: tuple[Blow, ...]
+    sure: bool = True
+    fresh: bool = False
+    seed: int | None = None
+    extras: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return ", ".join(str(blow) for blow in self.blows)
+
+    def extras_of(self, blow: Blow) -> tuple[str, ...]:
+        """Return the work that a blow needs beside the usual."""
+        return (*self.extras, *EXTRAS.get(blow.owner, ()))
+
+
+def points_of(store: str) -> list[str]:
+    """Return the points that a store has."""
+    return [p for p in POINTS if ONLY.get(_part(p), store) == store]
+
+
+def _part(point: str) -> str:
+    return point.partition(".")[0]
+
+
+def at(point: str, hit: int = 1, action: str = "kill") -> Blow:
+    """Return the blow at a point, at most as deep as a life gets there."""
+    once = _part(point) in ONCE and not point.endswith(".statement")
+    return Blow(f"{point}:{1 if once else hit}:{action}")
+
+
+def every_hit(store: str, points: Sequence[str], hits: Sequence[int] = HITS) -> Iterator[Case]:
+    """Yield a case for each point: one life for each hit."""
+    for point in points:
+        blows = tuple(at(point, hit) for hit in hits)
+        if _part(point) == "migrate":  # a step that is done is not done again
+            yield Case(store, (at(point),), fresh=True)
+            yield from (Case(store, (blow,)) for blow in blows)
+        else:
+            yield Case(store, blows)
+
+
+def chained(store: str, points: Sequence[str], lives: int = LIVES) -> Iterator[Case]:
+    """Yield cases that come to every point once, several points one after the other."""
+    shared = [point for point in points if _part(point) not in APART]
+    for start in range(0, len(shared), lives):
+        yield Case(store, tuple(at(point) for point in shared[start : start + lives]))
+    for part in APART:
+        alone = [at(point) for point in points if _part(point) == part]
+        if part == "migrate":
+            yield from (Case(store, (blow,), fresh=True) for blow in alone)
+            yield from (Case(store, (blow,)) for blow in alone[:1])
+        elif alone:
+            yield Case(store, tuple(alone))
+
+
+def random_case(store: str, seed: int) -> Case:
+    """Return the case of a seed: up to five lives, each ended at a point or at a moment."""
+    chance = random.Random(f"{store}:{seed}")  # noqa: S311 - the point is to repeat it
+    points = [p for p in points_of(store) if _part(p) not in APART]
+    blows = [_random_blow(chance, points) for _ in range(chance.randint(2, LIVES))]
+    extras = tuple(name for name in ("apart", "stuck") if chance.random() < 0.1)
+    fresh = chance.random() < 0.2
+    return Case(store, tuple(blows), sure=False, fresh=fresh, seed=seed, extras=extras)
+
+
+def _random_blow(chance: random.Random, points: Sequence[str]) -> Blow:
+    after = chance.uniform(0.0, LONGEST_MOMENT)
+    if chance.random() < 0.4:
+        return Blow(after=after)
+    hit = min(chance.randint(1, DEEPEST_HIT), chance.randint(1, DEEPEST_HIT))
+    return Blow(f"{chance.choice(points)}:{hit}:{chance.choice(RANDOM_ACTIONS)}", after)

@@ -1,0 +1,108 @@
+"""The work that is done while processes die: each attempt says when it begins and when it ends.
+
+An attempt is known by run and epoch. What is noted here are the side effects that the database
+must be able to account for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+from rota.executors.inprocess.handle import RunHandle
+from rota.testing.crash.witness import note
+
+PATIENCE_SECONDS = 3.0
+STUCK_SECONDS = 1.5
+
+Work = Callable[[RunHandle], Awaitable[object]]
+
+
+class Hopeless(Exception):
+    """The work was told to fail."""
+
+
+def witnessed(work: Work) -> Work:
+    """Note the begin of every attempt, and its end unless it was cut off."""
+
+    @wraps(work)
+    async def attempt(run: RunHandle) -> object:
+        _note("begin", run)
+        try:
+            return await work(run)
+        finally:
+            _note("end", run)
+
+    return attempt
+
+
+def _note(what: str, run: RunHandle) -> None:
+    note(what, run=run.id, epoch=run.attempt, task=run.task)
+
+
+@witnessed
+async def quick(_: RunHandle) -> None:
+    """End at once."""
+    await asyncio.sleep(0)
+
+
+@witnessed
+async def short(_: RunHandle) -> dict[str, Any]:
+    """Take a moment and have a result."""
+    await asyncio.sleep(0.02)
+    return {"done": True}
+
+
+@witnessed
+async def flaky(run: RunHandle) -> None:
+    """Fail twice before it works."""
+    if run.attempt <= 2:
+        raise Hopeless
+
+
+@witnessed
+async def doomed(_: RunHandle) -> None:
+    """Fail."""
+    raise Hopeless
+
+
+@witnessed
+async def teller(run: RunHandle) -> None:
+    """Send one message."""
+    run.send(f"run {run.id} has something to say")
+
+
+@witnessed
+async def asker(run: RunHandle) -> str:
+    """Wait for a person once."""
+    return await run.ask("shall I go on?")
+
+
+@witnessed
+async def patient(_: RunHandle) -> None:
+    """Wait to be cancelled, though not for ever."""
+    await asyncio.sleep(PATIENCE_SECONDS)
+
+
+def threaded(run: RunHandle) -> None:
+    """Work in a thread."""
+    _note("begin", run)
+    time.sleep(0.02)
+    _note("end", run)
+
+
+def stuck(run: RunHandle) -> None:
+    """Outlast its timeout in a thread that cannot be stopped."""
+    _note("begin", run)
+    time.sleep(STUCK_SECONDS)
+    _note("end", run)
+
+
+def apart(run: RunHandle) -> None:
+    """Work in a process of its own, long enough to be left behind."""
+    _note("begin", run)
+    time.sleep(0.7)
+    _note("end", run)

@@ -1,0 +1,29 @@
+"""The real daemon, killed for real: nothing acknowledged is lost, doubled or stranded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PARTS = 4
+LONGEST_SECONDS = 110
+
+
+def crash(*words):
+    command = [sys.executable, "-m", "rota.testing.crash", *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("part", range(1, PARTS + 1))
+def test_a_kill_at_any_point_loses_nothing_on_sqlite(part):
+    assert crash("--store", "sqlite", "--chain", "--part", f"{part}/{PARTS}")
+
+
+def test_a_daemon_started_from_nothing_is_killed_the_same_way():
+    assert crash("--store", "sqlite", "--point", "settle.commit", "--hits", "1", "--cold")
