@@ -5,7 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 
-.PHONY: help setup run test check format bench docs clean
+.PHONY: help setup run test test-crash check format bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ run: setup  ## start Rota with a few sample tasks in ./.rota
 test: setup  ## run every test, PostgreSQL included
 	.venv/bin/pytest -n 2 --dist worksteal
 
+test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills
+	.venv/bin/python -m rota.testing.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))
+
 check: setup  ## lint, types, imports
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -40,4 +43,4 @@ bench: setup  ## measure Rota beside its peers
 	.venv/bin/python bench/run.py
 
 clean:  ## remove everything that was made
-	rm -rf .venv .boot .bench .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .boot .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis

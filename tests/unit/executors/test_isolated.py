@@ -2,6 +2,9 @@
 
 import importlib
 import os
+import select
+import signal
+import subprocess
 import sys
 from datetime import timedelta
 
@@ -114,3 +117,36 @@ def test_a_callable_that_a_child_cannot_import_is_refused():
 
     with pytest.raises(Invalid, match="importable module"):
         path_of(local)
+
+
+PARENT = """
+import asyncio, sys
+from rota.doors.library.client import Rota
+from {module} import sleep
+
+async def main():
+    rota = Rota("memory:")
+    rota.task("job", isolate=True)(sleep)
+    async with rota:
+        await rota.enqueue("job", sys.argv[1])
+        await rota.work()
+
+asyncio.run(main())
+"""
+
+
+def test_a_child_does_not_outlive_a_killed_parent(work, tmp_path):
+    program, told = tmp_path / "parent.py", tmp_path / "pid"
+    program.write_text(PARENT.format(module=work.__name__))
+    os.mkfifo(told)
+    parent = subprocess.Popen([sys.executable, str(program), str(told)])
+    child = os.pidfd_open(int(told.read_text()))
+    try:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        ended, _, _ = select.select([child], [], [], 10.0)
+        assert ended, "the child works on though nobody waits for it"
+    finally:
+        if not ended:
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)

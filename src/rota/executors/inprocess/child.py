@@ -2,7 +2,7 @@
 
 The parent hands the assignment over on standard input and reads the report from a pipe of its own,
 so whatever the callable prints stays what it printed. The child leads its own process group; ending
-it ends what it started.
+it ends what it started. When the parent is gone it ends itself: the run will be tried again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import contextlib
 import inspect
 import json
 import os
+import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -129,8 +131,18 @@ def _decode(record: dict[str, Any]) -> Report:
     return Report(outcome=Succeeded(result=record["result"]), messages=messages)
 
 
+def _end_with_parent(pipe: int) -> None:
+    """Wait until nobody can read the report any more, and end the whole group."""
+    reader = select.poll()
+    reader.register(pipe, 0)  # only that its other end is closed
+    reader.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
     """Be the child: read the assignment, call, report."""
+    watch = threading.Thread(target=_end_with_parent, args=(int(sys.argv[1]),), daemon=True)
+    watch.start()
     given = json.loads(sys.stdin.buffer.read())
     sys.path[:] = given["path"]
     task = from_json(Task, given["task"])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
 
 from rota.faultpoints import armed, reach
 from rota.stores.kit.session import Row, Session
+
+Result = TypeVar("Result")
+Operation: TypeAlias = Callable[..., Coroutine[Any, Any, Result]]
 
 
 def reach_stage(stage: str, *operations: Callable[..., Any]) -> None:
@@ -16,9 +20,16 @@ def reach_stage(stage: str, *operations: Callable[..., Any]) -> None:
             reach(f"{operation.__name__}.{stage}")
 
 
-def watched(session: Session, operation: Callable[..., Any]) -> Session:
-    """Return the session, with a fault point before each statement if any is armed."""
-    return _Watched(session, operation) if armed() else session
+def watching(operation: Operation[Result]) -> Operation[Result]:
+    """Return an operation, with a fault point before each of its statements if any is armed."""
+    if not armed():
+        return operation
+
+    @wraps(operation)
+    async def watched(session: Session, *args: object) -> Result:
+        return await operation(_Watched(session, operation), *args)
+
+    return watched
 
 
 class _Watched:

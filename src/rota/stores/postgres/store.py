@@ -15,7 +15,7 @@ from rota.model.instants import to_micros
 from rota.model.runs import Enqueued, RunBatch
 from rota.ports.clock import Clock
 from rota.stores.kit.enqueue import enqueue
-from rota.stores.kit.faulting import reach_stage, watched
+from rota.stores.kit.faulting import reach_stage, watching
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
 from rota.stores.postgres.connection import (
@@ -158,7 +158,7 @@ class PostgresStore(SqlStore):
             if self._clock.stale:
                 await self._clock.set_by(connection)
             session = PostgresSession(connection, self._statements)
-            result = await operation(watched(session, operation), *args)
+            result = await watching(operation)(session, *args)
             reach_stage("commit", operation)
             await session.commit()
             reach_stage("committed", operation)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import apsw
 import apsw.ext
 
-from rota.stores.kit.faulting import reach_stage, watched
+from rota.stores.kit.faulting import reach_stage, watching
 from rota.stores.kit.session import Row, Rows, finish
 from rota.stores.sqlite.faults import translate
 
@@ -111,6 +111,8 @@ def transact(
 
     A single operation needs no savepoint: its fault is the transaction's.
     """
+    if write:
+        calls = [(watching(operation), args) for operation, args in calls]
     writing = [operation for operation, _ in calls] if write else []
     try:
         reach_stage("begin", *writing)
@@ -137,10 +139,10 @@ def _attempt(
     operation, args = call
     session.topics = {}
     if alone:
-        return finish(operation(watched(session, operation), *args)), list(session.topics)
+        return finish(operation(session, *args)), list(session.topics)
     connection.execute("savepoint one")
     try:
-        result = finish(operation(watched(session, operation), *args))
+        result = finish(operation(session, *args))
     except Exception as fault:
         if not connection.in_transaction:
             raise

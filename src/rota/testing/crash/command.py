@@ -7,6 +7,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -17,18 +18,28 @@ from rota.testing.crash.aftermath import driver_of
 from rota.testing.crash.cases import HITS, STORES, Case, chained, every_hit, points_of, random_case
 from rota.testing.crash.driver import Result, make_home
 from rota.testing.crash.processes import load_everything
+from rota.testing.crash.record import Record
+
+REPEAT = "python -m rota.testing.crash --store {0.store} --seed {0.seed}"
+DEFAULT_RECORD = ".crash/record.jsonl"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the cases that words choose; 1 if anything was lost, doubled or stranded."""
     wanted = _parser().parse_args(words)
     load_everything()
-    failed = 0
+    record = Record(wanted.record)
+    deadline = time.monotonic() + wanted.seconds
     number, parts = (int(word) for word in wanted.part.split("/"))
-    for case in islice(_cases(wanted), number - 1, None, parts):
+    ran = failed = kills = 0
+    for case in islice(_cases(wanted, record), number - 1, None, parts):
+        if time.monotonic() > deadline:
+            break
         result = run_case(case, cold=wanted.cold)
-        failed += bool(result.faults)
+        record.add(result)
         _tell(result)
+        ran, kills, failed = ran + 1, kills + result.kills, failed + bool(result.faults)
+    _say(f"{ran} cases, {kills} kills, {failed} broken.")
     return 1 if failed else 0
 
 
@@ -57,39 +68,57 @@ def _address(case: Case, folder: Path) -> Iterator[str]:
     asyncio.run(server.drop(address))
 
 
-def _cases(wanted: argparse.Namespace) -> Iterator[Case]:
+def _cases(wanted: argparse.Namespace, record: Record) -> Iterator[Case]:
     for store in wanted.store or STORES:
         points = wanted.point or points_of(store)
-        if wanted.random:
-            yield from (random_case(store, wanted.seed + n) for n in range(wanted.random))
+        if wanted.seed is not None:
+            yield random_case(store, wanted.seed)
+        elif wanted.random:
+            yield from _random_cases(store, wanted.random, record)
         elif wanted.chain:
             yield from chained(store, points)
         else:
             yield from every_hit(store, points, wanted.hits)
 
 
+def _random_cases(store: str, kills: int, record: Record) -> Iterator[Case]:
+    """Yield the next seeds until the record holds as many kills as wanted."""
+    while record.kills(store) < kills:
+        yield random_case(store, record.next_seed(store))
+
+
 def _tell(result: Result) -> None:
     case = result.case
     verdict = "ok" if not result.faults else "BROKEN"
-    seed = "" if case.seed is None else f"seed {case.seed}  "
-    line = (
+    seed = "" if case.seed is None else f"seed {case.seed}: "
+    _say(
         f"{case.store:8}  {verdict:6}  {result.seconds:5.1f} s  {result.kills} kills  {seed}{case}"
     )
-    kept = [f"kept in {result.folder}"] if result.faults else []
-    sys.stdout.write("\n    ".join([line, *result.faults, *kept]) + "\n")
+    if result.faults:
+        again = [] if case.seed is None else [f"again: {REPEAT.format(case)}"]
+        for line in (*result.faults, *again, f"kept in {result.folder}"):
+            _say(f"    {line}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rota.testing.crash", description=__doc__)
-    parser.add_argument("--store", action="append", choices=STORES)
-    parser.add_argument("--point", action="append", choices=list(POINTS), metavar="NAME")
-    parser.add_argument("--hits", type=int, nargs="+", default=list(HITS))
-    parser.add_argument("--chain", action="store_true", help="every point once, five to a case")
-    parser.add_argument("--random", type=int, default=0, metavar="CASES")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--part", default="1/1", metavar="N/M", help="every M-th case from the N-th"
+    parser = argparse.ArgumentParser(
+        prog="python -m rota.testing.crash",
+        description="Kill the real daemon at fault points, heal it, and read the database.",
     )
-    parser.add_argument("--cold", action="store_true", help="start every daemon from nothing")
+    add = parser.add_argument
+    add("--store", action="append", choices=STORES, help="one store instead of both")
+    add("--point", action="append", choices=list(POINTS), metavar="NAME", help="not every point")
+    add("--hits", type=int, nargs="+", default=list(HITS), help="which times at a point (1 2 3)")
+    add("--chain", action="store_true", help="every point once, five to a case")
+    add("--random", type=int, default=0, metavar="KILLS", help="until the record holds so many")
+    add("--seed", type=int, help="one random case again")
+    add("--record", type=Path, default=Path(DEFAULT_RECORD), help=f"where ({DEFAULT_RECORD})")
+    add("--seconds", type=float, default=float("inf"), help="begin no case after so long")
+    add("--part", default="1/1", metavar="N/M", help="every M-th case, from the N-th on")
+    add("--cold", action="store_true", help="start every daemon from nothing")
     return parser

@@ -20,6 +20,7 @@ from typing import Final
 
 from rota.faultpoints import arm
 from rota.testing.crash.caller import call
+from rota.timing.zones import zone
 
 LOADED: Final = (
     *("rota.doors.cli.main", "rota.doors.cli.running", "rota.doors.cli.daemon"),
@@ -34,6 +35,7 @@ def load_everything() -> None:
     """Load what the processes need, once, before any of them is forked."""
     for name in LOADED:
         importlib.import_module(name)
+    zone("UTC")
     gc.collect()
     gc.freeze()
 
