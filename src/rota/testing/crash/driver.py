@@ -93,7 +93,7 @@ class Driver:
         told = False
         while time.monotonic() < deadline:
             if not daemon.alive or (not caller.alive and caller.code != 0):
-                return True
+                return daemon.code != 0
             for process in (daemon, caller):
                 if process.stopped:
                     self._let_rest(process)
@@ -119,7 +119,9 @@ class Driver:
             daemon.kill()
         if daemon.killed:
             self.result.kills += 1
-        elif blow.action not in {"exit", "raise"}:
+        elif blow.action not in {"exit", "raise"} and not (
+            daemon.code == 0 and blow.owner in TOLD_TO_STOP
+        ):
             self._complain(f"the daemon ended by itself with code {daemon.code} at {blow}")
         witness.note("died", str(self._folder), process=daemon.pid)
 

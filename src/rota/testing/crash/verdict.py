@@ -122,9 +122,10 @@ class _Case:
         for delivery in self._found["deliveries"]:
             if delivery["state"] in {"pending", "sending"}:
                 yield f"delivery {delivery['id']} is {delivery['state']}"
+        killed = {line["process"] for line in self._said("died")}
         for worker in self._found["workers"]:
-            if not worker["fenced"]:
-                yield f"the worker {worker['id']} is gone and counts as alive"
+            if not worker["fenced"] and worker["pid"] not in killed:
+                yield f"the worker {worker['id']} has left and counts as alive"
 
     def attempts(self) -> Iterator[str]:
         """Attempts are numbered without a gap, and a success is the last of them."""
