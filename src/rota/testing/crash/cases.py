@@ -37,16 +37,20 @@ TOLD_TO_STOP: Final = frozenset({"drain", "retire"})
 EXTRAS: Final = {"mark_stuck": ("stuck",)}
 
 LONGEST_MOMENT: Final = 0.6
+LONGEST_OUTAGE: Final = 2.0
+OUTAGES: Final = ("crash", "halt", "terminate")
 DEEPEST_HIT: Final = 12
 RANDOM_ACTIONS: Final = ("kill",) * 7 + ("exit", "raise", "sleep", "stop")
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """What ends a life: a fault point, or SIGKILL at a moment."""
+    """What ends a life: a fault point, or SIGKILL at a moment; or an outage of the database."""
 
     fault: str = ""
     after: float = 0.0
+    outage: str = ""
+    down: float = 0.0
 
     @property
     def owner(self) -> str:
@@ -59,7 +63,8 @@ class Blow:
         return self.fault.rpartition(":")[2] or "kill"
 
     def __str__(self) -> str:
-        return self.fault or f"kill after {self.after * 1_000:.0f} ms"
+        what = self.fault or f"{self.outage or 'kill'} after {self.after * 1_000:.0f} ms"
+        return f"{what} for {self.down * 1_000:.0f} ms" if self.down else what
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,20 @@ def random_case(store: str, seed: int) -> Case:
     extras = tuple(name for name in ("apart", "stuck") if chance.random() < 0.1)
     fresh = chance.random() < 0.2
     return Case(store, tuple(blows), sure=False, fresh=fresh, seed=seed, extras=extras)
+
+
+def outage_case(seed: int) -> Case:
+    """Return the outages of a seed: the server is killed or stopped, or connections are cut."""
+    chance = random.Random(f"outage:{seed}")  # noqa: S311 - the point is to repeat it
+    blows = [
+        Blow(
+            after=chance.uniform(0.05, LONGEST_MOMENT),
+            outage=OUTAGES[(seed + number) % len(OUTAGES)],
+            down=chance.choice((0.0, chance.uniform(0.0, LONGEST_OUTAGE))),
+        )
+        for number in range(len(OUTAGES))
+    ]
+    return Case("server", tuple(blows), seed=seed)
 
 
 def _random_blow(chance: random.Random, points: Sequence[str]) -> Blow:

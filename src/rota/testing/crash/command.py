@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
 from rota.faultpoints import POINTS
 from rota.testing.crash.aftermath import driver_of
-from rota.testing.crash.cases import HITS, STORES, Case, chained, every_hit, points_of, random_case
-from rota.testing.crash.driver import Result, make_home
+from rota.testing.crash.cases import (
+    HITS,
+    STORES,
+    Case,
+    chained,
+    every_hit,
+    outage_case,
+    points_of,
+    random_case,
+)
+from rota.testing.crash.driver import Driver, Result, make_home
+from rota.testing.crash.outage import Outage
 from rota.testing.crash.processes import load_everything
 from rota.testing.crash.record import Record
+from rota.testing.postgres import PostgresServer, shared_folder
 
 REPEAT = "python -m rota.testing.crash --store {0.store} --seed {0.seed}"
 DEFAULT_RECORD = ".crash/record.jsonl"
@@ -47,32 +60,50 @@ def run_case(case: Case, *, cold: bool = False) -> Result:
     """Run one case in a new folder, which stays if something broke."""
     folder = Path(tempfile.mkdtemp(prefix="rota-crash-"))
     make_home(folder)
-    with _address(case, folder) as address:
-        result = driver_of(case)(case, folder, address, cold=cold).run()
+    with _driver(case, folder, cold=cold) as driver:
+        result = driver.run()
     if not result.faults:
         shutil.rmtree(folder)
     return result
 
 
 @contextmanager
-def _address(case: Case, folder: Path) -> Iterator[str]:
+def _driver(case: Case, folder: Path, *, cold: bool) -> Iterator[Driver]:
     if case.store == "sqlite":
-        yield f"sqlite:///{folder / 'home' / 'rota.db'}"
+        yield driver_of(case)(case, folder, f"sqlite:///{folder / 'home' / 'rota.db'}", cold=cold)
         return
-    from rota.testing.postgres import PostgresServer, shared_folder  # noqa: PLC0415 - needs a server
-
-    server = PostgresServer(shared_folder())
-    server.start()
+    server = _server(durable=case.store == "server")
     address = asyncio.run(server.create(migrated=not case.fresh))
-    yield address
+    if case.store == "server":
+        yield Outage(case, folder, address, server)
+    else:
+        yield driver_of(case)(case, folder, address, cold=cold)
     asyncio.run(server.drop(address))
+
+
+@cache
+def _server(*, durable: bool) -> PostgresServer:
+    """Return the server that tests share, or one of our own that may be killed."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-server-")) / "data" if durable else shared_folder()
+    server = PostgresServer(folder, durable=durable)
+    server.start()
+    if durable:
+        atexit.register(_remove, server)
+    return server
+
+
+def _remove(server: PostgresServer) -> None:
+    server.stop()
+    shutil.rmtree(server.folder.parent)
 
 
 def _cases(wanted: argparse.Namespace, record: Record) -> Iterator[Case]:
     for store in wanted.store or STORES:
         points = wanted.point or points_of(store)
         if wanted.seed is not None:
-            yield random_case(store, wanted.seed)
+            yield random_case(store, wanted.seed) if store != "server" else outage_case(wanted.seed)
+        elif store == "server":
+            yield from _outage_cases(wanted.outages, record)
         elif wanted.random:
             yield from _random_cases(store, wanted.random, record)
         elif wanted.chain:
@@ -85,6 +116,11 @@ def _random_cases(store: str, kills: int, record: Record) -> Iterator[Case]:
     """Yield the next seeds until the record holds as many kills as wanted."""
     while record.kills(store) < kills:
         yield random_case(store, record.next_seed(store))
+
+
+def _outage_cases(outages: int, record: Record) -> Iterator[Case]:
+    while record.struck("server") < outages:
+        yield outage_case(record.next_seed("server"))
 
 
 def _tell(result: Result) -> None:
@@ -111,11 +147,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Kill the real daemon at fault points, heal it, and read the database.",
     )
     add = parser.add_argument
-    add("--store", action="append", choices=STORES, help="one store instead of both")
+    choices = (*STORES, "server")
+    add("--store", action="append", choices=choices, help="one store; `server`: its outages")
     add("--point", action="append", choices=list(POINTS), metavar="NAME", help="not every point")
     add("--hits", type=int, nargs="+", default=list(HITS), help="which times at a point (1 2 3)")
     add("--chain", action="store_true", help="every point once, five to a case")
     add("--random", type=int, default=0, metavar="KILLS", help="until the record holds so many")
+    add("--outages", type=int, default=9, metavar="N", help="until the record holds so many (9)")
     add("--seed", type=int, help="one random case again")
     add("--record", type=Path, default=Path(DEFAULT_RECORD), help=f"where ({DEFAULT_RECORD})")
     add("--seconds", type=float, default=float("inf"), help="begin no case after so long")

@@ -87,9 +87,8 @@ class Driver:
 
     def _until_struck(self, daemon: Process, caller: Process, blow: Blow) -> bool:
         """Wait until one of them is hurt; what does not hurt for good is given its moment."""
-        deadline = time.monotonic() + (
-            STRUCK_SECONDS if self._case.sure or blow.action == "stop" else 1 + blow.after
-        )
+        patience = STRUCK_SECONDS if self._case.sure else 1 + blow.after
+        deadline = time.monotonic() + patience
         told = False
         while time.monotonic() < deadline:
             if not daemon.alive or (not caller.alive and caller.code != 0):
@@ -138,9 +137,9 @@ class Driver:
             caller = self._start_caller(number, blow, armed=False)
         self._complain(f"caller {number} ended with code {caller.code}")
 
-    def _heal(self, number: int) -> bool:
+    def _heal(self, number: int, survivor: Process | None = None) -> bool:
         """Let everything come to an end without any fault; true if it did."""
-        daemon = self._start_daemon("")
+        daemon = survivor or self._start_daemon("")
         for earlier in self._callers:
             self._see_off(*earlier)
         caller = self._start_caller(number, Blow(), last=True)

@@ -43,6 +43,10 @@ class Record:
         """Return how many kills on a store are on record."""
         return sum(line["kills"] for line in self._kept if line["store"] == store)
 
+    def struck(self, store: str) -> int:
+        """Return how many blows on a store are on record that struck."""
+        return sum(line["struck"] for line in self._kept if line["store"] == store)
+
     def next_seed(self, store: str) -> int:
         """Return the first seed that was not run on a store."""
         return max((line["seed"] for line in self._kept if line["store"] == store), default=-1) + 1
