@@ -109,7 +109,7 @@ class CronLine:
     @property
     def elapsed(self) -> bool:
         """Whether the line follows elapsed time instead of the wall clock."""
-        return self.minute.star or self.hour.star or self.second.star
+        return self.minute.star or self.hour.star
 
 
 @lru_cache(maxsize=4096)

@@ -105,19 +105,21 @@ class Walk:
     """A pattern on a wall: its slots in the order of their instants.
 
     `elapsed` patterns follow the time that passes: they run in both passes of a repeated stretch
-    and not at all in one that is left out. The others keep to the wall: a nominal time that does
-    not exist moves to the first instant after the gap (at most one for each gap, and none if the
-    pattern has that instant anyway), and one that happens twice runs in the pass `fold` names.
+    and not at all in one that is left out, unless it takes all that they have of a day. The others
+    keep to the wall: a nominal time that does not exist moves to the first instant after the gap,
+    and one that happens twice runs in the pass `fold` names. A gap moves at most one slot, and none
+    if the pattern has the instant after it anyway.
     """
 
-    __slots__ = ("_first", "_pattern", "_second", "_shift", "_wall")
+    __slots__ = ("_elapsed", "_first", "_pattern", "_second", "_shift", "_wall")
 
     def __init__(
         self, wall: Wall, pattern: Pattern, *, elapsed: bool, gap: Gap, fold: Fold
     ) -> None:
         self._wall = wall
         self._pattern = pattern
-        self._shift = not elapsed and gap is Gap.SHIFT
+        self._elapsed = elapsed
+        self._shift = gap is Gap.SHIFT
         self._first = elapsed or fold is not Fold.SECOND
         self._second = elapsed or fold is not Fold.FIRST
 
@@ -146,8 +148,20 @@ class Walk:
             resumed = change + second
             regular = self._pattern.next(resumed - 1)
             if self._shift and regular != resumed:
-                return Placed(change, nominal, 0)
+                moved = self._alone(nominal, resumed, regular) if self._elapsed else nominal
+                if moved is not None:
+                    return Placed(change, moved, 0)
             nominal = regular
+        return None
+
+    def _alone(self, nominal: int | None, resumed: int, regular: int | None) -> int | None:
+        """Return the first of a gap's times on a day that has no time outside it, if any."""
+        while nominal is not None and nominal < resumed:
+            midnight = nominal - nominal % DAY
+            none_after = regular is None or regular >= midnight + DAY
+            if none_after and self._pattern.next(midnight - 1) == nominal:
+                return nominal
+            nominal = self._pattern.next(midnight + DAY - 1)
         return None
 
     def _twice(self, nominal: int, first: int, second: int) -> Placed:

@@ -1,8 +1,9 @@
 """Cron against cronsim, which follows Debian's cron.
 
 Deliberate differences, kept out of the comparison: Rota moves a slot in a gap to the end of the
-gap once, where cronsim also yields the others of that gap at that instant; Rota refuses steps
-larger than their field and a star inside a list.
+gap once, where cronsim also yields the others of that gap at that instant; a line that follows
+elapsed time makes up for a day that a gap took whole, in Rota alone; Rota refuses steps larger than
+their field and a star inside a list.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
+from rota.model.schedules import Slot
 from rota.timing.rules import cron
 from rota.timing.timetable import timetable
 
@@ -65,7 +67,16 @@ def compare(line: str, zone: str, after: datetime, n: int) -> None:
             theirs.append(instant)
         if len(theirs) == n:
             break
-    assert [slot.at for slot in table.take(after, n)] == theirs[:n]
+    ours = [slot.at for slot in table.take(after, n + 1) if not made_up(line, slot, where)]
+    assert ours[:n] == theirs[:n]
+
+
+def made_up(line: str, slot: Slot, where: ZoneInfo) -> bool:
+    """Whether a slot of a line by elapsed time stands where the wall does not show its name."""
+    by_elapsed_time = any(field.startswith("*") for field in line.split()[-5:-3])
+    return by_elapsed_time and not slot.key.startswith(
+        f"{slot.at.astimezone(where):%Y-%m-%dT%H:%M}"
+    )
 
 
 @settings(max_examples=250, deadline=None)

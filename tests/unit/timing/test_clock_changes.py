@@ -67,20 +67,28 @@ def test_several_slots_in_a_fold_keep_their_order() -> None:
     assert autumn(line, fold="second") == [*every[:2], *second, ("03:00#0", "02:00"), *last]
 
 
-@pytest.mark.parametrize("expression", ["*/30 2 * * *", "30 */1 * * *", "0 * * * *"])
+@pytest.mark.parametrize("expression", ["*/30 2,4 * * *", "30 */1 * * *", "0 * * * *"])
 def test_a_line_with_a_star_in_minute_or_hour_follows_elapsed_time(expression: str) -> None:
     passes = [key[-1] for key, _ in autumn(expression) if key.startswith("02:")]
     assert sorted(passes) == ["0"] * (len(passes) // 2) + ["1"] * (len(passes) // 2)
     assert all(not key.startswith("2026-03-29T02") for key, _ in spring(expression))
 
 
-def test_a_line_of_seconds_follows_elapsed_time() -> None:
-    assert autumn("*/30 0 2 * * *") == [
-        ("02:00#0", "00:00"),
-        ("02:00#0", "00:00"),
-        ("02:00#1", "01:00"),
-        ("02:00#1", "01:00"),
-    ]
+@pytest.mark.parametrize("expression", ["*/30 2 * * *", "* 2 * * *", "*/10 2 29 * *"])
+def test_a_day_whose_only_slots_fall_into_a_gap_still_has_one(expression: str) -> None:
+    assert spring(expression) == [("2026-03-29T02:00", "01:00")]
+    assert spring(expression, gap="skip") == []
+
+
+def test_an_hourly_rrule_makes_up_for_a_day_lost_to_a_gap() -> None:
+    rule = rrule("FREQ=HOURLY;BYHOUR=2;BYMINUTE=10,50", created_at=BEFORE_GAP, timezone=BERLIN)
+    found = timetable(rule).between(BEFORE_GAP, AFTER_GAP)
+    assert [(s.key[:16], f"{s.at:%H:%M}") for s in found] == [("2026-03-29T02:10", "01:00")]
+
+
+def test_a_star_among_the_seconds_leaves_a_line_on_the_wall() -> None:
+    assert autumn("*/30 0 2 * * *") == [("02:00#0", "00:00"), ("02:00#0", "00:00")]
+    assert spring("*/30 0 2 * * *") == [("2026-03-29T02:00", "01:00")]
 
 
 def test_half_an_hour_is_a_gap_too() -> None:
