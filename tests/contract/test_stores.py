@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.testing.contracts import (
+    align,
     caches,
     define,
     lanes,
@@ -53,6 +54,10 @@ class TestQuestions(settle.QuestionContract):
 
 
 class TestPlan(plan.PlanContract):
+    pass
+
+
+class TestAlign(align.AlignContract):
     pass
 
 

@@ -85,6 +85,22 @@ class DueSchedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandingSchedule:
+    """Where a schedule that waits for its next slot stands.
+
+    `slot_key` names the slot at its cursor, if there is one and the store still has it.
+    """
+
+    id: ScheduleId
+    generation: int
+    rule: str
+    stagger: str
+    cursor: int
+    next_at: int
+    slot_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """Consecutive slots of one schedule that did not run, for one reason."""
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId
-from rota.model.plans import DueSchedule, LedgerRow, Plan, StoredSchedule
+from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
@@ -118,6 +118,12 @@ class Schedules(Timed, Protocol):
 
     async def next_due(self) -> int | None:
         """Return when planning is needed next."""
+
+    async def standing_schedules(self, mark: str, after: int, most: int) -> list[StandingSchedule]:
+        """Return schedules that wait, by id; none if they are aligned with this mark already."""
+
+    async def note_aligned(self, mark: str) -> None:
+        """Note that every schedule is aligned with a mark."""
 
 
 class Queue(Timed, Protocol):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rota.faultpoints import reach
+from rota.flow.align import align
 from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
@@ -24,6 +25,7 @@ from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
 from rota.runtime.steady import SteadyClock
 from rota.runtime.worker import FailureHook, Stop, Worker
+from rota.runtime.zone_data import zone_data_mark
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +121,8 @@ class Crew:
             await self._store.fence_others(self.worker.id)
         await rescue(self._store, self._chance, fence=not self._alone)
         await self._store.heal()
+        if "planner" in self.settings.roles:
+            await align(self._store, zone_data_mark())
         self._unsubscribe = self._store.subscribe(self._wake)
         reach("crew.ready")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -47,23 +48,30 @@ Found: TypeAlias = tuple[datetime, str]
 """The instant of a slot and its key, less the generation."""
 
 
+_KEY = re.compile(r"(?P<nominal>[0-9T:-]+)\[(?P<zone>.+)\]#(?P<fold>[01])")
+
+
 class Course(Protocol):
     """The instants of a rule, ascending."""
 
     def next(self, after: datetime) -> Found | None:
         """Return what comes first strictly after an instant, or None when nothing is left."""
 
+    def resume(self, cursor: datetime, key: str | None) -> datetime:
+        """Return where to go on after the slot of a key, which once lay at `cursor`."""
+
 
 class Plan:
     """A compiled rule within its bounds; remembers its latest answers."""
 
-    __slots__ = ("_course", "_first", "_last", "next", "quiet", "rule")
+    __slots__ = ("_course", "_first", "_last", "next", "quiet", "resume", "rule")
 
     def __init__(self, rule: Rule) -> None:
         where = zone(rule.timezone)
         self.rule = rule
         self.quiet = quiet_of(rule.quiet, where)
         self._course = _COURSES[rule.kind](rule, where)
+        self.resume = self._course.resume
         self._first = (rule.starts_at or EARLIEST) - TICK
         self._last = rule.ends_at or LATEST
         self.next: Callable[[datetime], Found | None] = lru_cache(REMEMBERED)(self._next)
@@ -81,9 +89,11 @@ class Plan:
 class WallCourse:
     """Nominal times of one zone: cron, calendar and rrule."""
 
-    __slots__ = ("_name", "_next")
+    __slots__ = ("_elapsed", "_name", "_next", "_wall")
 
     def __init__(self, rule: Rule, where: ZoneInfo, pattern: Pattern, *, elapsed: bool) -> None:
+        self._elapsed = elapsed
+        self._wall = wall_of(where)
         exclusions = exclusions_of(rule.excluded)
         if exclusions is not None:
             pattern = Without(pattern, exclusions)
@@ -91,7 +101,7 @@ class WallCourse:
         self._next = (
             _unshifted(pattern)
             if where.key == "UTC"
-            else Walk(wall_of(where), pattern, elapsed=elapsed, gap=rule.gap, fold=rule.fold).next
+            else Walk(self._wall, pattern, elapsed=elapsed, gap=rule.gap, fold=rule.fold).next
         )
 
     def next(self, after: datetime) -> Found | None:
@@ -103,6 +113,17 @@ class WallCourse:
         text = (EPOCH + timedelta(0, nominal)).isoformat()
         shown = text[:19] if nominal % 60 else text[:16]
         return EPOCH + timedelta(0, at), f"{shown}[{self._name}]#{fold}"
+
+    def resume(self, cursor: datetime, key: str | None) -> datetime:
+        """Return where to go on after the slot of a key, which once lay at `cursor`."""
+        named = _KEY.fullmatch(key or "")
+        if named is None or named["zone"] != self._name:
+            return cursor
+        nominal = seconds(datetime.fromisoformat(f"{named['nominal']}+00:00"))
+        fold = Fold.SECOND if named["fold"] == "1" else Fold.FIRST
+        placed = instant(self._wall.place(nominal, Gap.SHIFT, fold) or 0)
+        # What follows elapsed time has run up to the cursor, under whatever names.
+        return max(cursor, placed) if self._elapsed else placed
 
 
 class IntervalCourse:
@@ -130,6 +151,10 @@ class IntervalCourse:
             index = max(index + 1, -((self._anchor - resumed) // self._interval))
         return None
 
+    def resume(self, cursor: datetime, key: str | None) -> datetime:  # noqa: ARG002
+        """Return where to go on: no zone moves the instants of an interval."""
+        return cursor
+
     def _resumed(self, at: datetime, exclusions: Exclusions) -> datetime | None:
         """Return the end of the excluded days an instant lies in, or None if it is in none."""
         if exclusions.everything:
@@ -155,6 +180,10 @@ class OnceCourse:
     def next(self, after: datetime) -> Found | None:
         """Return what comes first strictly after an instant, or None when nothing is left."""
         return (self._at, "0") if self._at is not None and self._at > after else None
+
+    def resume(self, cursor: datetime, key: str | None) -> datetime:
+        """Return where to go on, which is before the instant as long as it has no slot."""
+        return cursor if self._at is None or key is not None else min(cursor, self._at - TICK)
 
 
 @lru_cache(maxsize=4096)

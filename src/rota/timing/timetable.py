@@ -66,6 +66,13 @@ class Timetable:
         at, key = found
         return Slot(key=self._prefix + key, at=at, due=at + self._stagger)
 
+    def resume(self, cursor: datetime, key: str | None) -> datetime:
+        """Return the instant to go on from, for a schedule whose newest slot is called `key`.
+
+        That slot lay at `cursor` when it was planned; new zone data may have moved it.
+        """
+        return self._plan.resume(cursor, key)
+
     def take(self, after: datetime, n: int) -> list[Slot]:
         """Return the next n slots after an instant, or fewer if the rule ends before."""
         slots: list[Slot] = []

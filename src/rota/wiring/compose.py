@@ -16,7 +16,11 @@ from typing import Any, cast
 from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
 from rota.executors.inprocess.executor import InProcess
+<<<<<<< HEAD
 from rota.faultpoints import arm
+=======
+from rota.flow.align import align
+>>>>>>> 76d3ae9 (Go on from a slot's name when zone data change, because a cursor is an instant: slots were lost, named twice or an hour late)
 from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.rescue import expire
@@ -27,6 +31,7 @@ from rota.ports.executor import Executor
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
+from rota.runtime.zone_data import zone_data_mark
 from rota.wiring.addresses import store_at
 from rota.wiring.identity import this_process
 from rota.wiring.settings import Settings
@@ -230,6 +235,7 @@ async def single_pass(settings: Settings, store: Store, most: int | None) -> Pas
 async def _pass(crew: Crew, store: Store) -> tuple[int, int]:
     chance = random.SystemRandom()
     await crew.start()
+    await align(store, zone_data_mark())
     schedules = sent = 0
     for _ in range(MOST_PLANNINGS):
         planned = await plan(store)

@@ -148,3 +148,27 @@ def test_an_excluded_day_cannot_swallow_the_gap_of_its_neighbour() -> None:
         datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)
     )
     assert [s.key[:16] for s in found] == ["2026-03-28T23:30"]
+
+
+@pytest.mark.parametrize(
+    ("key", "at"),
+    [
+        ("2026-03-29T02:30[Europe/Berlin]#0", "29T01:00"),
+        ("2026-10-25T02:30[Europe/Berlin]#0", "25T00:30"),
+        ("2026-10-25T02:30:15[Europe/Berlin]#1", "25T01:30"),
+        ("2026-10-25T09:00[Asia/Tokyo]#0", "01T12:00"),
+        ("g1:7", "01T12:00"),
+        (None, "01T12:00"),
+    ],
+)
+def test_a_schedule_goes_on_from_where_its_newest_slot_lies_now(key: str | None, at: str) -> None:
+    table = timetable(cron("30 2 * * *", timezone=BERLIN))
+    cursor = datetime(2026, 10, 1, 12, tzinfo=UTC)
+    assert f"{table.resume(cursor, key):%dT%H:%M}" == at
+
+
+def test_what_follows_elapsed_time_never_goes_back() -> None:
+    table = timetable(cron("*/5 * * * *", timezone=BERLIN))
+    cursor = datetime(2026, 10, 25, 1, tzinfo=UTC)
+    assert table.resume(cursor, "2026-10-25T02:30[Europe/Berlin]#0") == cursor
+    assert f"{table.resume(cursor, '2026-10-25T02:30[Europe/Berlin]#1'):%H:%M}" == "01:30"

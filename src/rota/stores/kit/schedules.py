@@ -8,11 +8,14 @@ from typing import Any
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, TaskId
 from rota.model.instants import from_micros, maybe_instant
-from rota.model.plans import ScheduleState, StoredSchedule
+from rota.model.plans import ScheduleState, StandingSchedule, StoredSchedule
 from rota.model.tasks import NewTask, Task
 from rota.stores.kit import tasks
 from rota.stores.kit.session import Row, Rows, Session, one
 from rota.stores.kit.tasks import SCHEDULES
+
+ALIGNED = "aligned"
+"""The fact that says with what the schedules are aligned."""
 
 
 def as_schedule(row: Row) -> StoredSchedule:
@@ -96,6 +99,39 @@ async def drop_schedule(session: Session, schedule: StoredSchedule, now: int) ->
     """Take a schedule out of use; its slots stay in the history."""
     await session.run("delete_schedule", id=schedule.id, now=now)
     await _note(session, schedule, "deleted", now)
+
+
+async def standing(session: Session, mark: str, after: int, most: int) -> list[StandingSchedule]:
+    """Return schedules that wait, by id; none if they are aligned with this mark already."""
+    aligned = await one(session, "read_fact", name=ALIGNED)
+    if aligned is not None and aligned[0] == mark:
+        return []
+    return [
+        StandingSchedule(
+            id=ScheduleId(schedule_id),
+            generation=generation,
+            rule=rule,
+            stagger=stagger,
+            cursor=cursor,
+            next_at=next_at,
+            slot_key=key_of_run or key_of_ledger,
+        )
+        for (
+            schedule_id,
+            generation,
+            rule,
+            stagger,
+            cursor,
+            next_at,
+            key_of_run,
+            key_of_ledger,
+        ) in await session.rows("standing_schedules", after=after, most=most)
+    ]
+
+
+async def note_aligned(session: Session, mark: str) -> None:
+    """Note that every schedule is aligned with a mark."""
+    await session.run("note_fact", name=ALIGNED, value=mark)
 
 
 async def _note(session: Session, schedule: StoredSchedule, what: str, now: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
@@ -11,7 +10,7 @@ from rota.errors import Unavailable
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId
-from rota.model.plans import DueSchedule, LedgerRow, Plan, StoredSchedule
+from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
@@ -33,8 +32,6 @@ from rota.stores.kit import (
     workers,
 )
 from rota.stores.kit.joining import Joiner
-
-log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Listener = Callable[[str], None]
@@ -194,6 +191,14 @@ class SqlStore(ABC):
     async def next_due(self) -> int | None:
         """Return when planning is needed next."""
         return await self.read(plan.next_due)
+
+    async def standing_schedules(self, mark: str, after: int, most: int) -> list[StandingSchedule]:
+        """Return schedules that wait, by id; none if they are aligned with this mark already."""
+        return await self.read(schedules.standing, mark, after, most)
+
+    async def note_aligned(self, mark: str) -> None:
+        """Note that every schedule is aligned with a mark."""
+        await self.write(schedules.note_aligned, mark)
 
     # claim and settle
 

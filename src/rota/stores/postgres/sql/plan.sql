@@ -72,3 +72,20 @@ insert into rota.events (at, name, space_id, task_id, data)
 select :now::bigint, w.name, t.space_id, t.id, w.data
 from jsonb_to_recordset(:rows::text::jsonb) as w(name text, schedule_id bigint, data text)
 join rota.schedules s on s.id = w.schedule_id join rota.tasks t on t.id = s.task_id;
+
+-- name: standing_schedules  with the slot at the cursor: the newest that ran, or the newest ledgered
+select s.id, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
+  s.next_at,
+  (select case when r.slot_at = s.cursor then r.slot_key end from rota.runs r
+    where r.schedule_id = s.id order by r.slot_key desc limit 1) as key_of_run,
+  (select case when l.last_at = s.cursor then l.last_key end from rota.ledger l
+    where l.schedule_id = s.id order by l.last_at desc, l.id desc limit 1) as key_of_ledger
+from rota.schedules s join rota.tasks t on t.id = s.task_id join rota.spaces p on p.id = t.space_id
+where s.id > :after::bigint and s.next_at is not null order by s.id limit :most::int;
+
+-- name: read_fact
+select value from rota.facts where name = :name::text;
+
+-- name: note_fact
+insert into rota.facts (name, value) values (:name::text, :value::text)
+on conflict (name) do update set value = excluded.value;

@@ -52,3 +52,20 @@ insert into events (at, name, space_id, task_id, data)
 select :now, w.value ->> 'name', t.space_id, t.id, w.value ->> 'data'
 from jsonb_each(:rows) w join schedules s on s.id = w.value ->> 'schedule_id'
 join tasks t on t.id = s.task_id;
+
+-- name: standing_schedules  with the slot at the cursor: the newest that ran, or the newest ledgered
+select s.id, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
+  s.next_at,
+  (select case when r.slot_at = s.cursor then r.slot_key end from runs r
+    where r.schedule_id = s.id order by r.slot_key desc limit 1) as key_of_run,
+  (select case when l.last_at = s.cursor then l.last_key end from ledger l
+    where l.schedule_id = s.id order by l.last_at desc, l.id desc limit 1) as key_of_ledger
+from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
+where s.id > :after and s.next_at is not null order by s.id limit :most;
+
+-- name: read_fact
+select value from facts where name = :name;
+
+-- name: note_fact
+insert into facts (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value;
