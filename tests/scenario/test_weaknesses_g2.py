@@ -12,7 +12,7 @@ from rota.model.spaces import Scope
 from rota.model.states import RunState
 from rota.model.tasks import CatchUp, CatchUpMode
 from rota.model.views import RunFilter
-from rota.stores.kit.plan import apply
+from rota.stores.kit.plan import apply_plans
 from rota.testing.bench import MINUTE, Bench
 from rota.testing.breaking import cut_at_every_query
 
@@ -163,7 +163,7 @@ async def test_g2_w12_the_slot_and_its_cursor_move_in_one_step(desk):
 
     plans = [plan_schedule(due, desk.store.now())]
     now = desk.store.now()
-    cuts = await cut_at_every_query(desk.store, apply, plans, now, check=nothing_happened)
+    cuts = await cut_at_every_query(desk.store, apply_plans, plans, now, check=nothing_happened)
     assert cuts >= 3
     assert len(await desk.slots(task)) == 1
     assert await desk.store.next_due() == before + 60_000_000

@@ -16,11 +16,8 @@ from typing import Any, cast
 from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
 from rota.executors.inprocess.executor import InProcess
-<<<<<<< HEAD
 from rota.faultpoints import arm
-=======
 from rota.flow.align import align
->>>>>>> 76d3ae9 (Go on from a slot's name when zone data change, because a cursor is an instant: slots were lost, named twice or an hour late)
 from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.rescue import expire
