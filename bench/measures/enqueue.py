@@ -8,7 +8,8 @@ from bench.measures.base import Bench, of
 from bench.table import Row, times
 
 LEAST = {"sqlite": 0.35, "postgres": 0.5}
-LEAST_TOGETHER = 40_000
+LEAST_TOGETHER = {"sqlite": 4.9, "postgres": 11.8}
+"""40,000 a second where the bare database does 8,200 and 3,400: times what it does here."""
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -31,8 +32,9 @@ def measure(bench: Bench) -> Iterator[Row]:
             peer=of(takes["pgqueuer"], "rate") if "pgqueuer" in takes else None, peer_name="PgQueuer",
             target=f">= {LEAST[store]} of raw", met=ratio >= LEAST[store],
         )  # fmt: skip
-        waits = of(takes["many"], "p99_ms", "ms")
+        waits, together = of(takes["many"], "p99_ms", "ms"), times(many, raw)
         yield Row(
-            measure=f"enqueue, 64 callers, {name}", rota=many, ratio=f"call p99 {waits.median:.1f} ms",
-            target=f">= {LEAST_TOGETHER:,}/s", met=many.median >= LEAST_TOGETHER,
+            measure=f"enqueue, 64 callers, {name}", rota=many, raw=raw,
+            ratio=f"{together:.1f} times raw (call p99 {waits.median:.1f} ms)",
+            target=f">= {LEAST_TOGETHER[store]} times raw", met=together >= LEAST_TOGETHER[store],
         )  # fmt: skip

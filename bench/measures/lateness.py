@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from bench.measures.base import Bench, of
 from bench.table import Row
 
-LATEST = {"sqlite": 100.0, "postgres": 200.0}
+LATEST = {"sqlite": 0.27, "postgres": 0.55}
+"""100 and 200 ms where APScheduler needs 366 ms: parts of what it needs here."""
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -23,7 +24,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             yield Row(
                 measure=f"lateness p99, 1,000 due of {sizes['schedules']:,}, {name}", rota=rota, peer=peer,
                 peer_name="APScheduler", ratio=f"{rota.median / peer.median:.2f} of peer (p50 {middle.median:.0f} ms)",
-                target=f"<= {LATEST[store]:.0f} ms", met=rota.median <= LATEST[store],
+                target=f"<= {LATEST[store]} of peer", met=rota.median <= LATEST[store] * peer.median,
             )  # fmt: skip
     yield Row(
         measure="lateness p99 at the broker, 1,000 due of 1,000",

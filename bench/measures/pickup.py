@@ -9,7 +9,12 @@ from bench.kit import HOME, Marks, call, start, stop
 from bench.measures.base import Bench, of
 from bench.table import Row
 
-TARGETS = {"sqlite": (1.0, 3.0), "postgres": (1.5, 4.0)}
+LATEST = (1.0, 3.0)
+"""Milliseconds on SQLite; its peer looks at the clock and not at the queue, and is no measure."""
+
+PART = (0.79, 0.98)
+"""1.5 and 4 ms on PostgreSQL where PgQueuer needs 1.9 and 4.1: parts of what it needs here."""
+
 GAP = 0.05
 
 
@@ -22,9 +27,9 @@ def measure(bench: Bench) -> Iterator[Row]:
             huey=_between(bench, "sqlite", "huey_side", count),
         )
         yield from _rows(
-            "SQLite, same process", takes["rota"], takes["huey"], "Huey", TARGETS["sqlite"]
+            "SQLite, same process", takes["rota"], takes["huey"], "Huey", limits=LATEST
         )
-        yield from _rows("SQLite, other process", takes["other"], takes["huey"], "Huey", None)
+        yield from _rows("SQLite, other process", takes["other"], takes["huey"], "Huey")
     if "postgres" in bench.stores:
         takes = bench.takes(
             rota=_between(bench, "postgres", "ours", count),
@@ -35,7 +40,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             takes["rota"],
             takes["pgqueuer"],
             "PgQueuer",
-            TARGETS["postgres"],
+            parts=PART,
         )
 
 
@@ -61,13 +66,17 @@ def _rows(
     ours: list[dict[str, Any]],
     theirs: list[dict[str, Any]],
     peer_name: str,
-    targets: tuple[float, float] | None,
+    limits: tuple[float, float] | None = None,
+    parts: tuple[float, float] | None = None,
 ) -> Iterator[Row]:
     for index, key in enumerate(("p50", "p99")):
         rota, peer = of(ours, key, "ms"), of(theirs, key, "ms")
-        limit = None if targets is None else targets[index]
+        ratio, target, met = rota.median / peer.median, "", None
+        if limits is not None:
+            target, met = f"<= {limits[index]} ms", rota.median <= limits[index]
+        elif parts is not None:
+            target, met = f"<= {parts[index]} of peer", ratio <= parts[index]
         yield Row(
             measure=f"pick-up {key}, {name}", rota=rota, peer=peer, peer_name=peer_name,
-            ratio=f"{rota.median / peer.median:.2f} of peer", target="" if limit is None else f"<= {limit} ms",
-            met=None if limit is None else rota.median <= limit, note="-",
+            ratio=f"{ratio:.2f} of peer", target=target, met=met, note="-",
         )  # fmt: skip

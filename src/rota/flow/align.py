@@ -54,7 +54,7 @@ def _aligned(schedule: StandingSchedule) -> Plan | None:
         return None
     return Plan(
         schedule_id=schedule.id,
-        generation=schedule.generation,
+        version=schedule.version,
         was=schedule.cursor,
         cursor=cursor,
         next_at=next_at,

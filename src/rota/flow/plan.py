@@ -80,7 +80,7 @@ def plan_schedule(schedule: DueSchedule, now: int) -> Plan:
         log.exception("schedule.quarantined", extra={"schedule_id": schedule.id})
         return Plan(
             schedule_id=schedule.id,
-            generation=schedule.generation,
+            version=schedule.version,
             was=schedule.cursor,
             cursor=schedule.cursor,
             next_at=None,
@@ -126,7 +126,7 @@ def _plan(schedule: DueSchedule, table: Timetable, now: int) -> Plan:
     following = _following(table, slots, choice.decided, cursor)
     return Plan(
         schedule_id=schedule.id,
-        generation=schedule.generation,
+        version=schedule.version,
         was=schedule.cursor,
         cursor=cursor,
         next_at=None if following is None else to_micros(following.due),

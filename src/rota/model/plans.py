@@ -69,6 +69,7 @@ class DueSchedule:
     """A schedule whose next slot has come, with what is needed to decide about it."""
 
     id: ScheduleId
+    version: int
     generation: int
     rule: str
     stagger: str
@@ -92,6 +93,7 @@ class StandingSchedule:
     """
 
     id: ScheduleId
+    version: int
     generation: int
     rule: str
     stagger: str
@@ -116,11 +118,12 @@ class LedgerEntry:
 class Plan:
     """What becomes of the slots of one schedule, applied whole or not at all.
 
-    It applies only while the schedule still has the cursor and generation it was made for.
+    It applies only while the schedule still has the cursor and version it was made for. A version
+    changes with the schedule and with its task.
     """
 
     schedule_id: ScheduleId
-    generation: int
+    version: int
     was: int
     cursor: int
     next_at: int | None

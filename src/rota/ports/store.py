@@ -69,13 +69,19 @@ class Definitions(Timed, Protocol):
 
     async def disable_task(
         self, task: Task, reason: str, until: int | None, ends: Sequence[Settlement]
-    ) -> None:
-        """Stop a task's slots from running, and end the queued ones, in one step."""
+    ) -> bool:
+        """Stop a task's slots from running, and end the queued ones, in one step.
+
+        False, and nothing happens, if slots have been queued that are not to be ended.
+        """
 
     async def delete_task(
         self, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId]
-    ) -> None:
-        """Take a task out of use, end what is queued and stop what runs, in one step."""
+    ) -> bool:
+        """Take a task out of use, end what is queued and stop what runs, in one step.
+
+        False, and nothing happens, if runs have been queued that are not to be ended.
+        """
 
     async def put_schedule(self, record: dict[str, Any]) -> StoredSchedule:
         """Create a schedule or replace the one of its name."""

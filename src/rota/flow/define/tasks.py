@@ -9,7 +9,7 @@ from rota.errors import Conflict, Invalid, NotFound
 from rota.flow.define.names import check_name, get_task
 from rota.flow.define.policies import check_policy
 from rota.flow.define.schedules import Wish, prepare_schedule
-from rota.model.instants import to_micros
+from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import OpenRun
 from rota.model.settlements import Settlement
@@ -118,10 +118,12 @@ async def disable_task(
     if until is not None and to_micros(until) <= now:
         raise Invalid("until", until.isoformat(), "is in the past; give a time to come")
     why = reason or f"{'paused' if until else 'disabled'} by {caller.name}"
-    queued = await store.queued_runs_of(task.id, planned_only=True)
-    unbegun = [run for run in queued if run.epoch == 0]
-    ends = _cancel_all(unbegun, task, "its task was disabled", now)
-    await store.disable_task(task, why, None if until is None else to_micros(until), ends)
+    done = False
+    while not done:  # what a planner queues meanwhile is ended too
+        queued = await store.queued_runs_of(task.id, planned_only=True)
+        unbegun = [run for run in queued if run.epoch == 0]
+        ends = _cancel_all(unbegun, task, "its task was disabled", now)
+        done = await store.disable_task(task, why, maybe_micros(until), ends)
     return await get_task(store, caller, name, space)
 
 
@@ -131,10 +133,12 @@ async def delete_task(store: Store, caller: Caller, name: str, space: str = "mai
     Its history stays until retention, and its name may be used again.
     """
     task = await get_task(store, caller, name, space)
-    queued = await store.queued_runs_of(task.id, planned_only=False)
-    running = await store.running_runs_of(task.id)
-    ends = _cancel_all(queued, task, "its task was deleted", store.now())
-    await store.delete_task(task, ends, running)
+    done = False
+    while not done:  # what is queued meanwhile is ended too
+        queued = await store.queued_runs_of(task.id, planned_only=False)
+        running = await store.running_runs_of(task.id)
+        ends = _cancel_all(queued, task, "its task was deleted", store.now())
+        done = await store.delete_task(task, ends, running)
     return task
 
 

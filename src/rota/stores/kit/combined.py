@@ -8,7 +8,7 @@ from rota.model.ids import RunId
 from rota.model.runs import Enqueued, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.tasks import Task
-from rota.stores.kit import plan, settle, tasks
+from rota.stores.kit import plan, settle, tasks, workers
 from rota.stores.kit.enqueue import enqueue as queue_runs
 from rota.stores.kit.session import Session
 
@@ -25,19 +25,42 @@ async def disable_task(
     until: int | None,
     ends: Sequence[Settlement],
     now: int,
-) -> None:
-    """Stop a task's slots from running, and end the queued ones."""
+) -> bool:
+    """Stop a task's slots from running, and end the queued ones; false if more have come."""
+    await session.run("touch_schedules", task_ids=[task.id], now=now)
+    if await _more_than(session, task, ends, planned_only=True):
+        return False
     await tasks.disable_task(session, task, reason, until, now)
     if ends:
         await settle.settle(session, ends, now)
+    return True
 
 
 async def delete_task(
     session: Session, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId], now: int
-) -> None:
-    """Take a task out of use, end what is queued and ask what runs to stop."""
+) -> bool:
+    """Take a task out of use, end what is queued and ask what runs to stop.
+
+    False, with nothing done, if more has been queued meanwhile.
+    """
+    await session.run("touch_schedules", task_ids=[task.id], now=now)
+    if await _more_than(session, task, ends, planned_only=False):
+        return False
     await tasks.delete_task(session, task, now)
     if ends:
         await settle.settle(session, ends, now)
     if stops:
         await plan.request_cancel(session, stops, now)
+    return True
+
+
+async def _more_than(
+    session: Session, task: Task, ends: Sequence[Settlement], *, planned_only: bool
+) -> bool:
+    """Tell whether a task has queued runs beside those that are to be ended.
+
+    A planner that was faster has finished: the schedules it held were touched before.
+    """
+    queued = await workers.queued_runs_of(session, task.id, planned_only)
+    known = {end.run_id for end in ends}
+    return any(run.run_id not in known for run in queued if run.epoch == 0 or not planned_only)

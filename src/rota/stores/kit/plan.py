@@ -22,7 +22,7 @@ CANCELS = "cancels"
 async def due(session: Session, now: int, most: int) -> list[DueSchedule]:
     """Return the schedules whose next slot has come, earliest first."""
     rows = await session.rows("due_schedules", now=now, most=most)
-    lanes = Rows({"space_id": row[7], "lane": task_lane(row[6])} for row in rows)
+    lanes = Rows({"space_id": row[8], "lane": task_lane(row[7])} for row in rows)
     active: dict[tuple[int, str], list[ActiveRun]] = {}
     for run_id, epoch, state, space_id, lane, planned in (
         await session.rows("active_in_lanes", rows=lanes) if lanes else []
@@ -35,6 +35,7 @@ async def due(session: Session, now: int, most: int) -> list[DueSchedule]:
 def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedule:
     (
         schedule_id,
+        version,
         generation,
         rule,
         stagger,
@@ -50,6 +51,7 @@ def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedul
     ) = row
     return DueSchedule(
         id=ScheduleId(schedule_id),
+        version=version,
         generation=generation,
         rule=rule,
         stagger=stagger,
@@ -70,7 +72,7 @@ async def apply_plans(session: Session, plans: Sequence[Plan], now: int) -> list
     """Apply plans whose schedule still stands where it stood; return which were."""
     rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
     standing = {row[0]: (row[1], row[2]) for row in rows}
-    verdicts = [standing.get(p.schedule_id) == (p.was, p.generation) for p in plans]
+    verdicts = [standing.get(p.schedule_id) == (p.was, p.version) for p in plans]
     accepted = [plan for plan, fits in zip(plans, verdicts, strict=True) if fits]
     if not accepted:
         return verdicts

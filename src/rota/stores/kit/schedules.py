@@ -109,6 +109,7 @@ async def standing(session: Session, mark: str, after: int, most: int) -> list[S
     return [
         StandingSchedule(
             id=ScheduleId(schedule_id),
+            version=version,
             generation=generation,
             rule=rule,
             stagger=stagger,
@@ -118,6 +119,7 @@ async def standing(session: Session, mark: str, after: int, most: int) -> list[S
         )
         for (
             schedule_id,
+            version,
             generation,
             rule,
             stagger,

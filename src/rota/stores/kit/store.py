@@ -125,15 +125,15 @@ class SqlStore(ABC):
 
     async def disable_task(
         self, task: Task, reason: str, until: int | None, ends: Sequence[Settlement]
-    ) -> None:
+    ) -> bool:
         """Stop a task's slots from running, and end the queued ones, in one step."""
-        await self.write(combined.disable_task, task, reason, until, ends, self.now())
+        return await self.write(combined.disable_task, task, reason, until, ends, self.now())
 
     async def delete_task(
         self, task: Task, ends: Sequence[Settlement], stops: Sequence[RunId]
-    ) -> None:
+    ) -> bool:
         """Take a task out of use, end what is queued and stop what runs, in one step."""
-        await self.write(combined.delete_task, task, ends, stops, self.now())
+        return await self.write(combined.delete_task, task, ends, stops, self.now())
 
     async def put_schedule(self, record: dict[str, Any]) -> StoredSchedule:
         """Create a schedule or replace the one of its name."""

@@ -94,8 +94,19 @@ async def read_incarnation(connection: Connection) -> str:
     return str(await connection.fetchval("select value from rota.facts where name = 'incarnation'"))
 
 
+async def _has_table(connection: Connection, name: str) -> bool:
+    """Look into the catalog itself: to_regclass may answer from before a lock was waited for."""
+    return bool(
+        await connection.fetchval(
+            "select exists (select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n"
+            " on n.oid = c.relnamespace where n.nspname = 'rota' and c.relname = $1)",
+            name,
+        )
+    )
+
+
 async def _version(connection: Connection) -> int:
-    if await connection.fetchval("select to_regclass('rota.facts')") is None:
+    if not await _has_table(connection, "facts"):
         return 0
     value = await connection.fetchval("select value from rota.facts where name = 'schema'")
     return 0 if value is None else int(value)
@@ -138,7 +149,7 @@ async def _make_schema(connection: Connection) -> None:
 
 
 async def _count_schedules(connection: Connection) -> int | None:
-    if await connection.fetchval("select to_regclass('rota.schedules')") is None:
+    if not await _has_table(connection, "schedules"):
         return None
     count: int = await connection.fetchval(
         "select count(*) from rota.schedules where deleted_at is null"

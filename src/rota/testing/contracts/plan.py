@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from rota.flow.define.tasks import disable_task
 from rota.model.instants import to_micros
 from rota.model.outcomes import Cancelled
 from rota.model.plans import DueSchedule, LedgerEntry, LedgerReason, Plan, ScheduleState
 from rota.model.runs import RunBatch, Source
 from rota.model.states import RunState
 from rota.model.tasks import Overlap, Policy
+from rota.rules.permission import LOCAL
 from rota.rules.queueing import new_run
 from rota.testing.bench import MINUTE, Bench
 
@@ -30,7 +32,7 @@ def _plan(due: DueSchedule, *, minutes: int = 1, **parts: Any) -> Plan:  # noqa:
     cursor = due.cursor + minutes * 60_000_000
     plan = Plan(
         schedule_id=due.id,
-        generation=due.generation,
+        version=due.version,
         was=due.cursor,
         cursor=cursor,
         next_at=cursor + 60_000_000,
@@ -116,12 +118,41 @@ class PlanContract:
         assert sorted(v for (v,) in verdicts) == [False] * 4 + [True]
         assert await bench.store.count_runs(due.task_id) == {"queued": 1}
 
-    async def test_a_plan_for_another_generation_changes_nothing(self, bench: Bench) -> None:
+    async def test_a_plan_for_another_version_changes_nothing(self, bench: Bench) -> None:
         due = await self._due(bench)
-        stale = replace(_plan(due, runs=(_run(due, "x", due.next_at),)), generation=2)
+        stale = replace(_plan(due, runs=(_run(due, "x", due.next_at),)), version=due.version + 1)
         assert await bench.store.apply_plans([stale]) == [False]
         assert await bench.store.count_runs(due.task_id) == {}
         assert len(await bench.store.due_schedules(10)) == 1
+
+    async def test_a_plan_made_before_a_change_does_not_apply(self, bench: Bench) -> None:
+        (task,) = await bench.store.get_tasks([(await self._due(bench)).task_id])
+        soon = bench.store.now() + 1
+        for change in (
+            bench.task(task.name, priority=7),
+            bench.schedule(task, bench.every(MINUTE)),
+            bench.store.disable_task(task, "off", None, []),
+            bench.store.disable_task(task, "paused", soon, []),
+            bench.store.enable_task(task),
+        ):
+            bench.clock.advance(MINUTE)
+            (due,) = await bench.store.due_schedules(10)
+            await change
+            plan = _plan(due, runs=(_run(due, "x", due.next_at),))
+            assert await bench.store.apply_plans([plan]) == [False]
+        assert await bench.store.count_runs(task.id) == {}
+
+    async def test_a_task_is_not_disabled_over_a_slot_that_was_just_planned(
+        self, bench: Bench
+    ) -> None:
+        due = await self._due(bench)
+        (task,) = await bench.store.get_tasks([due.task_id])
+        await bench.store.apply_plans([_plan(due, runs=(_run(due, "x", due.next_at),))])
+        assert not await bench.store.disable_task(task, "x", None, [])
+        assert not await bench.store.delete_task(task, [], [])
+        assert (await bench.task_of(task)).enabled
+        await disable_task(bench.store, LOCAL, task.name)
+        assert await bench.store.count_runs(task.id) == {"cancelled": 1}
 
     async def test_a_slot_is_unique_even_if_it_is_planned_again(self, bench: Bench) -> None:
         due = await self._due(bench)

@@ -90,6 +90,12 @@ update rota.tasks set deleted_at = :now::bigint, enabled = 0,
   updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
+-- name: touch_schedules  of tasks that have changed: a plan that was made before does not apply
+update rota.schedules set updated_at = greatest(:now::bigint, updated_at + 1)
+where id = any(array(
+  select id from rota.schedules where task_id = any(:task_ids::bigint[]) and deleted_at is null
+  order by id for update));
+
 -- name: delete_schedules_of
 update rota.schedules set deleted_at = :now::bigint, next_at = null
 where task_id = :task_id::bigint and deleted_at is null;
@@ -128,7 +134,8 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, name text, rule
 
 -- name: update_schedules
 update rota.schedules s set rule = w.rule, generation = w.generation, state = 'active', note = null,
-  cursor = w.cursor, next_at = w.next_at, updated_at = :now::bigint
+  cursor = w.cursor, next_at = w.next_at,
+  updated_at = greatest(:now::bigint, s.updated_at + 1)
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, rule text, generation bigint,
   cursor bigint, next_at bigint)
 where s.id = w.id;

@@ -79,6 +79,10 @@ update tasks set paused_until = :until, updated_at = max(:now, updated_at + 1) w
 update tasks set deleted_at = :now, enabled = 0, updated_at = max(:now, updated_at + 1)
 where id = :id;
 
+-- name: touch_schedules  of tasks that have changed: a plan that was made before does not apply
+update schedules set updated_at = max(:now, updated_at + 1)
+where task_id in (select value from json_each(:task_ids)) and deleted_at is null;
+
 -- name: delete_schedules_of
 update schedules set deleted_at = :now, next_at = null
 where task_id = :task_id and deleted_at is null;
@@ -115,7 +119,7 @@ from jsonb_each(:rows);
 -- name: update_schedules
 update schedules set rule = w.value ->> 'rule', generation = w.value ->> 'generation',
   state = 'active', note = null, cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
-  updated_at = :now
+  updated_at = max(:now, updated_at + 1)
 from jsonb_each(:rows) w where schedules.id = w.value ->> 'id';
 
 -- name: delete_schedule
