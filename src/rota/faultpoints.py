@@ -45,6 +45,7 @@ OPERATIONS: Final = (
     "enqueue",
     "request_cancel",
     "apply_plans",
+    "note_aligned",
     "promote",
     "claim",
     "settle",

@@ -1,9 +1,8 @@
 """All examples of RFC 5545, section 3.8.5.3, in the order they stand there, as printed.
 
-What ends is compared to its end; of what goes on for ever, as much as the RFC prints or more. Two
-departures: DTSTART is a slot only where the rule matches it, which the one rule concerned (Friday
-the 13th) excludes anyway; and the RFC ends "every 3 hours from 9 to 5" at 17:00 UTC, which is 13:00
-in New York, so both that end and the one it means are here.
+What ends is compared to its end; of what goes on, as much as the RFC prints or more. DTSTART is a
+slot only where the rule matches it. The RFC ends "every 3 hours from 9 to 5" at 17:00 UTC, which
+is 13:00 in New York: both that end and the one it means are here.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def occurrences(text: str, start: str, n: int) -> list[str]:
     """Return the first slots of a rule on the wall of New York, with the name of its offset."""
     lines = text.replace("EXDATE", "EXDATE;TZID=America/New_York")
     rule = rrule(f"DTSTART;TZID=America/New_York:{start}\nRRULE:{lines}", created_at=BEFORE)
-    slots = timetable(rule).take(BEFORE, n)
-    return [f"{slot.at.astimezone(NEW_YORK):%Y-%m-%d %H:%M %Z}" for slot in slots]
+    found = (slot.at.astimezone(NEW_YORK) for slot in timetable(rule).take(BEFORE, n))
+    return [f"{slot:%Y-%m-%d %H:%M %Z}" for slot in found]
 
 
 def at_nine(printed: str) -> list[str]:
@@ -39,10 +38,8 @@ def at_nine(printed: str) -> list[str]:
         number = MONTHS.index(month) + 1
         for item in days.split(","):
             first, _, last = item.partition("-")
-            found += [
-                f"{year}-{number:02}-{day:02} 09:00 {offset}"
-                for day in range(int(first), int(last or first) + 1)
-            ]
+            span = range(int(first), int(last or first) + 1)
+            found += [f"{year}-{number:02}-{day:02} 09:00 {offset}" for day in span]
     return found
 
 

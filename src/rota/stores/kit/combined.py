@@ -27,7 +27,7 @@ async def disable_task(
     now: int,
 ) -> bool:
     """Stop a task's slots from running, and end the queued ones; false if more have come."""
-    await session.run("touch_schedules", task_ids=[task.id], now=now)
+    await session.run("touch_schedules", task_ids=[task.id])
     if await _more_than(session, task, ends, planned_only=True):
         return False
     await tasks.disable_task(session, task, reason, until, now)
@@ -43,7 +43,7 @@ async def delete_task(
 
     False, with nothing done, if more has been queued meanwhile.
     """
-    await session.run("touch_schedules", task_ids=[task.id], now=now)
+    await session.run("touch_schedules", task_ids=[task.id])
     if await _more_than(session, task, ends, planned_only=False):
         return False
     await tasks.delete_task(session, task, now)

@@ -271,7 +271,7 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
     watched = [t for t in tallies.values() if t["disable_after"]]
     if watched:
         for task_id, *_ in await session.rows("disable_failing", rows=Rows(watched), now=now):
-            await session.run("touch_schedules", task_ids=[task_id], now=now)
+            await session.run("touch_schedules", task_ids=[task_id])
             await _cancel_planned(session, task_id, now)
             await session.run(
                 "insert_events",

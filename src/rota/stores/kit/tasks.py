@@ -150,7 +150,7 @@ async def put_task(session: Session, task: NewTask, after_id: int | None, now: i
         await session.run("insert_tasks", rows=Rows([record]), now=now)
     else:
         await session.run("update_tasks", rows=Rows([{**record, "id": found.id}]), now=now)
-        await session.run("touch_schedules", task_ids=[found.id], now=now)
+        await session.run("touch_schedules", task_ids=[found.id])
     saved = await find_task(session, task.space_id, task.name)
     if saved is None:
         raise NotFound("task", task.name)
@@ -186,7 +186,7 @@ async def note(
 
 async def enable_task(session: Session, task: Task, now: int) -> None:
     """Let a task's slots run again, from now on; its failures are forgotten."""
-    await session.run("touch_schedules", task_ids=[task.id], now=now)
+    await session.run("touch_schedules", task_ids=[task.id])
     await session.run("enable_task", id=task.id, now=now)
     await note(session, EventName.TASK_ENABLED, task, {}, now)
     session.wake(SCHEDULES)

@@ -54,6 +54,7 @@ create table rota.schedules (
   name text collate "C" not null check (length(name) between 1 and 128),
   rule text not null,
   generation bigint not null,
+  version bigint not null default 1,
   state text collate "C" not null check (state in ('active', 'ended', 'quarantined')),
   note text,
   cursor bigint not null,

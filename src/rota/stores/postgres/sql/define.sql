@@ -91,7 +91,7 @@ update rota.tasks set deleted_at = :now::bigint, enabled = 0,
 where id = :id::bigint;
 
 -- name: touch_schedules  of tasks that have changed: a plan that was made before does not apply
-update rota.schedules set updated_at = greatest(:now::bigint, updated_at + 1)
+update rota.schedules set version = version + 1
 where id = any(array(
   select id from rota.schedules where task_id = any(:task_ids::bigint[]) and deleted_at is null
   order by id for update));
@@ -135,7 +135,7 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, name text, rule
 -- name: update_schedules
 update rota.schedules s set rule = w.rule, generation = w.generation, state = 'active', note = null,
   cursor = w.cursor, next_at = w.next_at,
-  updated_at = greatest(:now::bigint, s.updated_at + 1)
+  updated_at = :now::bigint, version = s.version + 1
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, rule text, generation bigint,
   cursor bigint, next_at bigint)
 where s.id = w.id;

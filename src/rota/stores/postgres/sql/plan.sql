@@ -1,6 +1,6 @@
 -- name: due_schedules
-select s.id, s.updated_at, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
-  s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
+select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
+  s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
   t.paused_until
 from (
   select * from rota.schedules
@@ -35,7 +35,7 @@ from w cross join lateral (
 ) r;
 
 -- name: lock_schedules
-select id, cursor, updated_at from rota.schedules
+select id, cursor, version from rota.schedules
 where id = any(:ids::bigint[]) and coalesce(deleted_at, 0) < 1
 order by id for update;
 
@@ -74,8 +74,8 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(name text, schedule_id bigint, 
 join rota.schedules s on s.id = w.schedule_id join rota.tasks t on t.id = s.task_id;
 
 -- name: standing_schedules  with the slot at the cursor: the newest that ran, or the newest ledgered
-select s.id, s.updated_at, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
-  s.next_at,
+select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
+  s.cursor, s.next_at,
   (select case when r.slot_at = s.cursor then r.slot_key end from rota.runs r
     where r.schedule_id = s.id order by r.slot_key desc limit 1) as key_of_run,
   (select case when l.last_at = s.cursor then l.last_key end from rota.ledger l

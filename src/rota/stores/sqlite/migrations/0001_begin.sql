@@ -46,6 +46,7 @@ create table schedules (
   name text not null check (length(name) between 1 and 128),
   rule text not null,
   generation integer not null,
+  version integer not null default 1,
   state text not null check (state in ('active', 'ended', 'quarantined')),
   note text,
   cursor integer not null,

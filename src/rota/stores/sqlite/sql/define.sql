@@ -80,7 +80,7 @@ update tasks set deleted_at = :now, enabled = 0, updated_at = max(:now, updated_
 where id = :id;
 
 -- name: touch_schedules  of tasks that have changed: a plan that was made before does not apply
-update schedules set updated_at = max(:now, updated_at + 1)
+update schedules set version = version + 1
 where task_id in (select value from json_each(:task_ids)) and deleted_at is null;
 
 -- name: delete_schedules_of
@@ -119,7 +119,7 @@ from jsonb_each(:rows);
 -- name: update_schedules
 update schedules set rule = w.value ->> 'rule', generation = w.value ->> 'generation',
   state = 'active', note = null, cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
-  updated_at = max(:now, updated_at + 1)
+  updated_at = :now, version = version + 1
 from jsonb_each(:rows) w where schedules.id = w.value ->> 'id';
 
 -- name: delete_schedule

@@ -1,6 +1,6 @@
 -- name: due_schedules
-select s.id, s.updated_at, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
-  s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
+select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
+  s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
   t.paused_until
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
 where s.next_at is not null and s.next_at <= :now
@@ -23,7 +23,7 @@ from jsonb_each(:rows) w join runs r indexed by runs_lane_waiting
 where r.state = 'waiting' and r.lane is not null;
 
 -- name: lock_schedules
-select id, cursor, updated_at from schedules
+select id, cursor, version from schedules
 where id in (select value from json_each(:ids)) and deleted_at is null;
 
 -- name: advance_schedules
@@ -54,8 +54,8 @@ from jsonb_each(:rows) w join schedules s on s.id = w.value ->> 'schedule_id'
 join tasks t on t.id = s.task_id;
 
 -- name: standing_schedules  with the slot at the cursor: the newest that ran, or the newest ledgered
-select s.id, s.updated_at, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger, s.cursor,
-  s.next_at,
+select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
+  s.cursor, s.next_at,
   (select case when r.slot_at = s.cursor then r.slot_key end from runs r
     where r.schedule_id = s.id order by r.slot_key desc limit 1) as key_of_run,
   (select case when l.last_at = s.cursor then l.last_key end from ledger l
