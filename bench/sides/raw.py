@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -12,7 +13,6 @@ import apsw
 import asyncpg
 
 from bench.kit import percentile, serve
-from rota.wiring.loop import run_async
 
 BATCH = 500
 SQLITE_TABLE = """
@@ -75,7 +75,7 @@ def single_sqlite(address: str, n: int) -> dict[str, Any]:
 
 
 def drain_postgres(address: str, n: int) -> dict[str, Any]:
-    return run_async(_drain_postgres(address, n))
+    return asyncio.run(_drain_postgres(address, n))
 
 
 async def _drain_postgres(address: str, n: int) -> dict[str, Any]:
@@ -100,7 +100,7 @@ async def _drain_postgres(address: str, n: int) -> dict[str, Any]:
 
 
 def bulk_postgres(address: str, n: int, batch: int) -> dict[str, Any]:
-    return run_async(_bulk_postgres(address, n, batch))
+    return asyncio.run(_bulk_postgres(address, n, batch))
 
 
 async def _bulk_postgres(address: str, n: int, batch: int) -> dict[str, Any]:
@@ -116,7 +116,7 @@ async def _bulk_postgres(address: str, n: int, batch: int) -> dict[str, Any]:
 
 
 def single_postgres(address: str, n: int) -> dict[str, Any]:
-    return run_async(_single_postgres(address, n))
+    return asyncio.run(_single_postgres(address, n))
 
 
 async def _single_postgres(address: str, n: int) -> dict[str, Any]:
