@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
+from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.tasks import Retry
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 MOST = 100
 LONGEST_SEND = 30.0
+MARK_TRIES = 5
+MARK_PAUSE = 2.0
 TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))
 
 
@@ -47,7 +50,7 @@ async def _send_in_order(
     slow = False
     for delivery in wanted:
         if slow:
-            await store.mark_delivery(delivery, DeliveryState.PENDING, None, store.now())
+            await _mark(store, delivery, DeliveryState.PENDING, None, store.now())
         else:
             slow = await _send(store, channels.get(delivery.channel), delivery, chance)
 
@@ -56,7 +59,7 @@ async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chan
     """Send one message and record what is known of it; true if the channel took too long."""
     if channel is None:
         reason = f"no channel {delivery.channel!r} is configured"
-        await store.mark_delivery(delivery, DeliveryState.DEAD, reason, store.now())
+        await _mark(store, delivery, DeliveryState.DEAD, reason, store.now())
         return False
     try:
         async with asyncio.timeout(LONGEST_SEND):
@@ -65,25 +68,39 @@ async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chan
             reach("delivery.sent")
     except TimeoutError:
         reason = f"the channel did not answer within {LONGEST_SEND:.0f} s"
-        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
+        await _mark(store, delivery, DeliveryState.UNKNOWN, reason, store.now())
         return True
     except ChannelRefused as refusal:
         await _refused(store, delivery, refusal, chance)
     except Exception as fault:
         log.warning("delivery.unknown", extra={"delivery_id": delivery.id}, exc_info=True)
         reason = f"{type(fault).__name__}: {fault}"
-        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
+        await _mark(store, delivery, DeliveryState.UNKNOWN, reason, store.now())
     else:
-        await store.mark_delivery(delivery, DeliveryState.SENT, None, store.now())
+        await _mark(store, delivery, DeliveryState.SENT, None, store.now())
     return False
+
+
+async def _mark(
+    store: Outbox, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
+) -> None:
+    """Write down what is known of a message, and do not give that up at the first fault."""
+    for _ in range(MARK_TRIES - 1):
+        try:
+            await store.mark_delivery(delivery, state, error, available_at)
+        except Unavailable:
+            await asyncio.sleep(MARK_PAUSE)
+        else:
+            return
+    await store.mark_delivery(delivery, state, error, available_at)
 
 
 async def _refused(
     store: Outbox, delivery: Delivery, refusal: ChannelRefused, chance: Random
 ) -> None:
     if refusal.final or delivery.tries >= TRIES.attempts:
-        await store.mark_delivery(delivery, DeliveryState.DEAD, str(refusal), store.now())
+        await _mark(store, delivery, DeliveryState.DEAD, str(refusal), store.now())
         return
     wait = delay(TRIES, delivery.tries, chance.random())
     again = store.now() + int(wait.total_seconds() * 1_000_000)
-    await store.mark_delivery(delivery, DeliveryState.PENDING, str(refusal), again)
+    await _mark(store, delivery, DeliveryState.PENDING, str(refusal), again)

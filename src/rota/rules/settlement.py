@@ -61,7 +61,7 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
     A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
     """
     outcome = report.outcome
-    if run.cancel_requested and isinstance(outcome, (Drained, Failed, Lost)):
+    if run.cancel_requested and isinstance(outcome, (Asked, Drained, Failed, Lost)):
         outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
         case Succeeded():

@@ -50,6 +50,8 @@ class CrewSettings:
     drain: timedelta = timedelta(seconds=30)
     worker_ttl: timedelta = WORKER_TTL
     keep: timedelta = KEEP
+    watch_loop: bool = True
+    """Whether a thread watches for code that blocks the event loop; a simulation has no threads."""
     roles: frozenset[str] = field(
         default_factory=lambda: frozenset({"planner", "worker", "postman", "caretaker"})
     )
@@ -76,6 +78,7 @@ class Crew:
         self._chance = chance
         self._steady = SteadyClock(clock)
         self._alone = False
+        self._lives = 0
         self._stopping = False
         self._healed_at = self._pruned_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
@@ -116,7 +119,7 @@ class Crew:
     async def start(self) -> None:
         """Take the roles, register, and give back what an earlier process left behind."""
         self._alone = await self._store.take_roles()
-        await self._register()
+        await self._register(self.worker.id)
         if self._alone:
             await self._store.fence_others(self.worker.id)
         await rescue(self._store, self._chance, fence=not self._alone)
@@ -128,6 +131,9 @@ class Crew:
 
     async def run(self) -> None:
         """Work until stopped; returns when everything has ended."""
+        if not self.settings.watch_loop:
+            await self._run()
+            return
         with LagWatch(self._clock, self.worker.working_on):
             await self._run()
 
@@ -166,11 +172,11 @@ class Crew:
             if not (planned.schedules or planned.promoted or sent or self.worker.running):
                 return
 
-    async def _register(self) -> None:
+    async def _register(self, worker_id: str) -> None:
         settings = self.settings
         await self._store.register(
             {
-                "id": self.worker.id,
+                "id": worker_id,
                 "home": settings.home,
                 "host": settings.host,
                 "pid": settings.pid,
@@ -230,6 +236,7 @@ class Crew:
         """Stop trusting the old lease: end all its work and come back as a new worker."""
         log.error("worker.fenced", extra={"worker_id": self.worker.id})
         self.worker.fence()
-        stem, _, number = self.worker.id.rpartition("~")
-        self.worker.id = f"{stem or self.worker.id}~{int(number) + 1 if stem else 1}"
-        await self._register()
+        self._lives += 1
+        worker_id = f"{self.settings.worker_id}~{self._lives}"
+        await self._register(worker_id)
+        self.worker.id = worker_id

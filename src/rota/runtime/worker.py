@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
+from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
@@ -67,6 +68,10 @@ class Stop(StrEnum):
     FENCED = "fenced"
 
 
+_Key: TypeAlias = tuple[int, int]
+"""Run and epoch: a worker that was fenced may get a run again whose old attempt does not stop."""
+
+
 class _Attempt:
     """One attempt that is going on; a plain class, because a busy worker makes very many."""
 
@@ -106,7 +111,7 @@ class Worker:
         self._took: dict[int, float] = {}
         self._by_route: dict[str, Executor] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._attempts: dict[int, _Attempt] = {}
+        self._attempts: dict[_Key, _Attempt] = {}
         self._ended: list[tuple[Assignment, Report]] = []
         self._settling: list[tuple[Assignment, Report]] = []
         self._claiming = True
@@ -176,14 +181,14 @@ class Worker:
     def _start(self, assignment: Assignment) -> None:
         loop = asyncio.get_running_loop()
         attempt = _Attempt(assignment, loop.create_task(self._attempt(assignment)))
-        self._attempts[assignment.lease.run_id] = attempt
+        self._attempts[assignment.lease.run_id, assignment.lease.epoch] = attempt
         if log.isEnabledFor(logging.INFO):
             attempt.began = self._clock.monotonic()
         timeout = assignment.timeout
         if timeout is not None:
             attempt.started = loop.time()
             attempt.timer = loop.call_later(
-                timeout.total_seconds(), self.stop_run, assignment.lease.run_id, Stop.TIMEOUT
+                timeout.total_seconds(), self._stop, attempt, Stop.TIMEOUT
             )
 
     async def _attempt(self, assignment: Assignment) -> None:
@@ -202,7 +207,7 @@ class Worker:
         self._end(assignment, report)
 
     def _end(self, assignment: Assignment, report: Report) -> None:
-        attempt = self._attempts.pop(assignment.lease.run_id)
+        attempt = self._attempts.pop((assignment.lease.run_id, assignment.lease.epoch))
         if attempt.timer is not None:
             attempt.timer.cancel()
         if attempt.stop is Stop.FENCED:
@@ -221,7 +226,7 @@ class Worker:
             self.claimer.wake()
 
     def _stopped(self, assignment: Assignment) -> Report:
-        match self._attempts[assignment.lease.run_id].stop:
+        match self._attempts[assignment.lease.run_id, assignment.lease.epoch].stop:
             case Stop.TIMEOUT:
                 return Report(outcome=_timed_out(assignment))
             case Stop.CANCEL:
@@ -275,7 +280,9 @@ class Worker:
         being answered at this moment is left alone.
         """
         unsettled = (*self._ended, *self._settling)
-        unknown = set(held) - self._attempts.keys() - {a.lease.run_id for a, _ in unsettled}
+        live = (key for key, a in self._attempts.items() if a.stop is not Stop.FENCED)
+        working = {run_id for run_id, _ in live}
+        unknown = set(held) - working - {a.lease.run_id for a, _ in unsettled}
         strangers = unknown & self._strangers
         self._strangers = unknown - strangers
         if strangers:
@@ -286,9 +293,13 @@ class Worker:
             await settle_runs(self._store, ours, self._chance)
 
     def stop_run(self, run_id: int, reason: Stop) -> None:
+        """Tell the attempts of a run to stop."""
+        for attempt in [a for (held, _), a in self._attempts.items() if held == run_id]:
+            self._stop(attempt, reason)
+
+    def _stop(self, attempt: _Attempt, reason: Stop) -> None:
         """Tell one attempt to stop; what cannot be stopped is marked stuck and keeps its slot."""
-        attempt = self._attempts.get(run_id)
-        if attempt is None or attempt.stop is not None:
+        if attempt.stop is not None:
             return
         if reason is Stop.TIMEOUT and self._time_left(attempt):
             return
@@ -309,15 +320,22 @@ class Worker:
             left -= loop.time() - attempt.started - waited
         if left <= 0:
             return False
-        attempt.timer = loop.call_later(left, self.stop_run, lease.run_id, Stop.TIMEOUT)
+        attempt.timer = loop.call_later(left, self._stop, attempt, Stop.TIMEOUT)
         return True
 
     async def _watch(self, attempt: _Attempt) -> None:
-        done, _ = await asyncio.wait({attempt.task}, timeout=1.0)
-        if not done:
-            lease = attempt.assignment.lease
+        lease = attempt.assignment.lease
+        marked = False
+        while not marked:
+            done, _ = await asyncio.wait({attempt.task}, timeout=1.0)
+            if done:
+                return
             log.error("run.stuck", extra={"run_id": lease.run_id})
-            await self._store.mark_stuck(lease.run_id, lease.epoch)
+            try:
+                await self._store.mark_stuck(lease.run_id, lease.epoch)
+                marked = True
+            except Unavailable as fault:
+                log.warning("run.stuck_unmarked", extra={"error": str(fault)})
 
     def stop_claiming(self) -> None:
         """Take nothing new."""
@@ -329,8 +347,8 @@ class Worker:
         tasks = {attempt.task for attempt in self._attempts.values()}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
-            for run_id in list(self._attempts) if late else []:
-                self.stop_run(run_id, Stop.DRAIN)
+            for attempt in list(self._attempts.values()) if late else []:
+                self._stop(attempt, Stop.DRAIN)
             if late:
                 await asyncio.wait(late, timeout=1.0)
         while self._ended or self._settling:
@@ -339,8 +357,8 @@ class Worker:
 
     def fence(self) -> None:
         """Stop everything at once; somebody else owns these runs now."""
-        for run_id in list(self._attempts):
-            self.stop_run(run_id, Stop.FENCED)
+        for attempt in list(self._attempts.values()):
+            self._stop(attempt, Stop.FENCED)
         self._ended.clear()
 
     def stop(self) -> None:

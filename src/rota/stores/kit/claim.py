@@ -86,8 +86,10 @@ async def claim(
     now: int,
     known: Known,
 ) -> Claimed:
-    """Lease up to `want` ready runs of the given routes to a worker."""
+    """Lease up to `want` ready runs of the given routes to a worker; a fenced one gets none."""
     await session.enter_claim()
+    if await session.rows("is_fenced", worker=worker):
+        return Claimed(leases=[], tasks={}, answers={})
     fresh, quiet = await absorb(session)
     turn, catch = _Turn(worker, want, now), _Catch()
     if quiet:

@@ -10,6 +10,9 @@ from rota.model.ids import DeliveryId, RunId
 from rota.model.instants import from_micros, maybe_instant
 from rota.stores.kit.session import Row, Rows, Session
 
+LONGEST_SENDING = 180 * 1_000_000
+"""How long a try may take, in microseconds; after that nobody waits for its outcome any more."""
+
 EVENTS = {
     DeliveryState.SENT: EventName.DELIVERY_SENT,
     DeliveryState.UNKNOWN: EventName.DELIVERY_UNKNOWN,
@@ -50,11 +53,11 @@ def as_delivery(row: Row) -> Delivery:
 
 
 async def take_deliveries(session: Session, worker: str, now: int, most: int) -> list[Delivery]:
-    """Take pending deliveries for sending; each take counts as a try."""
+    """Take pending deliveries for sending; each take counts as a try and lasts a bounded time."""
     ids = [row[0] for row in await session.rows("pick_deliveries", now=now, most=most)]
     if not ids:
         return []
-    await session.run("take_deliveries", ids=ids, worker=worker)
+    await session.run("take_deliveries", ids=ids, worker=worker, until=now + LONGEST_SENDING)
     return [as_delivery(row) for row in await session.rows("get_deliveries", ids=ids)]
 
 
@@ -86,9 +89,10 @@ async def mark_delivery(
     return bool(rows)
 
 
-async def orphaned(session: Session, most: int) -> list[Delivery]:
-    """Return deliveries whose postman vanished while sending."""
-    return [as_delivery(r) for r in await session.rows("orphaned_deliveries", most=most)]
+async def orphaned(session: Session, now: int, most: int) -> list[Delivery]:
+    """Return deliveries whose postman vanished while sending, or never said how it went."""
+    rows = await session.rows("orphaned_deliveries", now=now, most=most)
+    return [as_delivery(row) for row in rows]
 
 
 async def next_delivery(session: Session) -> int | None:

@@ -4,7 +4,8 @@ Everything a settlement carries happens in one transaction: state, attempt, even
 outbox, successors, the task's failure count, the lane's next, and the pings that let claiming see
 what became possible. A settlement whose state or epoch no longer fits changes nothing but leaves a
 `run.late_result` event for people to read. An attempt's settlement that stands already is accepted
-again without effect, so that a worker who never got the answer may repeat it.
+again without effect, so that a worker who never got the answer may repeat it. A run that somebody
+wanted stopped while its attempt's end was being decided ends here, and never goes back.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from rota.faultpoints import reach
 from rota.model.events import EventName
@@ -25,6 +27,13 @@ DELIVERIES = "deliveries"
 LONGEST_LATE_RESULT = 4_096
 NOWHERE: dict[str, object] = dict.fromkeys(("pool", "space_id", "route", "grp", "metered", "lane"))
 """A ping that names a pool and a space but no head: a limit may have room again."""
+
+INSTEAD: dict[str, Any] = {
+    "state": RunState.CANCELLED,
+    "outcome": RunState.CANCELLED.value,
+    "extras": Extras(error_code="cancelled", error="it was cancelled while it ran"),
+}
+"""How a run ends that would go back to the queue, or wait, though somebody wants it stopped."""
 
 EVENT_OF_CAUSE = {
     Cause.RETRY: EventName.RETRIED,
@@ -59,6 +68,9 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
             continue
         verdicts.append(True)
         rows[run_id] = (run_id, -1, None, *row[3:])  # a second settlement of it comes too late
+        if row[5] and state not in FINISHED:
+            settlement = settlement._replace(**INSTEAD)  # noqa: PLW2901
+            extras = settlement.extras
         moved.append(settlement)
         if extras is PLAIN_SUCCESS or extras is PLAIN:
             plain.setdefault((was, state, outcome), []).append(run_id)

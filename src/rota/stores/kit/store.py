@@ -289,7 +289,7 @@ class SqlStore(ABC):
 
     async def orphaned_deliveries(self, most: int) -> list[Delivery]:
         """Return deliveries whose postman vanished while sending."""
-        return await self.read(outbox.orphaned, most)
+        return await self.read(outbox.orphaned, self.now(), most)
 
     async def next_delivery(self) -> int | None:
         """Return when the next delivery may be sent."""

@@ -99,3 +99,14 @@ class OutboxContract:
         assert [d.id for d in await bench.store.orphaned_deliveries(10)] == [orphan.id]
         await bench.store.mark_delivery(orphan, DeliveryState.UNKNOWN, "gone", bench.store.now())
         assert await bench.store.orphaned_deliveries(10) == []
+
+    async def test_a_message_nobody_spoke_for_is_an_orphan_after_a_while(
+        self, bench: Bench
+    ) -> None:
+        await self._send(bench)
+        await bench.worker("alive", timedelta(hours=1))
+        (taken,) = await self._take(bench, "alive")
+        bench.clock.advance(2 * MINUTE)
+        assert await bench.store.orphaned_deliveries(10) == []
+        bench.clock.advance(2 * MINUTE)
+        assert [d.id for d in await bench.store.orphaned_deliveries(10)] == [taken.id]

@@ -250,3 +250,11 @@ class PruneContract:
         await bench.end(lease)
         await bench.store.prune(bench.store.now(), 100)
         assert {view.id for view in await bench.store.list_workers()} == {"alive"}
+
+    async def test_a_fenced_worker_gets_nothing(self, bench: Bench) -> None:
+        await bench.queue(await bench.task())
+        await bench.worker("w1", TTL)
+        bench.clock.advance(MINUTE)
+        await bench.store.fence()
+        assert await bench.claim(worker="w1") == []
+        assert len(await bench.claim(worker="w2")) == 1

@@ -1,5 +1,6 @@
 -- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
-select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited
+select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited,
+  (cancel_at is not null)::int as cancelling
 from rota.runs where id = any(:ids::bigint[])
 order by id for update;
 

@@ -9,6 +9,9 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(id text, home text, host text, 
 update rota.workers set seen_at = :now::bigint, lease_until = :until::bigint
 where id = :worker::text and fenced = 0 returning id;
 
+-- name: is_fenced
+select 1 from rota.workers where id = :worker::text and fenced = 1;
+
 -- name: held_runs
 select id, cancel_at from rota.runs where state = 'running' and holder = :worker::text;
 
@@ -31,7 +34,8 @@ select id from rota.deliveries where state = 'pending' and available_at <= :now:
 order by available_at, id limit :most::int for update skip locked;
 
 -- name: take_deliveries
-update rota.deliveries set state = 'sending', holder = :worker::text, tries = tries + 1
+update rota.deliveries set state = 'sending', holder = :worker::text, tries = tries + 1,
+  available_at = :until::bigint
 where id = any(:ids::bigint[]) and coalesce(state, '') = 'pending';
 
 -- name: get_deliveries
@@ -46,12 +50,12 @@ update rota.deliveries set state = :state::text, holder = null, error = :error::
 where id = :id::bigint and coalesce(state, '') = 'sending' and tries = :tries::int
 returning id;
 
--- name: orphaned_deliveries
+-- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
   error
 from rota.deliveries d
-where state = 'sending'
-  and not exists (select 1 from rota.workers w where w.id = d.holder and w.fenced = 0)
+where state = 'sending' and (available_at <= :now::bigint
+  or not exists (select 1 from rota.workers w where w.id = d.holder and w.fenced = 0))
 limit :most::int;
 
 -- name: next_delivery

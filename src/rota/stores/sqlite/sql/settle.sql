@@ -1,5 +1,6 @@
 -- name: lock_runs
-select id, epoch, state, lane, (select count(*) > 0 from limits) as limited
+select id, epoch, state, lane, (select count(*) > 0 from limits) as limited,
+  cancel_at is not null as cancelling
 from runs where id in (select value from json_each(:ids));
 
 -- name: heads_of

@@ -7,6 +7,9 @@ from jsonb_each(:rows);
 -- name: renew_worker
 update workers set seen_at = :now, lease_until = :until where id = :worker and fenced = 0 returning id;
 
+-- name: is_fenced
+select 1 from workers where id = :worker and fenced = 1;
+
 -- name: held_runs
 select id, cancel_at from runs indexed by runs_running where state = 'running' and holder = :worker;
 
@@ -29,7 +32,7 @@ select id from deliveries where state = 'pending' and available_at <= :now
 order by available_at, id limit :most;
 
 -- name: take_deliveries
-update deliveries set state = 'sending', holder = :worker, tries = tries + 1
+update deliveries set state = 'sending', holder = :worker, tries = tries + 1, available_at = :until
 where id in (select value from json_each(:ids)) and state = 'pending';
 
 -- name: get_deliveries
@@ -43,10 +46,11 @@ update deliveries set state = :state, holder = null, error = :error, available_a
 where id = :id and state = 'sending' and tries = :tries
 returning id;
 
--- name: orphaned_deliveries
+-- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
   error
-from deliveries where state = 'sending' and holder not in (select id from workers where fenced = 0)
+from deliveries where state = 'sending'
+  and (available_at <= :now or holder not in (select id from workers where fenced = 0))
 limit :most;
 
 -- name: next_delivery

@@ -1,0 +1,140 @@
+"""Faults that the simulation found, each as the smallest story that shows it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from rota.errors import Unavailable
+from rota.flow.deliver import deliver
+from rota.flow.rescue import rescue
+from rota.model.deliveries import DeliveryState
+from rota.model.outcomes import DONE
+from rota.model.states import RunState
+from rota.runtime.crew import Crew, CrewSettings
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.bench import MINUTE, Bench
+from rota.testing.fakes import PuppetExecutor, RecordingChannel
+
+
+class FlakyStore(MemoryStore):
+    """A memory store that other processes could share, and whose next calls can be made to fail."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.failing = {}
+        self.called = asyncio.Event()
+
+    async def take_roles(self):
+        return False
+
+    def _fail(self, name):
+        self.called.set()
+        if self.failing.get(name, 0) > 0:
+            self.failing[name] -= 1
+            raise Unavailable("the connection was lost")
+
+    async def mark_stuck(self, run_id, epoch):
+        self._fail("mark_stuck")
+        await super().mark_stuck(run_id, epoch)
+
+    async def register(self, record):
+        self._fail("register")
+        await super().register(record)
+
+    async def mark_delivery(self, *args):
+        self._fail("mark_delivery")
+        return await super().mark_delivery(*args)
+
+
+@pytest.fixture
+def flaky(clock, opened):
+    return Bench(opened(FlakyStore(clock)), clock)
+
+
+def crew_on(desk, executor, chance):
+    settings = CrewSettings(
+        worker_id="me", home="h", host="here", pid=1, slots=4, drain=timedelta(seconds=5)
+    )
+    return Crew(desk.store, [executor], {}, settings, desk.clock, chance)
+
+
+class Stubborn:
+    """Work that does not stop until it is let go; later attempts end at once."""
+
+    def __init__(self):
+        self.let_go = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def __call__(self, assignment):
+        if assignment.lease.epoch > 1:
+            return DONE
+        self.begun.set()
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        return DONE
+
+
+async def test_a_run_that_cannot_be_marked_stuck_does_not_end_the_crew(flaky, chance):
+    work = Stubborn()
+    crew = crew_on(flaky, PuppetExecutor(["python:job"], work), chance)
+    (run_id,) = await flaky.queue(await flaky.task(timeout=timedelta(milliseconds=10)))
+    flaky.store.failing["mark_stuck"] = 1
+    await crew.start()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(crew.run())
+        while not (await flaky.run(run_id)).stuck:
+            flaky.store.called.clear()
+            await flaky.store.called.wait()
+            await asyncio.sleep(0)
+        work.let_go.set()
+        await crew.stop()
+    assert flaky.store.failing["mark_stuck"] == 0
+
+
+async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(flaky, chance):
+    work = Stubborn()
+    crew = crew_on(flaky, PuppetExecutor(["python:job"], work), chance)
+    (run_id,) = await flaky.queue(await flaky.task())
+    await crew.start()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(crew.run())
+        await work.begun.wait()
+        flaky.clock.advance(MINUTE)
+        await rescue(flaky.store, chance, fence=True)
+        crew.pulse.wake()  # hears that it was fenced, comes back, and claims the run again
+        while await flaky.state(run_id) is not RunState.SUCCEEDED:
+            await asyncio.sleep(0)
+        work.let_go.set()
+        await crew.stop()
+    run = await flaky.run(run_id)
+    assert (run.state, run.epoch, run.losses) == (RunState.SUCCEEDED, 2, 1)
+
+
+async def test_a_fenced_worker_claims_nothing_before_it_is_known_again(flaky, chance):
+    crew = crew_on(flaky, PuppetExecutor(["python:job"]), chance)
+    await crew.start()
+    flaky.store.failing["register"] = 1
+    flaky.clock.advance(MINUTE)
+    await flaky.store.fence()
+    renewal = await flaky.store.renew(crew.worker.id, flaky.store.now())
+    with pytest.raises(Unavailable):
+        await crew._renewed(renewal)
+    known = {worker.id for worker in await flaky.store.list_workers()}
+    assert crew.worker.id in known
+    await crew._renewed(renewal)
+    assert crew.worker.id not in known
+    assert crew.worker.id in {worker.id for worker in await flaky.store.list_workers()}
+
+
+async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, chance, monkeypatch):
+    monkeypatch.setattr("rota.flow.deliver.MARK_PAUSE", 0.0)
+    await flaky.queue(await flaky.task(deliver_to="test:ann"))
+    await flaky.end(await flaky.claim_one())
+    flaky.store.failing["mark_delivery"] = 2
+    await deliver(flaky.store, {"test": RecordingChannel()}, "w1", chance)
+    (delivery,) = await flaky.store.list_deliveries(None, 10)
+    assert delivery.state is DeliveryState.SENT
