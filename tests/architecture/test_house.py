@@ -64,6 +64,7 @@ BLANKET_EXCEPTS = {
     "stores/postgres": "handed to the caller, or a listener that reconnects",
     "doors/cli": "one sentence instead of a traceback",
     "testing/crash/processes.py": "a forked child never returns into its parent's code",
+    "testing/simulation/processes.py": "the last words of a process that was made to die",
     "runtime/crew.py": "a renewal that failed is looked at, then raised on",
 }
 

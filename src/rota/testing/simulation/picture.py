@@ -1,0 +1,42 @@
+"""What the judge knows: the rows as transactions wrote them, and who wrote them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rota.testing.simulation.database import Row
+
+FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
+
+class Commit(NamedTuple):
+    """A transaction: who asked for it, what it was called, and what that process thought of time.
+
+    `now` is the instant it was decided for, `at` the one it was committed at.
+    """
+
+    process: str
+    operation: str
+    now: int
+    at: int
+    args: tuple[Any, ...]
+
+
+@dataclass
+class Picture:
+    """The rows as the judge knows them."""
+
+    runs: dict[int, Row] = field(default_factory=dict)
+    tasks: dict[int, Row] = field(default_factory=dict)
+    schedules: dict[int, Row] = field(default_factory=dict)
+    workers: dict[str, Row] = field(default_factory=dict)
+    deliveries: dict[int, Row] = field(default_factory=dict)
+    questions: dict[int, Row] = field(default_factory=dict)
+    slots: dict[tuple[int, str], int] = field(default_factory=dict)
+    keys: dict[tuple[int, str], int] = field(default_factory=dict)
+
+
+def process_of(worker: str) -> str:
+    """Return the process behind a worker's id, which changes when the worker fences itself."""
+    return worker.partition("~")[0]

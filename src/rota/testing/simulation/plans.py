@@ -1,0 +1,89 @@
+"""Planning as the judge sees it: when a cursor moves, every slot it passes is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from rota.testing.simulation.database import Change, Row
+from rota.testing.simulation.history import Violation
+from rota.testing.simulation.picture import Commit, Picture
+from rota.testing.simulation.slots import next_slot, slots_between
+
+PAST_ASKED_FOR = 0
+
+
+def check_planning(
+    picture: Picture, changes: Mapping[str, Sequence[Change]], commit: Commit
+) -> None:
+    """Judge what a transaction did to schedules and the ledger."""
+    passed: set[int] = set()
+    for change in changes.get("schedules", ()):
+        old, new = change.old, change.new
+        if new.deleted_at is None and new.state != "quarantined":
+            _knows_what_is_next(new)
+        if old is None or commit.operation != "plan.apply":
+            continue
+        if (old.rule, old.generation) != (new.rule, new.generation):
+            _broken("planning leaves the rule alone", new, "its rule changed")
+        if new.cursor < old.cursor:
+            _broken("cursors never move back", new, f"{old.cursor} to {new.cursor}")
+        if old.deleted_at is not None:
+            _broken("a dropped schedule plans nothing", new, f"cursor {new.cursor}")
+        passed.add(new.id)
+        _accounts_for_every_slot(picture, changes, old, new)
+    for change in changes.get("ledger", ()):
+        told = change.new is not None and commit.operation == "plan.apply"
+        if told and change.new.schedule_id not in passed:
+            _broken("the ledger moves with the cursor", change.new, change.new.reason)
+
+
+def _knows_what_is_next(schedule: Row) -> None:
+    cursor = schedule.cursor
+    wanted = next_slot(schedule.rule, cursor - (cursor == PAST_ASKED_FOR))
+    if schedule.next_at != wanted:
+        _broken("a schedule knows its next slot", schedule, f"{schedule.next_at}, not {wanted}")
+
+
+def _accounts_for_every_slot(
+    picture: Picture, changes: Mapping[str, Sequence[Change]], old: Row, new: Row
+) -> None:
+    due = slots_between(old.rule, old.cursor, new.cursor)
+    spans = []
+    ledgered = 0
+    for change in changes.get("ledger", ()):
+        row, before = change.new, change.old
+        if row is None or row.schedule_id != new.id:
+            continue
+        first = row.first_at if before is None else before.last_at + 1
+        spans.append((first, row.last_at))
+        ledgered += row.count - (0 if before is None else before.count)
+    added = [
+        c.new.slot_at
+        for c in changes.get("runs", ())
+        if c.new is not None and c.old is None and c.new.schedule_id == new.id
+    ]
+    runs = {*added, *_slots_that_ran(picture, new.id, old.cursor)}
+    told = [at for at in due if any(first <= at <= last for first, last in spans)]
+    for at in due:
+        if at in told and at in set(added):
+            _broken("a slot runs or is told", new, f"{at} has a run and a ledger row")
+        if at not in told and at not in runs:
+            _broken("no slot is silently missing", new, f"{at} has neither run nor ledger row")
+    for at in added:
+        if at not in due:
+            _broken("only slots of the rule run", new, f"{at} is not one")
+    if ledgered != len(told):
+        _broken("the ledger counts right", new, f"{ledgered} told, {len(told)} passed over")
+
+
+def _slots_that_ran(picture: Picture, schedule_id: int, after: int) -> set[int]:
+    return {
+        run.slot_at
+        for run in picture.runs.values()
+        if run.schedule_id == schedule_id and run.slot_at > after
+    }
+
+
+def _broken(rule: str, row: Row, detail: str) -> NoReturn:
+    raise Violation(rule, f"{type(row).__name__} {row.id}: {detail}")

@@ -1,0 +1,107 @@
+"""Rare paths that a simulation must have walked, or its silence means nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+SOMETIMES = (
+    # what befell the processes
+    "a process crashes on its own",
+    "a process crashes before a write",
+    "a process crashes inside a transaction",
+    "a process crashes between commit and answer",
+    "a process pauses past its lease",
+    "a process is told to stop and drains",
+    "a process is cut off from the database",
+    "the database is away",
+    "the clock leaps forward",
+    "the clock leaps back",
+    "the caches of claiming are lost",
+    "a wake-up is lost",
+    # what befell their calls
+    "a write fails before it happened",
+    "a write happened and its answer was lost",
+    "a claim happened and its answer was lost",
+    "a settlement happened and its answer was lost",
+    "a plan happened and its answer was lost",
+    "a write is late",
+    "an answer is late",
+    "the database is busy",
+    "a write arrives twice",
+    "a read fails",
+    # leases
+    "a worker is fenced",
+    "a worker fences itself",
+    "an attempt begins after its run was taken away",
+    "two attempts of a run work at the same time",
+    "a late result is refused",
+    "a run is lost for the last time",
+    "claimed again: retry",
+    "claimed again: lost",
+    "claimed again: resume",
+    "claimed again: drained",
+    # ends
+    "attempt succeeded",
+    "attempt failed",
+    "attempt lost",
+    "attempt drained",
+    "attempt asked",
+    "attempt cancelled",
+    "attempt expired",
+    "a run is stuck",
+    "a run expires in the queue",
+    "a question expires",
+    "a question is answered",
+    "two answers race and one is refused",
+    "a task is disabled after too many failures",
+    "a successor starts",
+    "old runs are pruned",
+    # slots
+    "ledger: disabled",
+    "ledger: paused",
+    "ledger: missed",
+    "ledger: too_late",
+    "ledger: coalesced",
+    "ledger: catch_up_cap",
+    "ledger: overlap",
+    "a missed slot is caught up",
+    "a waiting slot is replaced by a newer one",
+    "a running run is stopped by a newer slot",
+    "two planners plan the same slot",
+    "a slot is backfilled",
+    "a schedule is changed while it is due",
+    "a schedule has no further slots",
+    # limits
+    "the total limit is full",
+    "the pool limit is full",
+    "the space limit is full",
+    "the group limit is full",
+    "the lane limit is full",
+    "a rate is spent",
+    # callers
+    "a key is used again",
+    "a key is refused for another payload",
+    "a cancelled run had begun",
+    "a cancelled run had not begun",
+    # messages
+    "delivery sending",
+    "delivery pending",
+    "delivery sent",
+    "delivery unknown",
+    "delivery dead",
+)
+
+
+class Sometimes:
+    """Counts how often each of them happened."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def hit(self, name: str) -> None:
+        """It happened."""
+        self.counts[name] += 1
+
+    def missing(self) -> list[str]:
+        """Return what has not happened at all."""
+        return [name for name in SOMETIMES if not self.counts[name]]

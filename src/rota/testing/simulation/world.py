@@ -1,0 +1,349 @@
+"""One history: a fleet of crews and callers on one database, through chaos and healing.
+
+In the chaos phase everything that the seed allows goes wrong, and every commit is judged. In the
+healing phase nothing goes wrong any more, and within a bounded time nothing may be left undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from rota.errors import RotaError, Unavailable
+from rota.model.spaces import Role
+from rota.runtime.crew import Crew, CrewSettings
+from rota.testing.simulation.callers import TASKS, Caller
+from rota.testing.simulation.checker import Checker
+from rota.testing.simulation.database import Database
+from rota.testing.simulation.executors import OTHER_ROUTE, ROUTE, SimChannel, SimExecutor, Works
+from rota.testing.simulation.faults import Fault, Faults, Sea, SimStore
+from rota.testing.simulation.healing import Healing
+from rota.testing.simulation.history import History, Violation
+from rota.testing.simulation.loop import Exhausted, SimLoop
+from rota.testing.simulation.processes import Process, SimClock, Time
+from rota.testing.simulation.sometimes import Sometimes
+from rota.testing.simulation.wishes import Draw
+
+MOST_STEPS = 200_000
+EVERY_ROLE = ("planner", "worker", "postman", "caretaker")
+BEGINNINGS = (
+    datetime(2026, 3, 2, 12, 0, tzinfo=UTC),
+    datetime(2026, 3, 29, 0, 59, 20, tzinfo=UTC),  # Berlin's clocks are about to leap
+    datetime(2026, 10, 25, 0, 29, 20, tzinfo=UTC),  # an hour that will come twice there
+    datetime(2026, 10, 25, 1, 29, 20, tzinfo=UTC),  # the same hour again
+)
+LEASE = 30.0
+DRAIN = timedelta(seconds=5)
+EXIT_PATIENCE = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of one history."""
+
+    seed: int
+    digest: str
+    steps: int
+    seconds: float
+    violation: Violation | None
+    lines: tuple[str, ...]
+    counts: dict[str, int]
+
+
+@dataclass
+class Member:
+    """A process that is started again whenever it ends."""
+
+    name: str
+    roles: tuple[str, ...] = ()
+    lives: int = 0
+    process: Process | None = None
+    crew: Crew | None = None
+    store: SimStore | None = field(default=None, repr=False)
+
+
+class World:
+    """Everything that happens in one history."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.draw = Draw(Random(f"{seed}/world"))
+        self.loop = SimLoop(Random(f"{seed}/order"), MOST_STEPS)
+        self.sometimes = Sometimes()
+        self.history = History(self.loop)
+        self.faults = Faults(Random(f"{seed}/faults"))
+        clocks_agree = not self.faults.kinds & {Fault.SKEW, Fault.LEAP}
+        self.checker = Checker(self.sometimes, clocks_agree=clocks_agree)
+        self.time = Time(self.loop, self.draw.one(BEGINNINGS))
+        self.sea = Sea(
+            self.loop,
+            Database(),
+            self.checker,
+            self.history,
+            self.sometimes,
+            self.faults,
+            alone=self.draw.odds(0.2),
+        )
+        self.works = Works(self.sea, Random(f"{seed}/works"))
+        self.keep = self.draw.one((timedelta(seconds=40), timedelta(days=30)))
+        self.crews = [
+            Member(name=f"crew{n}", roles=self._roles(n)) for n in range(self.draw.number(2, 3))
+        ]
+        self.callers = [Member(name=f"caller{n}") for n in range(2)]
+        self.healing = False
+        self._chance = Random(f"{seed}/chance")
+
+    def _roles(self, number: int) -> tuple[str, ...]:
+        if number == 0 or self.sea.alone or self.draw.odds(0.5):
+            return EVERY_ROLE
+        return tuple(role for role in EVERY_ROLE if self.draw.odds(0.6)) or ("worker",)
+
+    def run(self) -> Verdict:
+        """Live through the history and return what became of it."""
+        violation = None
+        with _silence():
+            try:
+                self.loop.run_until_complete(self._live())
+            except Violation as broken:
+                violation = broken
+            except Exhausted as fault:
+                violation = Violation("everything comes to an end", str(fault))
+            finally:
+                self._end()
+        if violation is not None:
+            self.history.note("judge", f"{violation}")
+        return Verdict(
+            seed=self.seed,
+            digest=self.history.digest,
+            steps=self.loop.steps,
+            seconds=self.loop.time(),
+            violation=violation,
+            lines=tuple(self.history.lines),
+            counts=dict(self.sometimes.counts),
+        )
+
+    def _end(self) -> None:
+        for member in (*self.crews, *self.callers):
+            if member.process is not None:
+                member.process.dead = True
+                member.process.bury()
+        self.loop.close()
+        self.sea.database.close()
+
+    async def _live(self) -> None:
+        self.faults.on = False
+        await self._set_up()
+        self.faults.on = True
+        keepers = [self.loop.create_task(self._keep_alive(m)) for m in (*self.crews, *self.callers)]
+        await self._chaos(self.draw.number(60, 120))
+        self._heal()
+        await self._healed()
+        for keeper in keepers:
+            keeper.cancel()
+
+    async def _set_up(self) -> None:
+        process = Process("setup", self.loop)
+        store = SimStore(self.sea, process, SimClock(self.time, timedelta()))
+        await store.add_space("main", Role.MAIN, "UTC")
+        await store.add_space("guests", Role.MEMBER, "UTC")
+        caller = Caller(self.sea, store, self.draw, 1.0)
+        for name in TASKS[: self.draw.number(2, len(TASKS))]:
+            await caller.define(name)
+            if self.draw.odds(0.8):
+                await caller.schedule(name)
+        del self.sea.stores[process.name]
+
+    async def _healed(self) -> None:
+        process = Process("healer", self.loop)
+        store = SimStore(self.sea, process, SimClock(self.time, timedelta()))
+        await Healing(self.sea, store, self._living).run()
+
+    def _living(self) -> set[str]:
+        processes = [member.process for member in self.crews]
+        return {p.name for p in processes if p is not None and not p.dead}
+
+    # processes
+
+    async def _keep_alive(self, member: Member) -> None:
+        while True:
+            self._start(member)
+            if member.process is not None:
+                await member.process.ended.wait()
+                del self.sea.stores[member.process.name]
+            if self.healing and member in self.callers:
+                return
+            await asyncio.sleep(5.0 if self.healing else self.draw.seconds(0.5, 15).total_seconds())
+
+    def _start(self, member: Member) -> None:
+        member.lives += 1
+        process = Process(f"{member.name}.{member.lives}", self.loop)
+        error = timedelta()
+        if self.faults.has(Fault.SKEW):
+            error = self.draw.seconds(-20, 20)
+        clock = SimClock(self.time, error)
+        store = SimStore(self.sea, process, clock)
+        member.process, member.store = process, store
+        self.history.note(process.name, f"starts {' '.join(member.roles)}")
+        if member.roles:
+            process.start(self._crew_life(member, process, store, clock))
+        else:
+            caller = Caller(self.sea, store, self.draw, 3.0)
+            process.start(caller.live())
+
+    async def _crew_life(
+        self, member: Member, process: Process, store: SimStore, clock: SimClock
+    ) -> None:
+        everything = self.sea.alone or member is self.crews[0]
+        routes = [ROUTE, OTHER_ROUTE] if everything else [ROUTE]
+        settings = CrewSettings(
+            worker_id=process.name,
+            home="simulated",
+            host="simulated",
+            pid=member.lives,
+            slots=4,
+            drain=DRAIN,
+            keep=self.keep,
+            roles=frozenset(member.roles),
+            watch_loop=False,
+        )
+        executor = SimExecutor(self.works, process, routes)
+        channels = {"test": SimChannel(self.works)}
+        member.crew = Crew(store, [executor], channels, settings, clock, self._chance)
+        try:
+            await member.crew.start()
+        except Unavailable as fault:
+            self.history.note(process.name, f"cannot start: {fault}")
+            process.crash()
+            return
+        try:
+            await member.crew.run()
+        except* RotaError as faults:
+            detail = f"{process.name} ended with {faults.exceptions[0]!r}"
+            self.loop.fail(Violation("a crew goes on until it is stopped", detail))
+
+    async def _stop(self, member: Member, process: Process) -> None:
+        """Drain as a daemon does at SIGTERM, then exit, whatever came of it."""
+        if member.crew is not None:
+            stopping = self.loop.create_task(member.crew.stop())
+            await asyncio.wait({stopping}, timeout=EXIT_PATIENCE)
+            if stopping.done():
+                stopping.exception()
+        process.crash()
+
+    # chaos
+
+    async def _chaos(self, seconds: float) -> None:
+        end = self.loop.time() + seconds
+        strikes = {
+            Fault.CRASH: self._crash,
+            Fault.PAUSE: self._pause,
+            Fault.DRAIN: self._drain,
+            Fault.CUT_OFF: self._cut_off,
+            Fault.OUTAGE: self._outage,
+            Fault.CACHES: self._lose_caches,
+            Fault.LEAP: self._leap,
+        }
+        while self.loop.time() < end:
+            await asyncio.sleep(self.draw.seconds(1, 15).total_seconds())
+            kinds = [kind for kind in strikes if self.faults.has(kind)]
+            if kinds:
+                strikes[self.draw.one(kinds)]()
+
+    def _victim(self) -> Process | None:
+        members = self.crews if self.draw.odds(0.8) else self.callers
+        process = self.draw.one(members).process
+        return None if process is None or process.dead or process.paused else process
+
+    def _crash(self) -> None:
+        process = self._victim()
+        if process is not None:
+            self.sometimes.hit("a process crashes on its own")
+            self.history.note(process.name, "dies")
+            process.crash()
+
+    def _pause(self) -> None:
+        process = self._victim()
+        if process is not None:
+            seconds = self.draw.seconds(1, 70).total_seconds()
+            if seconds > LEASE:
+                self.sometimes.hit("a process pauses past its lease")
+            self.history.note(process.name, f"sleeps for {seconds:.1f} s")
+            process.pause()
+            self.loop.call_later(seconds, self._wake, process)
+
+    def _wake(self, process: Process) -> None:
+        if process.paused and not process.dead:
+            self.history.note(process.name, "wakes")
+            process.resume()
+
+    def _drain(self) -> None:
+        member = self.draw.one(self.crews)
+        process = member.process
+        if process is not None and not process.dead:
+            self.sometimes.hit("a process is told to stop and drains")
+            self.history.note(process.name, "is told to stop")
+            process.start(self._stop(member, process))
+
+    def _cut_off(self) -> None:
+        process = self._victim()
+        if process is not None:
+            self.sometimes.hit("a process is cut off from the database")
+            self.history.note(process.name, "is cut off")
+            self.sea.cut_off.add(process.name)
+            seconds = self.draw.seconds(1, 50).total_seconds()
+            self.loop.call_later(seconds, self.sea.cut_off.discard, process.name)
+
+    def _outage(self) -> None:
+        self.sometimes.hit("the database is away")
+        self.history.note("nature", "the database is away")
+        self.sea.away = True
+        self.loop.call_later(self.draw.seconds(0.5, 20).total_seconds(), self._back)
+
+    def _back(self) -> None:
+        self.sea.away = False
+
+    def _lose_caches(self) -> None:
+        self.sometimes.hit("the caches of claiming are lost")
+        self.history.note("nature", "caches lost")
+        self.sea.database.forget_caches()
+
+    def _leap(self) -> None:
+        span = self.draw.seconds(-800, 800)
+        forward = span > self.time.leapt
+        self.sometimes.hit(f"the clock leaps {'forward' if forward else 'back'}")
+        self.history.note("nature", f"the clock is wrong by {span.total_seconds():.1f} s")
+        self.time.leapt = span
+
+    def _heal(self) -> None:
+        """Let nothing go wrong any more; callers leave, crews come back."""
+        self.history.note("nature", "heals")
+        self.healing = True
+        self.faults.on = False
+        self.sea.healed.set()
+        self.sea.away = False
+        self.sea.cut_off.clear()
+        self.time.leapt = timedelta()
+        for member in self.crews:
+            if member.process is not None:
+                self._wake(member.process)
+                if member.store is not None:
+                    member.store.clock.error = timedelta()
+        for member in self.callers:
+            if member.process is not None:
+                member.process.crash()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the engine's log out of the way; the trace tells what happened."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

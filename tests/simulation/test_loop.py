@@ -1,0 +1,123 @@
+"""The loop of the simulation: virtual time, seeded order, processes that die and sleep."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from rota.testing.simulation.loop import Exhausted, Refused, SimLoop
+from rota.testing.simulation.processes import Process
+
+
+@pytest.fixture
+def make_loop():
+    loops = []
+
+    def make(seed=0, most_steps=10_000):
+        loops.append(SimLoop(Random(seed), most_steps))
+        return loops[-1]
+
+    yield make
+    for loop in loops:
+        loop.close()
+
+
+async def three_at_once(order):
+    async def one(name):
+        for _ in range(4):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(one(name) for name in "abc"))
+    return "".join(order)
+
+
+def test_a_day_passes_in_no_time(make_loop):
+    loop = make_loop()
+    loop.run_until_complete(asyncio.sleep(86_400))
+    assert 86_400 <= loop.time() < 86_401
+    assert loop.steps < 10
+
+
+def test_the_order_follows_from_the_seed(make_loop):
+    orders = [make_loop(seed).run_until_complete(three_at_once([])) for seed in range(20)]
+    again = [make_loop(seed).run_until_complete(three_at_once([])) for seed in range(20)]
+    assert orders == again
+    assert len(set(orders)) > 10
+
+
+def test_timeouts_count_virtual_time(make_loop):
+    async def wait():
+        async with asyncio.timeout(60):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        make_loop().run_until_complete(wait())
+
+
+def test_a_dead_process_never_takes_another_step(make_loop):
+    loop = make_loop()
+    said = []
+
+    async def work():
+        try:
+            while True:
+                said.append(loop.time())
+                await asyncio.sleep(1)
+        finally:
+            asyncio.get_running_loop().create_task(asyncio.sleep(0))
+            said.append("a dead process speaks")
+
+    async def story():
+        process = Process("p", loop)
+        process.start(work())
+        await asyncio.sleep(2.5)
+        process.crash()
+        await process.ended.wait()
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(story())
+    assert len(said) == 3
+
+
+def test_a_paused_process_goes_on_where_it_stopped(make_loop):
+    loop = make_loop()
+    said = []
+
+    async def work():
+        for _ in range(3):
+            await asyncio.sleep(1)
+            said.append(round(loop.time()))
+
+    async def story():
+        process = Process("p", loop)
+        process.start(work())
+        await asyncio.sleep(1.5)
+        process.pause()
+        await asyncio.sleep(10)
+        process.resume()
+        await asyncio.sleep(5)
+
+    loop.run_until_complete(story())
+    assert said == [1, 12, 13]
+
+
+def test_threads_are_refused(make_loop):
+    async def story():
+        await asyncio.to_thread(print)
+
+    with pytest.raises(Refused):
+        make_loop().run_until_complete(story())
+
+
+def test_circles_and_standstills_end_the_history(make_loop):
+    async def circle():
+        while True:
+            await asyncio.sleep(0)
+
+    async def standstill():
+        await asyncio.Event().wait()
+
+    for story in (circle, standstill):
+        with pytest.raises(Exhausted):
+            make_loop().run_until_complete(story())
