@@ -9,6 +9,7 @@ RotaError
 |  `- NotPermitted      this caller may not do it
 |- Unavailable         the caller may try again later
 |  |- Busy              another process holds what is needed
+|  |  `- Stale          what was decided about has changed meanwhile
 |  `- SchemaMismatch    the database and this version do not fit
 |- LeaseLost           stop work at once; somebody else owns the run
 `- RunCancelled        raised inside a run that somebody cancelled
@@ -96,6 +97,12 @@ class Busy(Unavailable):
     """Another process holds what is needed."""
 
     code = "busy"
+
+
+class Stale(Busy):
+    """What was decided about has changed meanwhile, so nothing was done."""
+
+    code = "stale"
 
 
 class SchemaMismatch(Unavailable):

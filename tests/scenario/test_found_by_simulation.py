@@ -5,12 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from rota.errors import Unavailable
+from rota.errors import Stale, Unavailable
+from rota.flow.define.schedules import Wish, drop_schedule, prepare_schedule, put_schedule
+from rota.flow.define.tasks import delete_task, disable_task
 from rota.flow.deliver import deliver
+from rota.flow.plan import plan_schedule
 from rota.flow.rescue import rescue
 from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import DONE
 from rota.model.states import RunState
+from rota.rules.permission import LOCAL
 from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
@@ -54,7 +58,7 @@ def flaky(clock, opened):
 
 def crew_on(desk, executor, chance):
     settings = CrewSettings(
-        worker_id="me", home="h", host="here", pid=1, slots=4, drain=timedelta(seconds=5)
+        worker_id="me", home="h", host="here", pid=1, slots=4, drain=timedelta(milliseconds=50)
     )
     return Crew(desk.store, [executor], {}, settings, desk.clock, chance)
 
@@ -138,3 +142,87 @@ async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, cha
     await deliver(flaky.store, {"test": RecordingChannel()}, "w1", chance)
     (delivery,) = await flaky.store.list_deliveries(None, 10)
     assert delivery.state is DeliveryState.SENT
+
+
+async def accounted(desk, task):
+    """Return how many slots of a task have a run, and how many are told of in the ledger."""
+    told = sum(count for _, count in await desk.ledger(task))
+    return len(await desk.slots(task)), told
+
+
+async def test_a_change_of_a_schedule_swallows_no_slot_that_was_due(desk):
+    changes = {
+        "changed": lambda: put_schedule(desk.store, LOCAL, "changed", Wish(every="7m")),
+        "dropped": lambda: drop_schedule(desk.store, LOCAL, "dropped"),
+        "disabled": lambda: disable_task(desk.store, LOCAL, "disabled"),
+        "deleted": lambda: delete_task(desk.store, LOCAL, "deleted"),
+    }
+    for name, change in changes.items():
+        task = await desk.task(name)
+        await desk.planned(task, every="1m")
+        desk.clock.advance(3 * MINUTE)  # the planner is away
+        await change()
+        assert sum(await accounted(desk, task)) == 3, name
+
+
+async def test_a_plan_made_before_a_task_was_disabled_does_not_apply_after_it(desk):
+    task = await desk.task()
+    await desk.planned(task, every="1m")
+    desk.clock.advance(MINUTE)
+    (due,) = await desk.store.due_schedules(10)
+    made = plan_schedule(due, desk.store.now())
+    await desk.store.disable_task(task, "off", None, [])
+    assert await desk.store.apply_plans([made]) == [False]
+    await desk.plan()
+    assert await desk.ledger(task) == [("disabled", 1)]
+
+
+async def test_two_changes_at_once_never_share_a_generation(desk):
+    task = await desk.task()
+    await desk.planned(task, every="1m")
+    wishes = [Wish(every="2m"), Wish(every="3m")]
+    space = await desk.space()
+    records = [
+        await prepare_schedule(desk.store, space, "job", task, wish, "default") for wish in wishes
+    ]
+    await desk.store.put_schedule(records[0])
+    with pytest.raises(Stale):
+        await desk.store.put_schedule(records[1])
+    made = await put_schedule(desk.store, LOCAL, "job", wishes[1])
+    assert made.generation == 3
+
+
+async def test_a_plan_that_is_overtaken_by_a_planner_is_made_again(desk):
+    task = await desk.task()
+    schedule = await desk.planned(task, every="1m")
+    desk.clock.advance(MINUTE)
+    await desk.plan()
+    with pytest.raises(Stale):
+        await desk.store.drop_schedule(schedule)
+    await drop_schedule(desk.store, LOCAL, "job")
+    assert await accounted(desk, task) == (1, 0)
+
+
+async def test_a_claim_that_is_under_way_is_drained_too(desk, chance):
+    crew = crew_on(desk, PuppetExecutor(["python:job"]), chance)
+    (run_id,) = await desk.queue(await desk.task())
+    await crew.start()
+    answer = asyncio.Event()
+    claim = desk.store.claim
+
+    async def slow_claim(*args):
+        taken = await claim(*args)
+        await answer.wait()
+        return taken
+
+    desk.store.claim = slow_claim
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(crew.run())
+        while await desk.state(run_id) is not RunState.RUNNING:
+            await asyncio.sleep(0)
+        stopping = group.create_task(crew.stop())
+        await asyncio.sleep(0)
+        answer.set()
+        await stopping
+    run = await desk.run(run_id)
+    assert (run.state, run.cause.value) == (RunState.QUEUED, "drained")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rota.errors import RotaError
-from rota.model.ids import Epoch, RunId
+from rota.model.ids import Epoch, RunId, ScheduleId
 from rota.model.instants import from_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.plans import ActiveRun, DueSchedule, LedgerReason, Plan, ScheduleState
@@ -69,6 +69,12 @@ async def plan(store: Store) -> Planned:
     next_at = await store.next_due()
     rest = None if next_at is None else max(0, next_at - store.now())
     return Planned(schedules=len(due), promoted=promoted, rest_micros=rest)
+
+
+async def plan_one(store: Store, schedule_id: ScheduleId) -> None:
+    """Plan what is due of one schedule now, because it is about to be changed or dropped."""
+    for due in await store.due_schedules(1, schedule_id):
+        await store.apply_plans([plan_schedule(due, store.now())])
 
 
 def plan_schedule(schedule: DueSchedule, now: int) -> Plan:

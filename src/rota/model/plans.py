@@ -37,7 +37,10 @@ class LedgerReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
-    """A schedule as it stands in the store; `rule` is the JSON record of its rule."""
+    """A schedule as it stands in the store; `rule` is the JSON record of its rule.
+
+    `generation` changes with the slots the rule yields, `version` with everything a plan rests on.
+    """
 
     id: ScheduleId
     task_id: TaskId
@@ -46,6 +49,7 @@ class StoredSchedule:
     name: str
     rule: str
     generation: int
+    version: int
     state: ScheduleState
     note: str | None
     cursor: datetime

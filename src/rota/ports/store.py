@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
-from rota.model.ids import RunId
+from rota.model.ids import RunId, ScheduleId
 from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
@@ -84,7 +84,7 @@ class Definitions(Timed, Protocol):
         """
 
     async def put_schedule(self, record: dict[str, Any]) -> StoredSchedule:
-        """Create a schedule or replace the one of its name."""
+        """Create a schedule or replace the one of its name; Stale if something else stood there."""
 
     async def find_schedule(self, task_id: int, name: str) -> StoredSchedule | None:
         """Return a schedule of a task by name."""
@@ -93,7 +93,7 @@ class Definitions(Timed, Protocol):
         """Return the schedules of tasks."""
 
     async def drop_schedule(self, schedule: StoredSchedule) -> None:
-        """Take a schedule out of use."""
+        """Take a schedule out of use; Stale if it stands no longer as it stood."""
 
     async def set_limits(self, wanted: Sequence[Limit]) -> None:
         """Replace limits by scope and key."""
@@ -113,8 +113,8 @@ class Definitions(Timed, Protocol):
 class Schedules(Timed, Protocol):
     """What planning needs."""
 
-    async def due_schedules(self, most: int) -> list[DueSchedule]:
-        """Return the schedules whose next slot has come."""
+    async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
+        """Return the schedules whose next slot has come, or only one if it has."""
 
     async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Apply plans whose schedule still stands where it stood."""

@@ -115,6 +115,7 @@ class Worker:
         self._ended: list[tuple[Assignment, Report]] = []
         self._settling: list[tuple[Assignment, Report]] = []
         self._claiming = True
+        self._taking = asyncio.Lock()
         self._full = False
         # Where another process does the store's work, a busy worker claims or settles one half of
         # its slots while the other half runs. Where it is done here, they would only take turns.
@@ -168,9 +169,10 @@ class Worker:
         if not self._claiming or self._full or not routes:
             return SAFETY_POLL
         want = min(free, self._most_claimed if self.running else MOST_CLAIMED)
-        taken = await claim(self._store, self.id, routes, want)
-        for assignment in taken.assignments:
-            self._start(assignment)
+        async with self._taking:
+            taken = await claim(self._store, self.id, routes, want)
+            for assignment in taken.assignments:
+                self._start(assignment)
         if len(taken.assignments) == want or taken.more:
             return 0.0
         if not taken.assignments and self.running == 0 and taken.rest_micros is None:
@@ -344,7 +346,8 @@ class Worker:
     async def drain(self, seconds: float) -> None:
         """Wait for what is going on, then stop it and give it back; everything ended is settled."""
         self.stop_claiming()
-        tasks = {attempt.task for attempt in self._attempts.values()}
+        async with self._taking:  # what is being claimed at this moment is drained too
+            tasks = {attempt.task for attempt in self._attempts.values()}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for attempt in list(self._attempts.values()) if late else []:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.errors import Invalid, NotFound
 from rota.flow.define.names import check_name, get_task
+from rota.flow.define.standing import persistently, standing_schedules
 from rota.model.instants import from_micros, to_micros
 from rota.model.plans import PAST_ASKED_FOR, ScheduleState, StoredSchedule
 from rota.model.schedules import Rule
@@ -81,15 +82,19 @@ async def put_schedule(
     that was asked for. Its generation rises when the rule's kind, expression, zone or anchor
     changes.
     """
-    task = await get_task(store, caller, task_name, space)
-    owner = await store.find_space(space)
-    record = await prepare_schedule(store, owner, task_name, task, wish, name)
-    if record is not None:
-        return await store.put_schedule(record)
-    found = await store.find_schedule(task.id, name)
-    if found is None:
-        raise NotFound("schedule", name, "it was dropped at the same moment: try again")
-    return found
+
+    async def put() -> StoredSchedule:
+        task = await get_task(store, caller, task_name, space)
+        owner = await store.find_space(space)
+        record = await prepare_schedule(store, owner, task_name, task, wish, name)
+        if record is not None:
+            return await store.put_schedule(record)
+        found = await store.find_schedule(task.id, name)
+        if found is None:
+            raise NotFound("schedule", name, "it was dropped at the same moment: try again")
+        return found
+
+    return await persistently(put)
 
 
 async def prepare_schedule(
@@ -97,14 +102,18 @@ async def prepare_schedule(
 ) -> dict[str, Any] | None:
     """Return what is to be written for a wish, or None if it stands there already.
 
-    Everything is checked and nothing is written; the task may not exist yet.
+    Everything is checked and nothing is changed but that what was due is planned; the task may not
+    exist yet.
     """
     check_name("schedule", name)
-    found = None if task is None else await store.find_schedule(task.id, name)
     now = from_micros(store.now())
+    found = await _find(store, task, name)
     begun = now if found is None else found.created_at
     if found is not None and _unchanged(found, wish, owner.timezone, begun):
         return None
+    if found is not None and found.next_at is not None and found.next_at <= now:
+        await standing_schedules(store, found.task_id, to_micros(now))
+        found = await _find(store, task, name)
     rule = build_rule(wish, owner.timezone, now, begun)
     generation = 1
     if found is not None:
@@ -113,12 +122,19 @@ async def prepare_schedule(
     elif task is not None:
         await _check_count(store, task.id)
     cursor = now
+    if found is not None and generation == found.generation:
+        cursor = max(now, found.cursor)  # the same slots are not planned again
     if wish.at is not None and wish.allow_past:
         cursor = from_micros(PAST_ASKED_FOR)
     task_id = 0 if task is None else task.id
     stagger = f"{owner.name}/{task_name}/{name}"
     record = _record(task_id, name, rule, generation, cursor, stagger)
-    return {**record, "created_at": to_micros(begun)}
+    stood = [] if found is None else [to_micros(found.cursor), found.version]
+    return {**record, "created_at": to_micros(begun), "stood": stood}
+
+
+async def _find(store: Store, task: Task | None, name: str) -> StoredSchedule | None:
+    return None if task is None else await store.find_schedule(task.id, name)
 
 
 def _unchanged(found: StoredSchedule, wish: Wish, timezone: str, begun: datetime) -> bool:
@@ -164,9 +180,14 @@ async def drop_schedule(
     store: Store, caller: Caller, task_name: str, space: str = "main", name: str = "default"
 ) -> StoredSchedule:
     """Take a schedule out of use; its history stays."""
-    task = await get_task(store, caller, task_name, space)
-    found = await store.find_schedule(task.id, name)
-    if found is None:
-        raise NotFound("schedule", name, f"see `rota task show {task_name}`")
-    await store.drop_schedule(found)
-    return found
+
+    async def drop() -> StoredSchedule:
+        task = await get_task(store, caller, task_name, space)
+        standing = await standing_schedules(store, task.id, store.now())
+        found = next((schedule for schedule in standing if schedule.name == name), None)
+        if found is None:
+            raise NotFound("schedule", name, f"see `rota task show {task_name}`")
+        await store.drop_schedule(found)
+        return found
+
+    return await persistently(drop)

@@ -9,6 +9,7 @@ from rota.errors import Conflict, Invalid, NotFound
 from rota.flow.define.names import check_name, get_task
 from rota.flow.define.policies import check_policy
 from rota.flow.define.schedules import Wish, prepare_schedule
+from rota.flow.define.standing import persistently, standing_schedules
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import OpenRun
@@ -61,9 +62,6 @@ async def put_task(
         message = f"the task {name!r} is declared by a program: change it there"
         raise Conflict(message)
     after_id = await _upstream(store, owner.id, name, after)
-    record = None
-    if wish is not None:
-        record = await prepare_schedule(store, owner, name, found, wish, schedule)
     task = NewTask(
         space_id=owner.id,
         name=name,
@@ -75,7 +73,15 @@ async def put_task(
         after=after,
         origin=origin,
     )
-    return await store.put_task(task, after_id, record)
+    if wish is None:
+        return await store.put_task(task, after_id)
+
+    async def put() -> Task:
+        standing = await store.find_task(owner.id, name)
+        record = await prepare_schedule(store, owner, name, standing, wish, schedule)
+        return await store.put_task(task, after_id, record)
+
+    return await persistently(put)
 
 
 async def _upstream(store: Store, space_id: int, name: str, after: After | None) -> int | None:
@@ -120,6 +126,7 @@ async def disable_task(
     why = reason or f"{'paused' if until else 'disabled'} by {caller.name}"
     done = False
     while not done:  # what a planner queues meanwhile is ended too
+        await standing_schedules(store, task.id, now)
         queued = await store.queued_runs_of(task.id, planned_only=True)
         unbegun = [run for run in queued if run.epoch == 0]
         ends = _cancel_all(unbegun, task, "its task was disabled", now)
@@ -135,6 +142,7 @@ async def delete_task(store: Store, caller: Caller, name: str, space: str = "mai
     task = await get_task(store, caller, name, space)
     done = False
     while not done:  # what is queued meanwhile is ended too
+        await standing_schedules(store, task.id, store.now())
         queued = await store.queued_runs_of(task.id, planned_only=False)
         running = await store.running_runs_of(task.id)
         ends = _cancel_all(queued, task, "its task was deleted", store.now())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rota.errors import Stale
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, TaskId
-from rota.model.instants import from_micros, maybe_instant
+from rota.model.instants import from_micros, maybe_instant, to_micros
 from rota.model.plans import ScheduleState, StandingSchedule, StoredSchedule
 from rota.model.tasks import NewTask, Task
 from rota.stores.kit import tasks
@@ -28,6 +29,7 @@ def as_schedule(row: Row) -> StoredSchedule:
         name,
         rule,
         generation,
+        version,
         state,
         note,
         cursor,
@@ -43,6 +45,7 @@ def as_schedule(row: Row) -> StoredSchedule:
         name=name,
         rule=rule,
         generation=generation,
+        version=version,
         state=ScheduleState(state),
         note=note,
         cursor=from_micros(cursor),
@@ -68,9 +71,12 @@ async def put_schedule(session: Session, record: dict[str, Any], now: int) -> St
     """Create a schedule or replace the one of its name.
 
     The record carries the rule, the generation, the cursor to start from, the next slot, and when
-    the schedule was made if its rule counts from then.
+    the schedule was made if its rule counts from then. Where it says what `stood` there (a cursor
+    and a version, or nothing), Stale is raised if something else does.
     """
     found = await find_schedule(session, record["task_id"], record["name"])
+    if "stood" in record:
+        await _check_stood(session, found, record["stood"])
     if found is None:
         made_at = record.get("created_at", now)
         await session.run("insert_schedules", rows=Rows([record]), now=made_at)
@@ -85,6 +91,15 @@ async def put_schedule(session: Session, record: dict[str, Any], now: int) -> St
     return saved
 
 
+async def _check_stood(session: Session, found: StoredSchedule | None, stood: list[int]) -> None:
+    """Raise Stale unless a schedule has this cursor and version, or none where there is none."""
+    rows = [] if found is None else await session.rows("lock_schedules", ids=[found.id])
+    standing = [number for row in rows for number in row[1:3]]
+    if standing != stood:
+        message = "the schedule was planned, changed or dropped at the same moment: try again"
+        raise Stale(message)
+
+
 async def put_task(
     session: Session, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None, now: int
 ) -> Task:
@@ -97,6 +112,7 @@ async def put_task(
 
 async def drop_schedule(session: Session, schedule: StoredSchedule, now: int) -> None:
     """Take a schedule out of use; its slots stay in the history."""
+    await _check_stood(session, schedule, [to_micros(schedule.cursor), schedule.version])
     await session.run("delete_schedule", id=schedule.id, now=now)
     await _note(session, schedule, "deleted", now)
 

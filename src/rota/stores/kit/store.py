@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 from rota.errors import Unavailable
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
-from rota.model.ids import RunId
+from rota.model.ids import RunId, ScheduleId
 from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
@@ -176,9 +176,9 @@ class SqlStore(ABC):
 
     # plan
 
-    async def due_schedules(self, most: int) -> list[DueSchedule]:
-        """Return the schedules whose next slot has come."""
-        return await self.read(plan.due, self.now(), most)
+    async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
+        """Return the schedules whose next slot has come, or only one if it has."""
+        return await self.read(plan.due, self.now(), most, only)
 
     async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Apply plans whose schedule still stands where it stood."""

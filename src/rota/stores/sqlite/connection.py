@@ -24,6 +24,8 @@ OLDEST_SQLITE = (3, 51, 3)
 BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_000
+STATEMENTS = 400
+"""More than there are queries, so that none has to be compiled twice."""
 SETTINGS = (
     f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
     f"cache_size = -{CACHE_KIB}",
@@ -37,7 +39,11 @@ def connect(path: str) -> apsw.Connection:
     """Return a connection with Rota's settings; every commit is on disk when it returns."""
     check_version()
     with translated(path):
-        return _set_up(apsw.Connection(path), "journal_mode = wal", "synchronous = full")
+        return _set_up(
+            apsw.Connection(path, statementcachesize=STATEMENTS),
+            "journal_mode = wal",
+            "synchronous = full",
+        )
 
 
 def connect_to_look(path: str) -> apsw.Connection:

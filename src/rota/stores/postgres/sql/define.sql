@@ -112,14 +112,14 @@ select id from rota.runs where task_id + 0 = :task_id::bigint and state = 'runni
 order by id limit :most::int;
 
 -- name: find_schedule
-select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
-  s.cursor, s.next_at, s.created_at, s.updated_at
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
 from rota.schedules s join rota.tasks t on t.id = s.task_id join rota.spaces p on p.id = t.space_id
 where s.task_id = :task_id::bigint and s.name = :name::text and s.deleted_at is null;
 
 -- name: list_schedules
-select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
-  s.cursor, s.next_at, s.created_at, s.updated_at
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
 from rota.schedules s join rota.tasks t on t.id = s.task_id join rota.spaces p on p.id = t.space_id
 where s.task_id = any(:task_ids::bigint[]) and s.deleted_at is null
 order by s.id;

@@ -5,6 +5,7 @@ select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || 
 from (
   select * from rota.schedules
   where next_at is not null and next_at <= :now::bigint
+    and (:only::bigint is null or id = :only::bigint)
   order by next_at limit :most::int
 ) s
 cross join lateral (select * from rota.tasks where id = s.task_id limit 1) t

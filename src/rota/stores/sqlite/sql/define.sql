@@ -98,14 +98,14 @@ order by id limit :most;
 select id from runs where task_id = :task_id and state = 'running' order by id limit :most;
 
 -- name: find_schedule
-select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
-  s.cursor, s.next_at, s.created_at, s.updated_at
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
 where s.task_id = :task_id and s.name = :name and s.deleted_at is null;
 
 -- name: list_schedules
-select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.state, s.note,
-  s.cursor, s.next_at, s.created_at, s.updated_at
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
 where s.task_id in (select value from json_each(:task_ids)) and s.deleted_at is null
 order by s.id;

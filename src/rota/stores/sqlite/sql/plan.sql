@@ -3,7 +3,7 @@ select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || 
   s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
   t.paused_until
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
-where s.next_at is not null and s.next_at <= :now
+where s.next_at is not null and s.next_at <= :now and (:only is null or s.id = :only)
 order by s.next_at limit :most;
 
 -- name: active_in_lanes  unfinished runs that the overlap policy looks at
