@@ -14,6 +14,7 @@ from typing import NoReturn
 from rota.testing.simulation.database import Change, Row
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.limits import Limits
+from rota.testing.simulation.paths import walked
 from rota.testing.simulation.picture import FINISHED, Commit, Picture, process_of
 from rota.testing.simulation.plans import check_planning
 from rota.testing.simulation.sometimes import Sometimes
@@ -34,6 +35,7 @@ NEVER_CHANGES = (
     *("schedule_id", "slot_key", "slot_at", "upstream_id", "depth"),
 )
 MOST_LOSSES = 3
+PRUNE = "prune"
 
 
 class Checker:
@@ -45,7 +47,7 @@ class Checker:
         self.taken: Counter[str] = Counter()
         self._sometimes = sometimes
         self._limits = Limits(sometimes, clocks_agree=clocks_agree)
-        self._clocks_agree = clocks_agree
+        self.clocks_agree = clocks_agree
         self._most_attempts: dict[int, int] = {}
         self._settled: Counter[int] = Counter()
         self._workers_ever: set[str] = set()
@@ -74,6 +76,8 @@ class Checker:
         check_planning(self.picture, batch.by_table, commit)
         self._limits.judge(batch.by_table, commit.now)
         self._keep(changes)
+        for path in walked(batch.by_table, commit):
+            self._sometimes.hit(path)
 
     def began(self, run_id: int, epoch: int) -> None:
         """An attempt began to work."""
@@ -112,7 +116,7 @@ class Checker:
                 _broken("a successor comes with its upstream's end", f"run {new.id}")
 
     def _run_deleted(self, old: Row, commit: Commit) -> None:
-        before = commit.args[0] if commit.operation == "store._prune" else 0
+        before = commit.args[0] if commit.operation == PRUNE else 0
         if old.state not in FINISHED or old.finished_at >= before:
             _broken("only old, finished runs leave", f"run {old.id} was {old.state}")
 
@@ -129,7 +133,7 @@ class Checker:
             self._claimed(old, new, commit)
         if ended:
             self._ended(old, new, commit, batch)
-        if self._clocks_agree and new.state == "expired" and new.expires_at > commit.at:
+        if self.clocks_agree and new.state == "expired" and new.expires_at > commit.at:
             _broken("nothing expires early", f"run {new.id}")
         if new.state == "waiting" and old.state != "waiting":
             asked = [c.new for c in batch.by_table.get("questions", ()) if c.old is None]
@@ -148,14 +152,12 @@ class Checker:
         worker = self.picture.workers.get(new.holder)
         if process_of(new.holder) != commit.process:
             _broken("a lease belongs to who claimed it", f"run {new.id} held by {new.holder}")
-        if (worker is None and self._clocks_agree) or (worker is not None and worker.fenced):
+        if (worker is None and self.clocks_agree) or (worker is not None and worker.fenced):
             _broken("a fenced worker gets nothing", f"run {new.id} went to {new.holder}")
         if old.place == "later":
             _broken("only ready runs are claimed", f"run {new.id} was {old.place}")
-        if self._clocks_agree and new.available_at > commit.at:
+        if self.clocks_agree and new.available_at > commit.at:
             _broken("nothing starts early", f"run {new.id}")
-        if new.cause != "first":
-            self._sometimes.hit(f"claimed again: {new.cause}")
 
     def _ended(self, old: Row, new: Row, commit: Commit, batch: _Batch) -> None:
         worker = self.picture.workers.get(old.holder)
@@ -163,7 +165,6 @@ class Checker:
             detail = f"run {new.id} of {old.holder} was ended by {commit.process}"
             _broken("only its holder ends a running run", detail)
         outcome = batch.outcome(new.id, new.epoch)
-        self._sometimes.hit(f"attempt {outcome}")
         if old.cancel_at is not None and new.state == "queued":
             _broken("a cancelled run is not tried again", f"run {new.id} was {outcome}")
         if new.state == "succeeded":
@@ -175,7 +176,7 @@ class Checker:
 
     def _attempt(self, change: Change, commit: Commit, batch: _Batch) -> None:
         old, new = change.old, change.new
-        if old is not None and (new is not None or commit.operation != "store._prune"):
+        if old is not None and (new is not None or commit.operation != PRUNE):
             _broken("an attempt's row is written once", f"run {old.run_id} epoch {old.number}")
         if new is not None:
             run = batch.of("runs", new.run_id)
@@ -189,7 +190,7 @@ class Checker:
             if run is None or run.old is None or run.new.state not in FINISHED:
                 _broken("a message leaves with its run's end", f"delivery {new.id}")
         elif new is None:
-            if old.state in DELIVERY_MOVES or commit.operation != "store._prune":
+            if old.state in DELIVERY_MOVES or commit.operation != PRUNE:
                 _broken("only old, finished deliveries leave", f"delivery {old.id}")
         elif old.state != new.state:
             if new.state not in DELIVERY_MOVES.get(old.state, ()):
@@ -198,7 +199,6 @@ class Checker:
                 _broken("tries are counted", f"delivery {new.id}: {old.tries} to {new.tries}")
             if new.state == "sent" and not self.taken[new.dedupe_key]:
                 _broken("sent means taken", f"delivery {new.id}")
-            self._sometimes.hit(f"delivery {new.state}")
 
     def _question(self, change: Change, commit: Commit, batch: _Batch) -> None:
         old, new = change.old, change.new
@@ -225,10 +225,12 @@ class Checker:
                 _broken("a worker leaves with empty hands", f"{old.id} held {still}")
         elif old.fenced > new.fenced:
             _broken("fenced is for ever", old.id)
-        elif new.fenced > old.fenced:
-            self._sometimes.hit("a worker is fenced")
-            if commit.operation == "workers.fence" and old.lease_until >= commit.now:
-                _broken("a lease holds until it ends", old.id)
+        elif new.fenced > old.fenced and commit.operation == "fence":
+            self._fenced(old, commit)
+
+    def _fenced(self, worker: Row, commit: Commit) -> None:
+        if worker.lease_until >= commit.now:
+            _broken("a lease holds until it ends", worker.id)
 
     def _task(self, change: Change, commit: Commit, batch: _Batch) -> None:  # noqa: ARG002
         new = change.new

@@ -39,11 +39,9 @@ class Database:
     """Runs operations one after the other, each as a transaction."""
 
     def __init__(self) -> None:
-        self._connection = connect(MEMORY)
-        self._connection.deserialize("main", _image())
+        self._connection = _SPARE.pop() if _SPARE else _connected()
         self._connection.preupdate_hook(self._note)
-        self._queries = load_queries(PACKAGE)
-        self._session = SqliteSession(self._connection, self._queries)
+        self._session = SqliteSession(self._connection, load_queries(PACKAGE))
         self._shapes = _shapes()
         self._changes: dict[tuple[object, ...], tuple[Any, Any]] = {}
 
@@ -77,8 +75,10 @@ class Database:
         return [shape(*row) for row in self._connection.execute(f"select * from {table}")]  # noqa: S608
 
     def close(self) -> None:
-        """Drop it."""
-        self._connection.close()
+        """Empty it, and keep the connection with its compiled queries for the next history."""
+        self._connection.preupdate_hook(None)
+        self._connection.execute(_emptying())
+        _SPARE.append(self._connection)
 
     def _note(self, update: apsw.PreUpdate) -> None:
         table = update.table_name
@@ -108,27 +108,40 @@ async def _broken(session: SqliteSession, operation: Operation, fuse: int, *args
     return await operation(BreakingSession(session, fuse), *args)
 
 
-@lru_cache(maxsize=1)
-def _image() -> bytes:
-    """Return an empty database of the newest schema, made once a process."""
+def _connected() -> apsw.Connection:
     connection = connect(MEMORY)
     migrate(connection, MEMORY)
-    connection.execute("update facts set value = 'simulated' where name = 'incarnation'")
-    return connection.serialize("main")
+    return connection
 
 
 @lru_cache(maxsize=1)
 def _shapes() -> dict[str, Any]:
     """Return a named tuple for every table that is watched."""
-    connection = apsw.Connection(MEMORY)
-    connection.deserialize("main", _image())
-    found = connection.execute("select name from sqlite_master where type = 'table'")
-    tables = [str(name) for (name,) in found if name not in UNWATCHED]
+    connection = _connected()
     return {
         table: namedtuple(table, _columns(connection, table))  # noqa: PYI024 - known only now
-        for table in tables
+        for table in _tables(connection)
+        if table not in UNWATCHED
     }
+
+
+def _tables(connection: apsw.Connection) -> list[str]:
+    found = connection.execute("select name from sqlite_master where type = 'table'")
+    return [str(name) for (name,) in found]
 
 
 def _columns(connection: apsw.Connection, table: str) -> list[str]:
     return [str(row[1]) for row in connection.execute(f"pragma table_info({table})")]
+
+
+@lru_cache(maxsize=1)
+def _emptying() -> str:
+    """Return what makes a used database a new one, but for the id it was given."""
+    tables = [table for table in _tables(_connected()) if table != "facts"]
+    deletes = "".join(f"delete from {table};" for table in tables)  # noqa: S608
+    deletes += "delete from facts where name <> 'incarnation';"
+    return f"pragma foreign_keys = off; begin; {deletes} commit; pragma foreign_keys = on"
+
+
+_SPARE: list[apsw.Connection] = []
+"""Empty databases of the newest schema that earlier histories of this process have left."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from rota.errors import Refused
 from rota.flow.define.runs import answer_question
+from rota.flow.observe.verify import verify
 from rota.model.spaces import Limit, Scope
 from rota.rules.permission import LOCAL
 from rota.testing.simulation.faults import Fault, Sea, SimStore
@@ -55,6 +56,7 @@ class Healing:
             await asyncio.sleep(LOOK_EVERY)
         self._check_workers()
         self._check_attempts()
+        await self._verify()
 
     async def _lift_rates(self) -> None:
         limits = await self._store.list_limits()
@@ -103,6 +105,12 @@ class Healing:
             over = worker.lease_until < self._store.now() - LATE_MICROS
             if over and not worker.fenced and process_of(worker.id) not in living:
                 raise Violation("a dead worker is fenced", worker.id)
+
+    async def _verify(self) -> None:
+        """Ask the engine's own self-check, which must find nothing either."""
+        found = (await verify(self._store)).violations
+        if found and self._sea.checker.clocks_agree:  # it takes what was written later for newer
+            raise Violation("verify finds nothing", f"{found[0]}")
 
     def _check_attempts(self) -> None:
         stored = {row.id: row for row in self._sea.database.rows("runs")}

@@ -45,22 +45,36 @@ class Refused(RuntimeError):
 
 
 class Step(asyncio.TimerHandle):
-    """One callback to run, now or at an instant."""
+    """One callback to run, now or at an instant; a handle as far as asyncio looks at one."""
 
-    __slots__ = ("args", "callback", "context", "owner")
+    __slots__ = ("args", "callback", "context", "instant", "off", "owner")
 
     def __init__(
         self,
-        when: float,
+        instant: float,
         callback: Callable[..., object],
         args: tuple[Any, ...],
-        loop: SimLoop,
         context: Context | None,
     ) -> None:
-        self.callback, self.args = callback, args
+        # Not the handle's own: there are a hundred thousand of them in a second.
+        self.instant = instant
+        self.callback = callback
+        self.args = args
         self.context = copy_context() if context is None else context
-        super().__init__(when, callback, args, loop, self.context)
         self.owner: Owner | None = self.context.get(OWNER)
+        self.off = False
+
+    def when(self) -> float:
+        """Return its virtual instant."""
+        return self.instant
+
+    def cancel(self) -> None:
+        """Do not run it."""
+        self.off = True
+
+    def cancelled(self) -> bool:
+        """Return whether it will not run."""
+        return self.off
 
     def run(self) -> None:
         """Do it; a fault in it is a fault of the simulation."""
@@ -112,9 +126,9 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> Step:
         """Make a step ready."""
-        step = Step(self._virtual, callback, args, self, context)
+        step = Step(self._virtual, callback, args, context)
         if step.owner is not None and step.owner.dead:
-            step.cancel()
+            step.off = True
         else:
             self._can_run.append(step)
         return step
@@ -146,9 +160,9 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> Step:
         """Run a step at a virtual instant."""
-        step = Step(when, callback, args, self, context)
+        step = Step(when, callback, args, context)
         if step.owner is not None and step.owner.dead:
-            step.cancel()
+            step.off = True
         else:
             self._serial += 1
             heapq.heappush(self._timers, (when, self._serial, step))
@@ -183,7 +197,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _take(self, step: Step) -> None:
         owner = step.owner
-        if step.cancelled() or (owner is not None and owner.dead):
+        if step.off or (owner is not None and owner.dead):
             return
         if owner is not None and owner.paused:
             owner.withheld.append(step)
@@ -238,9 +252,6 @@ class SimLoop(asyncio.BaseEventLoop):
         """End the history: a fault that nobody awaited is a fault."""
         fault = context.get("exception")
         self.fail(fault if isinstance(fault, BaseException) else RuntimeError(context["message"]))
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Leave it where it is; it is passed over when its time comes."""
 
     def close(self) -> None:
         """Forget everything that could still happen."""

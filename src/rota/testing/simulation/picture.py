@@ -13,11 +13,13 @@ FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 class Commit(NamedTuple):
     """A transaction: who asked for it, what it was called, and what that process thought of time.
 
-    `now` is the instant it was decided for, `at` the one it was committed at.
+    `asked` is the instant its process began to look at a task, `now` the one it was decided for,
+    `at` the one it was committed at.
     """
 
     process: str
     operation: str
+    asked: int
     now: int
     at: int
     args: tuple[Any, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
@@ -22,7 +23,9 @@ def check_planning(
         old, new = change.old, change.new
         if new.deleted_at is None and new.state != "quarantined":
             _knows_what_is_next(new)
-        if old is None or commit.operation != "plan.apply":
+        if old is not None and commit.operation != "apply_plans":
+            _passes_nothing(old, new, commit)
+        if old is None or commit.operation != "apply_plans":
             continue
         if (old.rule, old.generation) != (new.rule, new.generation):
             _broken("planning leaves the rule alone", new, "its rule changed")
@@ -33,9 +36,24 @@ def check_planning(
         passed.add(new.id)
         _accounts_for_every_slot(picture, changes, old, new)
     for change in changes.get("ledger", ()):
-        told = change.new is not None and commit.operation == "plan.apply"
+        told = change.new is not None and commit.operation == "apply_plans"
         if told and change.new.schedule_id not in passed:
             _broken("the ledger moves with the cursor", change.new, change.new.reason)
+
+
+def _passes_nothing(old: Row, new: Row, commit: Commit) -> None:
+    """Changing or dropping a schedule must not swallow the slots that were due before."""
+    until = new.cursor if new.deleted_at is None else commit.asked
+    lost = slots_between(old.rule, old.cursor, until)
+    if lost and old.deleted_at is None and old.state == "active":
+        _broken("a change swallows no slot", new, f"{len(lost)} slots from {lost[0]} on")
+    if new.generation == old.generation and _identity(old.rule) != _identity(new.rule):
+        _broken("a generation has one rule", new, f"generation {new.generation}")
+
+
+def _identity(rule: str) -> tuple[object, ...]:
+    record = json.loads(rule)
+    return tuple(record[part] for part in ("kind", "expression", "timezone", "anchor"))
 
 
 def _knows_what_is_next(schedule: Row) -> None:
@@ -70,9 +88,12 @@ def _accounts_for_every_slot(
             _broken("a slot runs or is told", new, f"{at} has a run and a ledger row")
         if at not in told and at not in runs:
             _broken("no slot is silently missing", new, f"{at} has neither run nor ledger row")
+    task = picture.tasks[new.task_id]
     for at in added:
         if at not in due:
             _broken("only slots of the rule run", new, f"{at} is not one")
+        if not task.enabled or (task.paused_until or at) > at:
+            _broken("a disabled task's slots do not run", new, f"{at} got a run")
     if ledgered != len(told):
         _broken("the ledger counts right", new, f"{ledgered} told, {len(told)} passed over")
 

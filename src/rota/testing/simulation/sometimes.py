@@ -48,6 +48,7 @@ SOMETIMES = (
     "attempt asked",
     "attempt cancelled",
     "attempt expired",
+    "a running run is cancelled",
     "a run is stuck",
     "a run expires in the queue",
     "a question expires",
@@ -69,7 +70,7 @@ SOMETIMES = (
     "a running run is stopped by a newer slot",
     "two planners plan the same slot",
     "a slot is backfilled",
-    "a schedule is changed while it is due",
+    "a change plans what was due before it",
     "a schedule has no further slots",
     # limits
     "the total limit is full",
@@ -91,6 +92,8 @@ SOMETIMES = (
     "delivery dead",
 )
 
+_KNOWN = frozenset(SOMETIMES)
+
 
 class Sometimes:
     """Counts how often each of them happened."""
@@ -100,6 +103,9 @@ class Sometimes:
 
     def hit(self, name: str) -> None:
         """It happened."""
+        if name not in _KNOWN:
+            message = f"{name!r} is not in the list of rare paths"
+            raise ValueError(message)
         self.counts[name] += 1
 
     def missing(self) -> list[str]:
