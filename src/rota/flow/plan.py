@@ -83,16 +83,44 @@ def plan_schedule(schedule: DueSchedule, now: int) -> Plan:
         table = table_of(schedule.rule, schedule.generation, schedule.stagger)
         return _plan(schedule, table, now)
     except RULE_FAULTS as fault:
-        log.exception("schedule.quarantined", extra={"schedule_id": schedule.id})
-        return Plan(
-            schedule_id=schedule.id,
-            version=schedule.version,
-            was=schedule.cursor,
-            cursor=schedule.cursor,
-            next_at=None,
-            state=ScheduleState.QUARANTINED,
-            note=f"its rule could not be evaluated: {fault}",
-        )
+        return _set_aside(schedule, fault)
+
+
+def _set_aside(schedule: DueSchedule, fault: Exception) -> Plan:
+    log.error("schedule.quarantined", extra={"schedule_id": schedule.id}, exc_info=fault)
+    return Plan(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        was=schedule.cursor,
+        cursor=schedule.cursor,
+        next_at=None,
+        state=ScheduleState.QUARANTINED,
+        note=f"its rule could not be evaluated: {fault}",
+    )
+
+
+def pass_over(schedule: DueSchedule, now: int) -> Plan:
+    """Return the plan that runs none of the due slots: nobody knows whether they have run already.
+
+    They lie between a backup and its restore; those of a task that was off stay what they are.
+    """
+    try:
+        table = table_of(schedule.rule, schedule.generation, schedule.stagger)
+        slots, _ = _due_slots(table, schedule, now)
+        cursor = to_micros(slots[-1].at) if slots else schedule.cursor
+        following = _next_after(table, cursor)
+    except RULE_FAULTS as fault:
+        return _set_aside(schedule, fault)
+    return Plan(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        was=schedule.cursor,
+        cursor=cursor,
+        next_at=None if following is None else to_micros(following.due),
+        state=ScheduleState.ENDED if following is None else ScheduleState.ACTIVE,
+        note="its rule has no further slots" if following is None else None,
+        ledger=catch_up.ledger(catch_up.passed_over(schedule, slots)),
+    )
 
 
 def table_of(rule: str, generation: int, stagger: str) -> Timetable:

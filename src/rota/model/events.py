@@ -32,6 +32,7 @@ class EventName(StrEnum):
     DELIVERY_SENT = "delivery.sent"
     DELIVERY_UNKNOWN = "delivery.unknown"
     DELIVERY_DEAD = "delivery.dead"
+    RESTORED = "store.restored"
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
@@ -55,6 +56,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.DELIVERY_SENT: "a channel accepted a message",
     EventName.DELIVERY_UNKNOWN: "a channel did not say whether it took a message",
     EventName.DELIVERY_DEAD: "a message was given up",
+    EventName.RESTORED: "the database was put in place from a backup; data tells from when",
 }
 
 

@@ -33,6 +33,7 @@ class LedgerReason(StrEnum):
     COALESCED = "coalesced"
     CATCH_UP_CAP = "catch_up_cap"
     OVERLAP = "overlap"
+    RESTORED = "restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from rota.model.backups import Backup, Restored
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId, ScheduleId
@@ -266,7 +267,32 @@ class Views(Timed, Protocol):
         """
 
 
-class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Protocol):
+class Backups(Protocol):
+    """What outlives a database: files that hold it as it stood at one instant."""
+
+    async def backup(self, path: str, *, force: bool = False) -> Backup:
+        """Write a consistent backup of an open store, while others go on.
+
+        The file is there whole or not at all. Raises Conflict where one stands already.
+        """
+
+    async def restore(
+        self,
+        path: str,
+        pass_over: Callable[[DueSchedule, int], Plan] | None,
+        *,
+        force: bool = False,
+    ) -> Restored:
+        """Put a backup in the place of a store that is not open, whole or not at all.
+
+        The store gets a new incarnation, and no lease from before it counts. `pass_over` decides
+        about the slots since the backup; without it nothing has happened since. Raises Busy while
+        somebody works on the store, Conflict where there is something to lose, and Invalid for a
+        backup that is not whole.
+        """
+
+
+class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Backups, Protocol):
     """All of it, as wiring hands it out."""
 
     path: str

@@ -76,6 +76,14 @@ def choose(schedule: DueSchedule, slots: Sequence[Slot], *, more: bool, now: int
     )
 
 
+def passed_over(schedule: DueSchedule, slots: Sequence[Slot]) -> list[Dropped]:
+    """Return slots that lie between a backup and its restore, each with why it does not run."""
+    return [
+        Dropped(index=index, slot=slot, reason=_off(schedule, slot) or LedgerReason.RESTORED)
+        for index, slot in enumerate(slots)
+    ]
+
+
 def _cap(catch_up: CatchUp) -> int:
     if catch_up.mode is CatchUpMode.NONE:
         return 0

@@ -77,6 +77,12 @@ async def opened(settings: Settings) -> AsyncIterator[Store]:
         await store.close()
 
 
+def unopened(settings: Settings) -> Store:
+    """Return the store that settings name as it is, with a home to live in."""
+    _make_home(settings)
+    return store_at(settings.store, SystemClock())
+
+
 @asynccontextmanager
 async def looked_at(settings: Settings) -> AsyncIterator[Store]:
     """Open the store that settings name for reading alone, and close it again."""

@@ -29,6 +29,8 @@ MODULES = MappingProxyType(
         "limit": "limit",
         "check": "check",
         "verify": "verify",
+        "backup": "backup",
+        "restore": "backup",
     }
 )
 """Which module of this folder holds a command."""

@@ -236,6 +236,9 @@ class _Teller:
                 return "skipped", "skipped: an earlier run was still going on (overlap skip)"
             case LedgerReason.COALESCED:
                 return "coalesced", f"coalesced into {self._next_run(row.last_at)}"
+            case LedgerReason.RESTORED:
+                why = "nobody knows what ran between a backup and its restore"
+                return "unknown", f"not caught up: {why} ({noted})"
             case LedgerReason.MISSED:
                 return "missed", f"missed: found at {noted}, and the task does not catch up"
             case LedgerReason.TOO_LATE:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from rota.errors import SchemaMismatch
 
 _FILE = re.compile(r"^(\d{4})_\w+\.sql$")
+_TABLE = re.compile(r"^create table (?:rota\.)?(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,11 @@ def load_migrations(package: str) -> list[Migration]:
         if match:
             found.append(Migration(number=int(match[1]), name=file.name[:-4], sql=file.read_text()))
     return sorted(found, key=lambda migration: migration.number)
+
+
+def tables_of(migrations: list[Migration]) -> list[str]:
+    """Return the tables that migrations make, each after those it refers to."""
+    return [name for step in migrations for name in _TABLE.findall(step.sql)]
 
 
 def check_current(migrations: list[Migration], current: int, where: str) -> None:

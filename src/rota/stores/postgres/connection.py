@@ -76,13 +76,13 @@ async def migrate(connection: Connection, place: str) -> list[str]:
     done. Schedules are counted before and after, and a step that loses one is rolled back.
     """
     migrations = load_migrations(PACKAGE)
-    todo = pending(migrations, await _version(connection), place)
-    return [step.name for step in todo if await _apply(connection, step)]
+    todo = pending(migrations, await read_version(connection), place)
+    return [step.name for step in todo if await apply_step(connection, step)]
 
 
 async def check_schema(connection: Connection, place: str) -> None:
     """Refuse a database whose schema is not this Rota's."""
-    current = await _version(connection)
+    current = await read_version(connection)
     if current == 0:
         message = f"there is nothing of Rota in the database {place}: check the address"
         raise Unavailable(message)
@@ -105,18 +105,20 @@ async def _has_table(connection: Connection, name: str) -> bool:
     )
 
 
-async def _version(connection: Connection) -> int:
+async def read_version(connection: Connection) -> int:
+    """Return the number of the last migration that was applied, 0 where there is nothing."""
     if not await _has_table(connection, "facts"):
         return 0
     value = await connection.fetchval("select value from rota.facts where name = 'schema'")
     return 0 if value is None else int(value)
 
 
-async def _apply(connection: Connection, step: Migration) -> bool:
+async def apply_step(connection: Connection, step: Migration) -> bool:
+    """Apply one step in its own transaction; false if another process was faster."""
     reach("migrate.begin")
     async with connection.transaction():
         await connection.execute(MIGRATION_LOCK)
-        if await _version(connection) >= step.number:  # another process was faster
+        if await read_version(connection) >= step.number:  # another process was faster
             return False
         before = await _count_schedules(connection)
         if before is None:

@@ -11,13 +11,17 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from rota.errors import Invalid, Unavailable
+from rota.model.backups import Backup, Restored
 from rota.model.instants import to_micros
 from rota.model.runs import Enqueued, RunBatch
 from rota.ports.clock import Clock
+from rota.stores.kit.archive import reading
 from rota.stores.kit.enqueue import enqueue
 from rota.stores.kit.faulting import reach_stage, watching
 from rota.stores.kit.queries import load_queries
+from rota.stores.kit.restore import PassOver
 from rota.stores.kit.store import SqlStore
+from rota.stores.postgres.archive import KIND, restore_backup, take_backup
 from rota.stores.postgres.connection import (
     PACKAGE,
     check_schema,
@@ -25,7 +29,7 @@ from rota.stores.postgres.connection import (
     migrate,
     read_incarnation,
 )
-from rota.stores.postgres.connections import Connections
+from rota.stores.postgres.connections import Connections, let_go
 from rota.stores.postgres.faults import AGAIN, GONE, place_of, translate
 from rota.stores.postgres.session import (
     AsksAgain,
@@ -201,6 +205,38 @@ class PostgresStore(SqlStore):
             await connection.execute("commit")
             return result
 
+    async def backup(self, path: str, *, force: bool = False) -> Backup:
+        """Write a backup, in one snapshot."""
+        try:
+            async with self._open_connections().lend() as connection:
+                return await take_backup(connection, self._place, path, self.now(), force=force)
+        except Exception as fault:
+            self._translated(fault)
+            raise
+
+    async def restore(
+        self, path: str, pass_over: PassOver | None, *, force: bool = False
+    ) -> Restored:
+        """Put a backup in the place of Rota's tables, in one transaction."""
+        with reading(path, KIND) as archive:
+            connection = await connect(self._address, self._place)
+            try:
+                await self._clock.set_by(connection)
+                return await restore_backup(
+                    connection,
+                    self._statements,
+                    self._place,
+                    archive,
+                    pass_over,
+                    self.now(),
+                    force=force,
+                )
+            except Exception as fault:
+                self._translated(fault)
+                raise
+            finally:
+                await let_go(connection)
+
     async def enqueue_within(
         self, connection: object, batches: Sequence[RunBatch]
     ) -> list[list[Enqueued]]:
@@ -221,7 +257,13 @@ class PostgresStore(SqlStore):
         return outcomes
 
     async def _connect(self) -> Connection:
-        return await connect(self._address, self._place)
+        connection = await connect(self._address, self._place)
+        # Leases of another incarnation count no more, and nobody may go on with them.
+        if self.incarnation and await read_incarnation(connection) != self.incarnation:
+            await let_go(connection)
+            message = f"the database {self._place} was restored: start this process again"
+            raise Unavailable(message)
+        return connection
 
     async def _connect_to_look(self) -> Connection:
         return await connect(self._address, self._place, look=True)

@@ -91,18 +91,18 @@ def migrate(connection: apsw.Connection, path: str) -> list[str]:
     and after each step, and a step that loses one is rolled back.
     """
     migrations = load_migrations(PACKAGE)
-    current = _version(connection)
+    current = read_version(connection)
     todo = pending(migrations, current, path)
     if not todo:
         return []
     if current > 0 and path != ":memory:":
         _snapshot(connection, Path(f"{path}.before-{todo[0].number:04}"))
-    return [step.name for step in todo if _apply(connection, step)]
+    return [step.name for step in todo if apply_step(connection, step)]
 
 
 def check_schema(connection: apsw.Connection, path: str) -> None:
     """Refuse a file whose schema is not this Rota's."""
-    check_current(load_migrations(PACKAGE), _version(connection), path)
+    check_current(load_migrations(PACKAGE), read_version(connection), path)
 
 
 def read_incarnation(connection: apsw.Connection) -> str:
@@ -110,15 +110,17 @@ def read_incarnation(connection: apsw.Connection) -> str:
     return str(connection.execute("select value from facts where name = 'incarnation'").get)
 
 
-def _version(connection: apsw.Connection) -> int:
+def read_version(connection: apsw.Connection) -> int:
+    """Return the number of the last migration that was applied."""
     return int(str(connection.execute("pragma user_version").get))
 
 
-def _apply(connection: apsw.Connection, step: Migration) -> bool:
+def apply_step(connection: apsw.Connection, step: Migration) -> bool:
+    """Apply one step in its own transaction; false if another process was faster."""
     reach("migrate.begin")
     connection.execute("begin immediate")
     try:
-        if _version(connection) >= step.number:  # another process was faster
+        if read_version(connection) >= step.number:  # another process was faster
             connection.execute("rollback")
             return False
         before = _count_schedules(connection)

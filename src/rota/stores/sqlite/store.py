@@ -15,11 +15,14 @@ import apsw
 
 from rota.errors import Unavailable
 from rota.faultpoints import reach
+from rota.model.backups import Backup, Restored
 from rota.model.instants import to_micros
 from rota.ports.clock import Clock
 from rota.stores.kit.faulting import reach_stage
 from rota.stores.kit.queries import load_queries
+from rota.stores.kit.restore import PassOver
 from rota.stores.kit.store import SqlStore
+from rota.stores.sqlite.archive import restore_backup, take_backup
 from rota.stores.sqlite.connection import (
     PACKAGE,
     check_schema,
@@ -231,6 +234,22 @@ class SqliteStore(SqlStore):
             raise Unavailable(message)
         return self._threads
 
+    async def backup(self, path: str, *, force: bool = False) -> Backup:
+        """Write a backup, beside whoever writes to the file."""
+        work = partial(take_backup, self.path, path, self.now(), force=force)
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    async def restore(
+        self, path: str, pass_over: PassOver | None, *, force: bool = False
+    ) -> Restored:
+        """Put a backup in the place of the file, which nobody may have open."""
+        self._lock.take()
+        try:
+            work = partial(restore_backup, self.path, path, self.now(), pass_over, force=force)
+            return await asyncio.get_running_loop().run_in_executor(None, work)
+        finally:
+            self._lock.release()
+
 
 class MemoryStore(SqlStore):
     """The same store without a file and without threads; gone when it is closed."""
@@ -266,6 +285,22 @@ class MemoryStore(SqlStore):
             await self._settles.close()
             self._connection.close()
             self._connection = self._session = None
+
+    async def backup(self, path: str, *, force: bool = False) -> Backup:  # noqa: ARG002
+        """Refuse: it is gone with its process."""
+        message = f"cannot write {path}: a store in memory has nothing to back up"
+        raise Unavailable(message)
+
+    async def restore(
+        self,
+        path: str,
+        pass_over: PassOver | None,  # noqa: ARG002
+        *,
+        force: bool = False,  # noqa: ARG002
+    ) -> Restored:
+        """Refuse: it would be gone with its process."""
+        message = f"cannot restore {path} into memory: give another --store"
+        raise Unavailable(message)
 
     def now(self) -> int:
         """Return the injected clock's time."""

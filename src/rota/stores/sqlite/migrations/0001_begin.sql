@@ -142,7 +142,7 @@ create table ledger (
   id integer primary key,
   schedule_id integer not null,
   reason text not null check (reason in
-    ('disabled', 'paused', 'missed', 'too_late', 'coalesced', 'catch_up_cap', 'overlap')),
+    ('disabled', 'paused', 'missed', 'too_late', 'coalesced', 'catch_up_cap', 'overlap', 'restored')),
   first_key text not null,
   last_key text not null,
   first_at integer not null,

@@ -145,6 +145,11 @@ class Busy:
 
 
 @pytest.fixture
+def make_busy():
+    return Busy
+
+
+@pytest.fixture
 def busy(bench, runner):
     made = Busy(bench)
     runner.run(made.fill())

@@ -1,0 +1,252 @@
+"""A backup file: a zip with the parts a store made and a manifest that vouches for them.
+
+It appears under its name only when it is whole and on disk. The manifest is written last and holds
+the length and SHA-256 of every part, so a file that was cut short or changed is never taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from rota.errors import Conflict, Invalid, Unavailable
+from rota.model.backups import Backup
+from rota.model.instants import from_micros
+
+FORMAT = "rota backup 1"
+MANIFEST = "manifest.json"
+CHUNK = 1 << 20
+LONGEST_MANIFEST = 1 << 20
+PRIVATE = 0o600
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, LookupError, NotImplementedError, OSError,
+    OverflowError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What reading a file that was changed may raise."""
+
+
+class Part:
+    """A part while it is written: counts and hashes what goes by."""
+
+    def __init__(self, target: IO[bytes], path: str) -> None:
+        self._target = target
+        self._path = path
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        """Write some of it."""
+        self._size += len(data)
+        self._digest.update(data)
+        with writable(self._path):
+            return self._target.write(data)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the manifest says about it."""
+        return {"size": self._size, "sha256": self._digest.hexdigest()}
+
+
+class Writer:
+    """A backup in the making."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: str) -> None:
+        self._archive = archive
+        self._path = path
+        self.parts: dict[str, dict[str, object]] = {}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[Part]:
+        """Open the next part for writing."""
+        target = self._archive.open(name, "w", force_zip64=True)
+        part = Part(target, self._path)
+        try:
+            yield part
+        finally:
+            with writable(self._path):
+                target.close()
+        self.parts[name] = part.facts
+
+
+@contextmanager
+def writing(path: str, facts: dict[str, object], *, force: bool) -> Iterator[Writer]:
+    """Write a backup; `facts` go into its manifest, and may be added to until the end."""
+    target = Path(path)
+    check_free(target, force=force)
+    sweep(target)
+    begun = beside(target, "part")
+    try:
+        with writable(path):
+            file = private(begun)
+        with file:
+            archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+            writer = Writer(archive, path)
+            yield writer
+            with writable(path):
+                manifest = {"format": FORMAT, **facts, "parts": writer.parts}
+                archive.writestr(MANIFEST, json.dumps(manifest, indent=2))
+                archive.close()
+                file.flush()
+                os.fsync(file.fileno())
+                put_in_place(begun, target, force=force)
+    finally:
+        with suppress(OSError):
+            begun.unlink(missing_ok=True)
+
+
+@contextmanager
+def writable(path: str) -> Iterator[None]:
+    """Tell in one sentence why a backup cannot be written."""
+    try:
+        yield
+    except OSError as fault:
+        message = f"cannot write the backup {path}: {(fault.strerror or str(fault)).lower()}"
+        raise Unavailable(message) from fault
+
+
+def check_free(target: Path, *, force: bool) -> None:
+    """Refuse to write over a file, or into a folder that is not there."""
+    if target.is_dir() or not target.parent.is_dir():
+        raise Invalid("file", str(target), "name a file in a folder that exists")
+    if target.exists() and not force:
+        message = f"{target} exists: choose another name, or --force to replace it"
+        raise Conflict(message)
+
+
+def beside(target: Path, what: str) -> Path:
+    """Return the name of a passing file in the same folder, so that a rename is one step."""
+    return target.with_name(f".{target.name}.{what}-{os.getpid()}")
+
+
+def sweep(target: Path) -> None:
+    """Remove what processes that are gone have left beside a file."""
+    for path in target.parent.glob(f".{target.name}.*-*"):
+        pid = re.match(r"\d+", path.name.rpartition("-")[2])
+        if pid is not None and not Path("/proc", pid[0]).exists():
+            path.unlink(missing_ok=True)
+
+
+def private(path: Path) -> IO[bytes]:
+    """Open a new file that only its owner may read."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    return os.fdopen(handle, "w+b")
+
+
+def put_in_place(begun: Path, target: Path, *, force: bool) -> None:
+    """Give a finished file its name, in one step that outlives a power cut."""
+    if force:
+        begun.replace(target)
+    else:
+        try:
+            os.link(begun, target)
+        except FileExistsError:
+            message = f"{target} came into being meanwhile: choose another name, or --force"
+            raise Conflict(message) from None
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Archive:
+    """A backup that was read to its end and found whole."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
+        self._archive = archive
+        self.manifest = manifest
+        self.backup = Backup(
+            path=path,
+            store=manifest["store"],
+            schema=manifest["schema"],
+            incarnation=manifest["incarnation"],
+            at=from_micros(manifest["at"]),
+            rows=manifest["rows"],
+            size=Path(path).stat().st_size,
+        )
+
+    def part(self, name: str) -> BinaryIO:
+        """Open a part for reading."""
+        return cast("BinaryIO", self._archive.open(name))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._archive.close()
+
+
+@contextmanager
+def reading(path: str, store: str) -> Iterator[Archive]:
+    """Open a backup of one kind of store, after every byte of it was checked."""
+    archive = _checked(path, store)
+    try:
+        yield archive
+    finally:
+        archive.close()
+
+
+def _checked(path: str, store: str) -> Archive:
+    try:
+        opened = zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise Invalid("file", path, "there is no such backup") from None
+    except zipfile.BadZipFile as fault:
+        raise _damaged(path, "it is no backup of Rota, or was cut short") from fault
+    except OSError as fault:
+        message = f"cannot read the backup {path}: {(fault.strerror or str(fault)).lower()}"
+        raise Unavailable(message) from fault
+    try:
+        archive = Archive(path, opened, _manifest(opened, path))
+        _check_store(archive.backup, store)
+        _check_parts(opened, archive.manifest["parts"], path)
+    except DAMAGE as fault:
+        opened.close()
+        raise _damaged(path, "it was changed after it was written") from fault
+    except BaseException:
+        opened.close()
+        raise
+    return archive
+
+
+def _manifest(opened: zipfile.ZipFile, path: str) -> dict[str, Any]:
+    with opened.open(MANIFEST) as file:
+        manifest: dict[str, Any] = json.loads(file.read(LONGEST_MANIFEST))
+    if manifest["format"] != FORMAT:
+        raise _damaged(path, "its format is not known to this Rota")
+    return manifest
+
+
+def _check_store(backup: Backup, store: str) -> None:
+    if backup.store != store:
+        advice = f"it was taken from {backup.store}, and this is {store}: give another --store"
+        raise Invalid("file", backup.path, advice)
+
+
+def _check_parts(
+    opened: zipfile.ZipFile, parts: Mapping[str, Mapping[str, object]], path: str
+) -> None:
+    for name, known in parts.items():
+        size, digest = 0, hashlib.sha256()
+        with opened.open(name) as file:
+            while data := file.read(CHUNK):
+                size += len(data)
+                digest.update(data)
+        if (size, digest.hexdigest()) != (known["size"], known["sha256"]):
+            raise _damaged(path, f"its part {name} is not what was written")
+
+
+def _damaged(path: str, why: str) -> Invalid:
+    return Invalid("file", path, f"{why}: restore another one")
