@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from rota import CatchUp, Limit, Retry, Rota, RunHandle, Scope
 from rota.model.ids import RunId
 from rota.model.runs import Run
-from rota.runtime.worker import Failure
+from rota.runtime.attempts import Failure
 
 
 def noticed(failure: Failure) -> None:

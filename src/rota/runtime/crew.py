@@ -20,11 +20,12 @@ from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
 from rota.ports.executor import Executor
 from rota.ports.store import Store
+from rota.runtime.attempts import FailureHook, Stop
 from rota.runtime.lag import LagWatch
 from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
 from rota.runtime.steady import SteadyClock
-from rota.runtime.worker import FailureHook, Stop, Worker
+from rota.runtime.worker import Worker
 from rota.runtime.zone_data import zone_data_mark
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,7 @@ class Crew:
             clock,
             chance,
             slots=settings.slots,
+            may_claim=lambda: self._alone or self.pulse.holds,
             on_failure=on_failure,
         )
         self.planner = Service("planner", self._plan_step, clock, chance)
@@ -173,7 +175,7 @@ class Crew:
                 return
 
     async def _register(self, worker_id: str) -> None:
-        settings = self.settings
+        settings, sent_at = self.settings, self._clock.monotonic()
         await self._store.register(
             {
                 "id": worker_id,
@@ -186,6 +188,7 @@ class Crew:
                 "lease_until": self.pulse.lease,
             }
         )
+        self.pulse.took(sent_at)
 
     def _wake(self, topic: str) -> None:
         wake = self._wakes.get(topic)
@@ -235,6 +238,7 @@ class Crew:
     async def _self_fence(self) -> None:
         """Stop trusting the old lease: end all its work and come back as a new worker."""
         log.error("worker.fenced", extra={"worker_id": self.worker.id})
+        self.pulse.lost()
         self.worker.fence()
         self._lives += 1
         worker_id = f"{self.settings.worker_id}~{self._lives}"

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from rota.errors import Unavailable
 from rota.model.views import Renewal
 from rota.ports.clock import Clock, Random
 from rota.ports.store import Store
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 WORKER_TTL = timedelta(seconds=30)
 RENEWALS = 3
 """Renewals within the life of a lease: two may fail."""
+TRIES = 30
+"""Tries within the life of a lease when renewing fails, so that its end is noticed in time."""
 MARGIN = 6
 """The part of a lease, 1/6, before whose end a worker that cannot renew stops its work."""
 
@@ -50,6 +53,19 @@ class Pulse:
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the lease is certain to hold: it was taken or renewed a short while ago."""
+        return self._clock.monotonic() - self._renewed_at <= self._ttl - self._ttl / MARGIN
+
+    def took(self, at: float) -> None:
+        """Note that a lease was taken, by a request that was sent at an instant of the clock."""
+        self._renewed_at = at
+
+    def lost(self) -> None:
+        """Note that there is no lease."""
+        self._renewed_at = float("-inf")
 
     @property
     def lease(self) -> int:
@@ -97,16 +113,32 @@ class Pulse:
     async def _step(self) -> float:
         sent_at = self._clock.monotonic()
         try:
-            await self._store.open()  # does nothing where it is open
-            renewal = await self._store.renew(self._worker_id(), self.lease)
-        except Exception:
-            if sent_at - self._renewed_at > self._ttl - self._ttl / MARGIN:
-                await self._tell(Renewal(alive=False))
+            renewal = await self._renew(self._patience(sent_at))
+        except Exception as fault:
+            if self.holds:
+                log.warning("pulse.unanswered", extra={"error": str(fault)})
+                return self._ttl / TRIES
+            await self._tell(Renewal(alive=False))
             raise
         if renewal.alive:
             self._renewed_at = sent_at
         await self._tell(renewal)
         return self._ttl / RENEWALS
+
+    async def _renew(self, patience: float) -> Renewal:
+        try:
+            async with asyncio.timeout(patience):
+                await self._store.open()  # does nothing where it is open
+                return await self._store.renew(self._worker_id(), self.lease)
+        except TimeoutError as fault:
+            message = f"the database did not answer within {patience:.1f} s"
+            raise Unavailable(message) from fault
+
+    def _patience(self, now: float) -> float:
+        """Return how long to wait for an answer, so as to know in time that the lease is lost."""
+        left = self._renewed_at + self._ttl - self._ttl / MARGIN - now
+        each = self._ttl / RENEWALS
+        return min(left, each) if left > 0 else each
 
     async def _tell(self, renewal: Renewal) -> None:
         if self._home is None:

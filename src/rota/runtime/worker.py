@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Self, TypeAlias
+from typing import Any
 
 from rota.errors import Unavailable
 from rota.faultpoints import reach
@@ -19,71 +17,24 @@ from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
 from rota.model.ids import RunId
 from rota.model.outcomes import Cancelled, Drained, Expired, Failed, Lost, Report, Succeeded
-from rota.model.settlements import Settlement
 from rota.model.states import RunState
 from rota.ports.clock import Clock, Random
 from rota.ports.executor import Assignment, Executor, failure
 from rota.ports.store import Store
+from rota.runtime.attempts import Attempt, Failure, FailureHook, Stop, log_settled, timed_out
 from rota.runtime.service import Service
 
 log = logging.getLogger(__name__)
 
 SAFETY_POLL = 5.0
+LEASE_POLL = 0.5
+"""How soon a worker whose lease is in doubt looks whether it holds again."""
+BEHIND = 10.0
+"""How long a run that came back waits for its earlier attempt, which was fenced, to end."""
 MOST_CLAIMED = 1_000
 MOST_SETTLED = 2_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A run that has failed for good."""
-
-    run_id: RunId
-    task: str
-    attempts: int
-    code: str
-    error: str
-
-    @classmethod
-    def of(cls, assignment: Assignment, settlement: Settlement) -> Self:
-        """Return the failure a settlement records."""
-        return cls(
-            run_id=settlement.run_id,
-            task=assignment.task.name,
-            attempts=settlement.epoch,
-            code=settlement.extras.error_code or "failed",
-            error=settlement.extras.error or "",
-        )
-
-
-FailureHook: TypeAlias = Callable[[Failure], object]
-"""Called once for each run that failed for good, after that was recorded; may be a coroutine."""
-
-
-class Stop(StrEnum):
-    """Why an attempt was told to stop."""
-
-    TIMEOUT = "timeout"
-    CANCEL = "cancel"
-    DRAIN = "drain"
-    FENCED = "fenced"
-
-
-_Key: TypeAlias = tuple[int, int]
-"""Run and epoch: a worker that was fenced may get a run again whose old attempt does not stop."""
-
-
-class _Attempt:
-    """One attempt that is going on; a plain class, because a busy worker makes very many."""
-
-    __slots__ = ("assignment", "began", "started", "stop", "task", "timer")
-
-    def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
-        self.assignment = assignment
-        self.task = task
-        self.timer: asyncio.TimerHandle | None = None
-        self.stop: Stop | None = None
-        self.began = 0.0
-        self.started = 0.0
+CANCELLED = "somebody cancelled it"
+NOT_STOPPING = "its earlier attempt, which lost its lease, does not stop"
 
 
 class Worker:
@@ -98,8 +49,10 @@ class Worker:
         chance: Random,
         *,
         slots: int,
+        may_claim: Callable[[], bool] = lambda: True,
         on_failure: FailureHook | None = None,
     ) -> None:
+        self._may_claim = may_claim
         self._on_failure = on_failure
         self._strangers: set[RunId] = set()
         self.id = worker_id
@@ -111,7 +64,8 @@ class Worker:
         self._took: dict[int, float] = {}
         self._by_route: dict[str, Executor] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._attempts: dict[_Key, _Attempt] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._behind: dict[int, Assignment] = {}
         self._ended: list[tuple[Assignment, Report]] = []
         self._settling: list[tuple[Assignment, Report]] = []
         self._claiming = True
@@ -127,7 +81,8 @@ class Worker:
     @property
     def running(self) -> int:
         """How many runs this worker holds, unsettled ones included."""
-        return len(self._attempts) + len(self._ended) + len(self._settling)
+        unsettled = len(self._ended) + len(self._settling)
+        return len(self._attempts) + len(self._behind) + unsettled
 
     def routes(self) -> list[str]:
         """Return every route its executors serve."""
@@ -166,6 +121,8 @@ class Worker:
         self._full = free <= 0 or unsettled > 2 * self.slots
         if not routes and self.running == 0:
             self._idle.set()
+        if not self._may_claim():
+            return LEASE_POLL
         if not self._claiming or self._full or not routes:
             return SAFETY_POLL
         want = min(free, self._most_claimed if self.running else MOST_CLAIMED)
@@ -182,8 +139,12 @@ class Worker:
 
     def _start(self, assignment: Assignment) -> None:
         loop = asyncio.get_running_loop()
-        attempt = _Attempt(assignment, loop.create_task(self._attempt(assignment)))
-        self._attempts[assignment.lease.run_id, assignment.lease.epoch] = attempt
+        if assignment.lease.run_id in self._attempts:  # fenced, and not ended yet
+            self._behind[assignment.lease.run_id] = assignment
+            loop.call_later(BEHIND, self._give_up, assignment)
+            return
+        attempt = Attempt(assignment, loop.create_task(self._attempt(assignment)))
+        self._attempts[assignment.lease.run_id] = attempt
         if log.isEnabledFor(logging.INFO):
             attempt.began = self._clock.monotonic()
         timeout = assignment.timeout
@@ -209,30 +170,42 @@ class Worker:
         self._end(assignment, report)
 
     def _end(self, assignment: Assignment, report: Report) -> None:
-        attempt = self._attempts.pop((assignment.lease.run_id, assignment.lease.epoch))
+        attempt = self._attempts.pop(assignment.lease.run_id)
         if attempt.timer is not None:
             attempt.timer.cancel()
+        behind = self._behind.pop(assignment.lease.run_id, None)
+        if behind is not None:
+            self._start(behind)
         if attempt.stop is Stop.FENCED:
             return
         if attempt.stop is Stop.TIMEOUT:
-            report = Report(outcome=_timed_out(assignment))
+            report = Report(outcome=timed_out(assignment))
         elif attempt.stop is Stop.CANCEL and not isinstance(report.outcome, Succeeded):
-            report = Report(outcome=Cancelled(reason="somebody cancelled it"))
+            report = Report(outcome=Cancelled(reason=CANCELLED))
         if attempt.began:
             self._took[assignment.lease.run_id] = self._clock.monotonic() - attempt.began
-        if not self._ended:
-            self.settler.wake()
-        self._ended.append((assignment, report))
+        self._add_ended(assignment, report)
         if self._full:
             self._full = False
             self.claimer.wake()
 
+    def _give_up(self, assignment: Assignment) -> None:
+        if self._behind.get(assignment.lease.run_id) is assignment:
+            del self._behind[assignment.lease.run_id]
+            outcome = Failed(code="stuck", message=NOT_STOPPING)
+            self._add_ended(assignment, Report(outcome=outcome))
+
+    def _add_ended(self, assignment: Assignment, report: Report) -> None:
+        if not self._ended:
+            self.settler.wake()
+        self._ended.append((assignment, report))
+
     def _stopped(self, assignment: Assignment) -> Report:
-        match self._attempts[assignment.lease.run_id, assignment.lease.epoch].stop:
+        match self._attempts[assignment.lease.run_id].stop:
             case Stop.TIMEOUT:
-                return Report(outcome=_timed_out(assignment))
+                return Report(outcome=timed_out(assignment))
             case Stop.CANCEL:
-                return Report(outcome=Cancelled(reason="somebody cancelled it"))
+                return Report(outcome=Cancelled(reason=CANCELLED))
             case Stop.DRAIN | Stop.FENCED:
                 return Report(outcome=Drained())
             case _:
@@ -262,7 +235,7 @@ class Worker:
             if settlement.state is RunState.FAILED and self._on_failure is not None:
                 self._tell(self._on_failure, Failure.of(assignment, settlement))
             if log.isEnabledFor(logging.INFO):
-                _log(assignment, report, took)
+                log_settled(assignment, report, took)
         self.claimer.wake()
         return 0.0 if self._ended else SAFETY_POLL
 
@@ -281,10 +254,9 @@ class Worker:
         A run is given back when two looks in a row find it unknown here, so that one whose claim is
         being answered at this moment is left alone.
         """
-        unsettled = (*self._ended, *self._settling)
-        live = (key for key, a in self._attempts.items() if a.stop is not Stop.FENCED)
-        working = {run_id for run_id, _ in live}
-        unknown = set(held) - working - {a.lease.run_id for a, _ in unsettled}
+        unsettled = {a.lease.run_id for a, _ in (*self._ended, *self._settling)}
+        working = {n for n, attempt in self._attempts.items() if attempt.stop is not Stop.FENCED}
+        unknown = set(held) - working - self._behind.keys() - unsettled
         strangers = unknown & self._strangers
         self._strangers = unknown - strangers
         if strangers:
@@ -295,11 +267,14 @@ class Worker:
             await settle_runs(self._store, ours, self._chance)
 
     def stop_run(self, run_id: int, reason: Stop) -> None:
-        """Tell the attempts of a run to stop."""
-        for attempt in [a for (held, _), a in self._attempts.items() if held == run_id]:
-            self._stop(attempt, reason)
+        """Tell the attempt of a run to stop, or one that has not begun not to."""
+        if run_id in self._behind:
+            outcome = Cancelled(reason=CANCELLED) if reason is Stop.CANCEL else Drained()
+            self._add_ended(self._behind.pop(run_id), Report(outcome=outcome))
+        elif run_id in self._attempts:
+            self._stop(self._attempts[run_id], reason)
 
-    def _stop(self, attempt: _Attempt, reason: Stop) -> None:
+    def _stop(self, attempt: Attempt, reason: Stop) -> None:
         """Tell one attempt to stop; what cannot be stopped is marked stuck and keeps its slot."""
         if attempt.stop is not None:
             return
@@ -310,7 +285,7 @@ class Worker:
         if self._group is not None and reason is Stop.TIMEOUT:
             self._group.create_task(self._watch(attempt))
 
-    def _time_left(self, attempt: _Attempt) -> bool:
+    def _time_left(self, attempt: Attempt) -> bool:
         """Wind the timer of an attempt again that has waited for its turn in its executor."""
         lease, timeout = attempt.assignment.lease, attempt.assignment.timeout
         waited = self._by_route[lease.route].waited(lease.run_id)
@@ -325,7 +300,7 @@ class Worker:
         attempt.timer = loop.call_later(left, self._stop, attempt, Stop.TIMEOUT)
         return True
 
-    async def _watch(self, attempt: _Attempt) -> None:
+    async def _watch(self, attempt: Attempt) -> None:
         lease = attempt.assignment.lease
         marked = False
         while not marked:
@@ -354,6 +329,8 @@ class Worker:
                 self._stop(attempt, Stop.DRAIN)
             if late:
                 await asyncio.wait(late, timeout=1.0)
+        for run_id in list(self._behind):
+            self.stop_run(run_id, Stop.DRAIN)
         while self._ended or self._settling:
             self.settler.wake()
             await asyncio.sleep(0.005)
@@ -362,6 +339,7 @@ class Worker:
         """Stop everything at once; somebody else owns these runs now."""
         for attempt in list(self._attempts.values()):
             self._stop(attempt, Stop.FENCED)
+        self._behind.clear()
         self._ended.clear()
 
     def stop(self) -> None:
@@ -375,23 +353,3 @@ async def _await_hook(answer: Coroutine[Any, Any, object], failure: Failure) -> 
         await answer
     except Exception:
         log.exception("hook.failed", extra={"run_id": failure.run_id})
-
-
-def _timed_out(assignment: Assignment) -> Failed:
-    timeout = assignment.timeout
-    seconds = 0.0 if timeout is None else timeout.total_seconds()
-    return Failed(code="timeout", message=f"it took longer than its timeout of {seconds:g} s")
-
-
-def _log(assignment: Assignment, report: Report, took: float) -> None:
-    lease, outcome = assignment.lease, report.outcome
-    facts: dict[str, object] = {
-        "task": assignment.task.name,
-        "outcome": type(outcome).__name__.lower(),
-        "run_id": lease.run_id,
-        "attempt": lease.epoch,
-        "ms": round(took * 1_000, 1),
-    }
-    if isinstance(outcome, Failed):
-        facts["error"] = outcome.message.partition("\n")[0]
-    log.info("run.settled", extra=facts)

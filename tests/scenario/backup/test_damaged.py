@@ -65,7 +65,7 @@ async def test_a_backup_that_was_cut_short_is_refused(place, saved, tmp_path):
 async def test_a_byte_that_was_changed_is_noticed_or_means_nothing(place, saved, tmp_path):
     _, rows = saved
     whole = (tmp_path / "backup.zip").read_bytes()
-    chance = random.Random(11)  # noqa: S311
+    chance = random.Random(11)
     changed = tmp_path / "changed.zip"
     noticed = 0
     for _ in range(FLIPS):

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from rota.errors import Unavailable
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
 from rota.model.states import RunState
 from rota.runtime.crew import Crew, CrewSettings
@@ -169,6 +170,75 @@ async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
         again = await on.begun()
         assert (again.lease.run_id, again.lease.epoch) == (run_id, 2)
         await on.crew.idle()
+        outcomes = [a.outcome for a in await desk.store.list_attempts(run_id)]
+        assert outcomes == ["lost", "succeeded"]
+
+
+class DeafStore(SharedStore):
+    """A store that cannot be reached by who wants to register, while it is told so."""
+
+    deaf = False
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.refused = asyncio.Event()
+
+    async def register(self, record):
+        if self.deaf:
+            self.refused.set()
+            raise Unavailable("not now")
+        await super().register(record)
+
+
+async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chance, opened_here):
+    store = await opened_here(DeafStore(clock))
+    desk = Bench(store, clock)
+    task = await desk.task()
+    async with Stage(desk, chance).working() as on:
+        store.deaf = True
+        await store.fence_others("nobody")
+        on.crew.pulse.wake()
+        await store.refused.wait()
+        await desk.queue(task)
+        await on.crew.worker._claim_step()
+        assert (await store.view_queue()).running == 0
+        store.deaf = False
+        on.crew.pulse.wake()
+        await on.begun()
+        assert on.crew.worker.id in {worker.id for worker in await store.list_workers()}
+        on.puppet.release.set()
+        await on.crew.idle()
+
+
+async def test_a_run_that_comes_back_waits_for_its_earlier_attempt_to_end(
+    clock, chance, opened_here
+):
+    desk = Bench(await opened_here(SharedStore(clock)), clock)
+    (run_id,) = await desk.queue(await desk.task())
+    release, told = asyncio.Event(), []
+
+    async def act(assignment):
+        epoch = assignment.lease.epoch
+        told.append(("begin", epoch))
+        while epoch == 1 and not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        told.append(("end", epoch))
+        return DONE
+
+    async with Stage(desk, chance, act).working() as on:
+        await on.begun()
+        await desk.store.fence_others("nobody")
+        on.crew.pulse.wake()
+        while (await desk.run(run_id)).epoch == 1:
+            on.crew.caretaker.wake()
+            await asyncio.sleep(0)
+        assert told == [("begin", 1)]
+        release.set()
+        await on.crew.idle()
+        assert told == [("begin", 1), ("end", 1), ("begin", 2), ("end", 2)]
         outcomes = [a.outcome for a in await desk.store.list_attempts(run_id)]
         assert outcomes == ["lost", "succeeded"]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 from rota.errors import Unavailable
 from rota.model.views import Renewal
@@ -90,3 +91,24 @@ async def test_a_store_with_a_lock_is_renewed_here():
     store = First(None)
     await beat_once(store)
     assert store.renewed == 1
+
+
+class Hanging(First):
+    """A store whose server has stopped to answer."""
+
+    async def renew(self, worker, until):
+        await asyncio.Event().wait()
+
+
+async def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_ends_though_nobody_answers():
+    ttl, clock = timedelta(seconds=0.6), SystemClock()
+    begun = clock.monotonic()
+    told = asyncio.Queue()
+    pulse = Pulse(Hanging(None), lambda: "w", told.put, clock, FixedChance(), ttl)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(pulse.run())
+        renewal = await told.get()
+        took = clock.monotonic() - begun
+        pulse.stop()
+    assert not renewal.alive
+    assert took < ttl.total_seconds()

@@ -28,9 +28,9 @@ from rota.ports.channel import Channel
 from rota.ports.clock import Clock
 from rota.ports.store import Store
 from rota.rules.permission import LOCAL
+from rota.runtime.attempts import FailureHook
 from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
-from rota.runtime.worker import FailureHook
 from rota.wiring.addresses import store_at
 from rota.wiring.identity import this_process
 

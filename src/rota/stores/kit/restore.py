@@ -49,7 +49,7 @@ async def come_back(
 
 async def _pass_over(session: Session, pass_over: PassOver, now: int) -> int:
     slots = 0
-    while due := await plan.due(session, now, MOST):
+    while due := await plan.due(session, now, MOST, None):
         plans = [pass_over(schedule, now) for schedule in due]
         await plan.apply_plans(session, plans, now)
         slots += sum(entry.count for p in plans for entry in p.ledger)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
 from rota.errors import Unavailable
+from rota.model.backups import Backup, Restored
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId, ScheduleId
@@ -32,6 +33,7 @@ from rota.stores.kit import (
     workers,
 )
 from rota.stores.kit.joining import Joiner
+from rota.stores.kit.restore import PassOver
 
 Result = TypeVar("Result")
 Listener = Callable[[str], None]
@@ -365,3 +367,21 @@ class SqlStore(ABC):
     async def examine(self, make: Callable[[], Looker]) -> Looker:
         """Show every row to an examiner on one consistent view, and return it."""
         return await self.read(verify.examine, make, self.now())
+
+    # backups
+
+    async def backup(self, path: str, *, force: bool = False) -> Backup:  # noqa: ARG002
+        """Refuse, unless the dialect knows how: what is not kept needs no copy."""
+        message = f"cannot write {path}: a store in memory has nothing to back up"
+        raise Unavailable(message)
+
+    async def restore(
+        self,
+        path: str,
+        pass_over: PassOver | None,  # noqa: ARG002
+        *,
+        force: bool = False,  # noqa: ARG002
+    ) -> Restored:
+        """Refuse, unless the dialect knows how."""
+        message = f"cannot restore {path} into memory: give another --store"
+        raise Unavailable(message)

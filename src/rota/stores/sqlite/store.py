@@ -286,22 +286,6 @@ class MemoryStore(SqlStore):
             self._connection.close()
             self._connection = self._session = None
 
-    async def backup(self, path: str, *, force: bool = False) -> Backup:  # noqa: ARG002
-        """Refuse: it is gone with its process."""
-        message = f"cannot write {path}: a store in memory has nothing to back up"
-        raise Unavailable(message)
-
-    async def restore(
-        self,
-        path: str,
-        pass_over: PassOver | None,  # noqa: ARG002
-        *,
-        force: bool = False,  # noqa: ARG002
-    ) -> Restored:
-        """Refuse: it would be gone with its process."""
-        message = f"cannot restore {path} into memory: give another --store"
-        raise Unavailable(message)
-
     def now(self) -> int:
         """Return the injected clock's time."""
         return to_micros(self._clock.now())

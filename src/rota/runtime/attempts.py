@@ -1,0 +1,88 @@
+"""Attempts as a worker sees them: what goes on, why it was stopped, what is told of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self, TypeAlias
+
+from rota.model.ids import RunId
+from rota.model.outcomes import Failed, Report
+from rota.model.settlements import Settlement
+from rota.ports.executor import Assignment
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A run that has failed for good."""
+
+    run_id: RunId
+    task: str
+    attempts: int
+    code: str
+    error: str
+
+    @classmethod
+    def of(cls, assignment: Assignment, settlement: Settlement) -> Self:
+        """Return the failure a settlement records."""
+        return cls(
+            run_id=settlement.run_id,
+            task=assignment.task.name,
+            attempts=settlement.epoch,
+            code=settlement.extras.error_code or "failed",
+            error=settlement.extras.error or "",
+        )
+
+
+FailureHook: TypeAlias = Callable[[Failure], object]
+"""Called once for each run that failed for good, after that was recorded; may be a coroutine."""
+
+
+class Stop(StrEnum):
+    """Why an attempt was told to stop."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    DRAIN = "drain"
+    FENCED = "fenced"
+
+
+class Attempt:
+    """One attempt that is going on; a plain class, because a busy worker makes very many."""
+
+    __slots__ = ("assignment", "began", "started", "stop", "task", "timer")
+
+    def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
+        self.assignment = assignment
+        self.task = task
+        self.timer: asyncio.TimerHandle | None = None
+        self.stop: Stop | None = None
+        self.began = 0.0
+        self.started = 0.0
+
+
+def timed_out(assignment: Assignment) -> Failed:
+    """Return what becomes of an attempt that took too long."""
+    timeout = assignment.timeout
+    seconds = 0.0 if timeout is None else timeout.total_seconds()
+    return Failed(code="timeout", message=f"it took longer than its timeout of {seconds:g} s")
+
+
+def log_settled(assignment: Assignment, report: Report, took: float) -> None:
+    """Tell of an attempt whose end was recorded."""
+    lease, outcome = assignment.lease, report.outcome
+    facts: dict[str, object] = {
+        "task": assignment.task.name,
+        "outcome": type(outcome).__name__.lower(),
+        "run_id": lease.run_id,
+        "attempt": lease.epoch,
+        "ms": round(took * 1_000, 1),
+    }
+    if isinstance(outcome, Failed):
+        facts["error"] = outcome.message.partition("\n")[0]
+    log.info("run.settled", extra=facts)
