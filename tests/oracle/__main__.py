@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Pool(options.processes) as pool:
         find = partial(changes, first=new_year(options.first), last=new_year(options.last + 1))
         found = dict(zip(names, pool.imap(find, names, chunksize=8), strict=True))
-        if not options.zone:
+        if not options.zone and options.first <= FIRST:
             found[DATE_LINE[0]].append(chosen_change(*DATE_LINE))
         jobs = jobs_of(found)
         outcomes = collect(pool.imap_unordered(compare_change, jobs), jobs)

@@ -18,7 +18,7 @@ from rota.model.schedules import Slot as RotaSlot
 from rota.timing import rules
 from rota.timing.timetable import timetable
 
-STARTS = (*range(-24 * HOUR, 24 * HOUR, 6 * HOUR), *range(-3 * HOUR, 3 * HOUR + 1, 20))
+STARTS = sorted({*range(-24 * HOUR, 24 * HOUR, 6 * HOUR), *range(-3 * HOUR, 3 * HOUR + 1, 20)})
 """From where the next slot is asked for, in minutes from the change; and a second before each."""
 
 

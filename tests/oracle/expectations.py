@@ -1,4 +1,4 @@
-"""The slots a rule has in a window, found by looking at the table of minutes, row by row.
+"""The slots a rule has in a window, found by looking into the table of minutes.
 
 This is the text of the rules, and nothing of `rota.timing` is in it:
 
@@ -108,10 +108,11 @@ def _by_wall(rule: Rule, window: Window) -> list[tuple[int, str]]:
             days[number] = {number * DAY + clock: wanted[clock] for clock in wanted}
     wanted = {wall: seconds for day in days.values() for wall, seconds in day.items()}
     found = [
-        (minute.at * 60 + second, _key(minute.wall, second, minute.again))
-        for minute in window.table
-        if minute.wall in wanted and (elapsed or _is_pass(rule, minute))
-        for second in wanted[minute.wall]
+        (minute.at * 60 + second, _key(wall, second, minute.again))
+        for wall, seconds in wanted.items()
+        for minute in window.shown.get(wall, ())
+        if elapsed or _is_pass(rule, minute)
+        for second in seconds
     ]
     if rule.gap == "shift":
         taken = {at for at, _ in found}
@@ -145,7 +146,7 @@ def _by_interval(rule: Rule, window: Window) -> list[tuple[int, str]]:
 def _once(rule: Rule, window: Window) -> list[tuple[int, str]]:
     wall = count(datetime.fromisoformat(f"{rule.text}+00:00"))
     if shown := window.shown.get(wall):
-        return [(shown[-1 if rule.fold == "second" else 0] * 60, "g1:0")]
+        return [(shown[-1 if rule.fold == "second" else 0].at * 60, "g1:0")]
     resumed = [gap.resumed * 60 for gap in window.gaps if wall in gap.walls]
     return [(at, "g1:0") for at in resumed if rule.gap == "shift"]
 

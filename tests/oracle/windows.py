@@ -75,10 +75,15 @@ def zone_names() -> list[str]:
 
 def ahead(zone: ZoneInfo, at: int) -> int:
     """Return how many minutes a zone's wall is ahead of UTC at an instant."""
-    minutes, rest = divmod(moment(at).astimezone(zone).utcoffset() or timedelta(), MINUTE)
+    return _minutes(moment(at).astimezone(zone))
+
+
+def _minutes(local: datetime) -> int:
+    offset = local.utcoffset() or timedelta()
+    minutes, rest = divmod(offset.seconds, 60)
     if rest:
-        raise ValueError(f"{zone.key} is off UTC by a part of a minute at {moment(at)}")
-    return minutes
+        raise ValueError(f"{local} is off UTC by a part of a minute")
+    return offset.days * DAY + minutes
 
 
 def changes(name: str, first: datetime, last: datetime) -> list[Change]:
@@ -96,7 +101,11 @@ def changes(name: str, first: datetime, last: datetime) -> list[Change]:
 def look(zone: ZoneInfo, change: Change) -> tuple[int, ...]:
     """Return what the wall shows at every minute around a change."""
     first, last = change.at - REACH, change.at + REACH + MARGIN
-    return tuple(at + ahead(zone, at) for at in range(first, last + 1))
+    walls, instant = [], moment(first)
+    for at in range(first, last + 1):
+        walls.append(at + _minutes(instant.astimezone(zone)))
+        instant += MINUTE
+    return tuple(walls)
 
 
 class Window:
@@ -105,14 +114,16 @@ class Window:
     def __init__(self, change: Change, walls: tuple[int, ...]) -> None:
         self.change = change
         self.start, self.end = change.at - REACH, change.at + REACH
-        shown: dict[int, list[int]] = {}
+        times: dict[int, list[int]] = {}
         for at, wall in enumerate(walls, self.start):
-            shown.setdefault(wall, []).append(at)
-        self.shown = shown
+            times.setdefault(wall, []).append(at)
         self.table = [
-            Minute(at, wall, at != shown[wall][0], len(shown[wall]) > 1)
+            Minute(at, wall, at != times[wall][0], len(times[wall]) > 1)
             for at, wall in enumerate(walls, self.start)
         ]
+        self.shown: dict[int, list[Minute]] = {wall: [] for wall in times}
+        for minute in self.table:
+            self.shown[minute.wall].append(minute)
 
     @cached_property
     def gaps(self) -> list[Gap]:

@@ -7,6 +7,7 @@ rule a constructor of `rota.timing.rules` has accepted. Its slots have these nam
   Seconds are written only when there are any. The pass is 1 for the second run through a
   repeated stretch and 0 otherwise, also for a slot that a gap has moved; so a change of a
   zone's rules moves a slot and never renames it, save with `fold` second, whose pass is its name.
+  `resume` says where to go on after such a change.
 - interval: `g<generation>:<n>`, where slot n lies at anchor + n * interval; the first is 1.
 - once: `g<generation>:0`.
 """
