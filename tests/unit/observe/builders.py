@@ -37,7 +37,7 @@ def schedule(expression="0 * * * *", **changes):
     options = changes.pop("options", {})
     values = {
         "id": ScheduleId(1), "task_id": TaskId(1), "task": "report", "space": "main", "name": "default",
-        "rule": json.dumps(to_record(cron(expression, **options))), "generation": 1,
+        "rule": json.dumps(to_record(cron(expression, **options))), "generation": 1, "version": 1,
         "state": ScheduleState.ACTIVE, "note": None, "cursor": NOW, "next_at": None,
         "created_at": DAY - timedelta(days=9), "updated_at": DAY - timedelta(days=9),
     }  # fmt: skip

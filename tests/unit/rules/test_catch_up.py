@@ -23,6 +23,7 @@ BEGIN = to_micros(NOW - timedelta(days=365))
 def schedule(catch_up=None, **facts):
     made = DueSchedule(
         id=1,
+        version=1,
         generation=1,
         rule="",
         stagger="",
