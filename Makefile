@@ -5,7 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 
-.PHONY: help setup run test test-crash oracle check format bench docs clean
+.PHONY: help setup run test test-crash oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ check: setup  ## lint, types, imports
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+
+sim: setup  ## live through a thousand simulated histories (more: .venv/bin/rota-sim --help)
+	.venv/bin/rota-sim --from 0 --to 999
 
 format: setup  ## format and fix what can be fixed
 	.venv/bin/ruff format .

@@ -19,7 +19,7 @@ CANCELS = "cancels"
 """The topic of running runs that somebody wants stopped."""
 
 
-async def due(session: Session, now: int, most: int, only: int | None) -> list[DueSchedule]:
+async def due(session: Session, now: int, most: int, only: int | None = None) -> list[DueSchedule]:
     """Return the schedules whose next slot has come, earliest first, or only one if it has."""
     rows = await session.rows("due_schedules", now=now, most=most, only=only)
     lanes = Rows({"space_id": row[8], "lane": task_lane(row[7])} for row in rows)

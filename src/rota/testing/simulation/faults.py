@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from rota.errors import Busy, Unavailable
 from rota.model.instants import to_micros
-from rota.stores.kit.store import SqlStore
+from rota.stores.sqlite.store import MemoryStore
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Change, Database
 from rota.testing.simulation.history import History, Violation
@@ -143,14 +143,11 @@ class Sea:
                 await self.healed.wait()
 
 
-class SimStore(SqlStore):
+class SimStore(MemoryStore):
     """One process's connection to the database that all share."""
 
-    path = "simulated:"
-    incarnation = "simulated"
-
     def __init__(self, sea: Sea, process: Process, clock: SimClock) -> None:
-        super().__init__()
+        super().__init__(clock)
         self.process = process
         self.clock = clock
         self._sea = sea
@@ -158,9 +155,6 @@ class SimStore(SqlStore):
         sea.stores[process.name] = self
 
     async def open(self) -> None:
-        """Nothing to do: the database is there."""
-
-    async def look(self) -> None:
         """Nothing to do: the database is there."""
 
     async def close(self) -> None:
@@ -195,7 +189,7 @@ class SimStore(SqlStore):
             raise Unavailable(message)
         if _name(operation) == "find_task":
             self._asked = self.now() if sea.checker.clocks_agree else 0
-        result: Result = self._run(operation, args, write=False)[0]
+        result: Result = self._transact(operation, args, write=False)[0]
         return result
 
     async def write(
@@ -207,12 +201,12 @@ class SimStore(SqlStore):
         fuse = self._sea.faults.fuse() if fault is Fault.CRASH_INSIDE else None
         if fuse is not None:
             await self._die_inside(operation, args, fuse)
-        answer = self._run(operation, args, write=True)
+        answer = self._transact(operation, args, write=True)
         result: Result = answer[0]
         topics = answer[1]
         if fault is Fault.TWICE and _name(operation) in REPEATABLE:
             self._sea.sometimes.hit("a write arrives twice")
-            self._run(operation, args, write=True)
+            self._transact(operation, args, write=True)
         self._spread(topics)
         await self._after(fault, operation)
         self.announce(topics)
@@ -279,7 +273,7 @@ class SimStore(SqlStore):
             self._spread(outcome[1])
         await self._die(operation, f"dies inside, at query {fuse}")
 
-    def _run(
+    def _transact(
         self,
         operation: Callable[..., Coroutine[Any, Any, Any]],
         args: tuple[object, ...],

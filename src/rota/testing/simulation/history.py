@@ -27,10 +27,10 @@ class Violation(Exception):
 class History:
     """A trace: its last lines for people, its hash for comparing replays."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, lines: int | None = LAST_LINES) -> None:
         self._loop = loop
         self._hash = hashlib.sha256()
-        self.lines: deque[str] = deque(maxlen=LAST_LINES)
+        self.lines: deque[str] = deque(maxlen=lines)
         self.length = 0
 
     def note(self, who: str, what: str, changes: Sequence[Change] = ()) -> None:

@@ -23,7 +23,7 @@ from rota.testing.simulation.database import Database
 from rota.testing.simulation.executors import OTHER_ROUTE, ROUTE, SimChannel, SimExecutor, Works
 from rota.testing.simulation.faults import Fault, Faults, Sea, SimStore
 from rota.testing.simulation.healing import Healing
-from rota.testing.simulation.history import History, Violation
+from rota.testing.simulation.history import LAST_LINES, History, Violation
 from rota.testing.simulation.loop import Exhausted, SimLoop
 from rota.testing.simulation.processes import Process, SimClock, Time
 from rota.testing.simulation.sometimes import Sometimes
@@ -70,12 +70,12 @@ class Member:
 class World:
     """Everything that happens in one history."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, lines: int | None = LAST_LINES) -> None:
         self.seed = seed
         self.draw = Draw(Random(f"{seed}/world"))
         self.loop = SimLoop(Random(f"{seed}/order"), MOST_STEPS)
         self.sometimes = Sometimes()
-        self.history = History(self.loop)
+        self.history = History(self.loop, lines)
         self.faults = Faults(Random(f"{seed}/faults"))
         clocks_agree = not self.faults.kinds & {Fault.SKEW, Fault.LEAP}
         self.checker = Checker(self.sometimes, clocks_agree=clocks_agree)
