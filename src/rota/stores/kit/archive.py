@@ -88,15 +88,18 @@ def writing(path: str, facts: dict[str, object], *, force: bool) -> Iterator[Wri
             file = private(begun)
         with file:
             archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
-            writer = Writer(archive, path)
-            yield writer
-            with writable(path):
-                manifest = {"format": FORMAT, **facts, "parts": writer.parts}
-                archive.writestr(MANIFEST, json.dumps(manifest, indent=2))
-                archive.close()
-                file.flush()
-                os.fsync(file.fileno())
-                put_in_place(begun, target, force=force)
+            try:
+                writer = Writer(archive, path)
+                yield writer
+                with writable(path):
+                    manifest = {"format": FORMAT, **facts, "parts": writer.parts}
+                    archive.writestr(MANIFEST, json.dumps(manifest, indent=2))
+                    archive.close()
+                    os.fsync(file.fileno())
+                    put_in_place(begun, target, force=force)
+            finally:
+                with suppress(OSError, ValueError):
+                    archive.close()  # of one that was given up; a second time it does nothing
     finally:
         with suppress(OSError):
             begun.unlink(missing_ok=True)
@@ -138,7 +141,7 @@ def private(path: Path) -> IO[bytes]:
     """Open a new file that only its owner may read."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-    return os.fdopen(handle, "w+b")
+    return os.fdopen(handle, "w+b", buffering=0)
 
 
 def put_in_place(begun: Path, target: Path, *, force: bool) -> None:

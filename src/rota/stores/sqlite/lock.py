@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
 
-from rota.errors import Busy
+from rota.errors import Busy, Unavailable
 
 
 class InstanceLock:
@@ -20,7 +21,12 @@ class InstanceLock:
         """Take the lock, or raise Busy with the process that has it."""
         if self._file is not None:
             return
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as fault:
+            why = (fault.strerror or str(fault)).lower()
+            message = f"cannot lock the database: {why}; the lock is {self._path}"
+            raise Unavailable(message) from fault
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as fault:
@@ -31,9 +37,10 @@ class InstanceLock:
                 f"stop it first; the lock is {self._path}"
             )
             raise Busy(message) from fault
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file
+        with contextlib.suppress(OSError):  # who holds it is told only to people
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give the lock back."""
