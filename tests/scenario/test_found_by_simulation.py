@@ -8,7 +8,7 @@ import pytest
 from rota.errors import Stale, Unavailable
 from rota.flow.define.schedules import Wish, drop_schedule, prepare_schedule, put_schedule
 from rota.flow.define.tasks import delete_task, disable_task
-from rota.flow.deliver import deliver
+from rota.flow.deliver import InHand, deliver
 from rota.flow.plan import plan_schedule
 from rota.flow.rescue import rescue
 from rota.model.deliveries import DeliveryState
@@ -134,12 +134,16 @@ async def test_a_fenced_worker_claims_nothing_before_it_is_known_again(flaky, ch
     assert crew.worker.id in {worker.id for worker in await flaky.store.list_workers()}
 
 
-async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, chance, monkeypatch):
-    monkeypatch.setattr("rota.flow.deliver.MARK_PAUSE", 0.0)
+async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, chance):
     await flaky.queue(await flaky.task(deliver_to="test:ann"))
     await flaky.end(await flaky.claim_one())
     flaky.store.failing["mark_delivery"] = 2
-    await deliver(flaky.store, {"test": RecordingChannel()}, "w1", chance)
+    channel, in_hand = RecordingChannel(), InHand()
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
+    await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
+    assert len(channel.tried) == 1
     (delivery,) = await flaky.store.list_deliveries(None, 10)
     assert delivery.state is DeliveryState.SENT
 

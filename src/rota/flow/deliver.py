@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import TypeAlias
 
-from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.tasks import Retry
@@ -24,42 +25,110 @@ log = logging.getLogger(__name__)
 
 MOST = 100
 LONGEST_SEND = 30.0
-MARK_TRIES = 5
-MARK_PAUSE = 2.0
+BROKEN_OFF = "its sending was broken off"
+Mark: TypeAlias = tuple[Delivery, DeliveryState, str | None, int]
+"""A delivery, what became of it, why, and when it may be tried again."""
 TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))
 
 
+class InHand:
+    """What a postman has taken and the store has not been told yet.
+
+    The store may go away between a message and its record. Then the message is in this process's
+    hand: what is known of it is recorded when the store is back, and it is not sent again.
+    """
+
+    def __init__(self) -> None:
+        self.marks: dict[int, Mark | None] = {}
+        self.in_doubt = False
+        self.taking = asyncio.Lock()
+
+
 async def deliver(
-    store: Outbox, channels: Mapping[str, Channel], worker: str, chance: Random
+    store: Outbox,
+    channels: Mapping[str, Channel],
+    worker: str,
+    chance: Random,
+    in_hand: InHand | None = None,
 ) -> int:
     """Send a batch of what is due; return how many were tried."""
-    taken = await store.take_deliveries(worker, MOST)
+    mine = InHand() if in_hand is None else in_hand
+    async with mine.taking:
+        await _catch_up(store, worker, mine)
+        mine.in_doubt = True  # until the answer is here, nobody knows what was taken
+        taken = await store.take_deliveries(worker, MOST)
+        mine.in_doubt = False
+        mine.marks.update((delivery.id, None) for delivery in taken)
+    outbox = _Hand(store, mine)
     targets: dict[tuple[str, str], list[Delivery]] = {}
     for delivery in taken:
         targets.setdefault((delivery.channel, delivery.target), []).append(delivery)
     await asyncio.gather(
-        *(_send_in_order(store, channels, wanted, chance) for wanted in targets.values())
+        *(_send_in_order(outbox, channels, wanted, chance) for wanted in targets.values())
     )
     return len(taken)
 
 
+async def _catch_up(store: Outbox, worker: str, mine: InHand) -> None:
+    """Record what could not be recorded, and give back what was taken by a lost answer."""
+    outbox = _Hand(store, mine)
+    for mark in [mark for mark in mine.marks.values() if mark is not None]:
+        await outbox.mark_delivery(*mark)
+    if mine.in_doubt:
+        for delivery in await store.held_deliveries(worker, MOST):
+            if delivery.id not in mine.marks:
+                await outbox.mark_delivery(delivery, DeliveryState.PENDING, None, store.now())
+
+
+class _Hand:
+    """Marks deliveries, and keeps each mark in hand until the store has taken it."""
+
+    def __init__(self, store: Outbox, mine: InHand) -> None:
+        self.now = store.now
+        self._store = store
+        self._mine = mine
+
+    async def mark_delivery(
+        self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
+    ) -> None:
+        """Record what became of one try, now or when the store is back."""
+        try:
+            await self._store.mark_delivery(delivery, state, error, available_at)
+        except BaseException:
+            self.keep(delivery, state, error, available_at)
+            raise
+        self._mine.marks.pop(delivery.id, None)
+
+    def keep(
+        self, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
+    ) -> None:
+        """Record what became of one try later."""
+        self._mine.marks[delivery.id] = (delivery, state, error, available_at)
+
+
 async def _send_in_order(
-    store: Outbox, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
+    store: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
 ) -> None:
     """Send messages for one target one after the other; a slow one sends the rest back."""
     slow = False
-    for delivery in wanted:
-        if slow:
-            await _mark(store, delivery, DeliveryState.PENDING, None, store.now())
-        else:
-            slow = await _send(store, channels.get(delivery.channel), delivery, chance)
+    left = deque(wanted)
+    try:
+        while left:
+            delivery = left.popleft()
+            if slow:
+                await store.mark_delivery(delivery, DeliveryState.PENDING, None, store.now())
+            else:
+                slow = await _send(store, channels.get(delivery.channel), delivery, chance)
+    finally:
+        for delivery in left:
+            store.keep(delivery, DeliveryState.PENDING, None, store.now())
 
 
-async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
+async def _send(store: _Hand, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
     """Send one message and record what is known of it; true if the channel took too long."""
     if channel is None:
         reason = f"no channel {delivery.channel!r} is configured"
-        await _mark(store, delivery, DeliveryState.DEAD, reason, store.now())
+        await store.mark_delivery(delivery, DeliveryState.DEAD, reason, store.now())
         return False
     try:
         async with asyncio.timeout(LONGEST_SEND):
@@ -68,39 +137,28 @@ async def _send(store: Outbox, channel: Channel | None, delivery: Delivery, chan
             reach("delivery.sent")
     except TimeoutError:
         reason = f"the channel did not answer within {LONGEST_SEND:.0f} s"
-        await _mark(store, delivery, DeliveryState.UNKNOWN, reason, store.now())
+        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
         return True
     except ChannelRefused as refusal:
         await _refused(store, delivery, refusal, chance)
+    except asyncio.CancelledError:
+        store.keep(delivery, DeliveryState.UNKNOWN, BROKEN_OFF, store.now())
+        raise
     except Exception as fault:
         log.warning("delivery.unknown", extra={"delivery_id": delivery.id}, exc_info=True)
         reason = f"{type(fault).__name__}: {fault}"
-        await _mark(store, delivery, DeliveryState.UNKNOWN, reason, store.now())
+        await store.mark_delivery(delivery, DeliveryState.UNKNOWN, reason, store.now())
     else:
-        await _mark(store, delivery, DeliveryState.SENT, None, store.now())
+        await store.mark_delivery(delivery, DeliveryState.SENT, None, store.now())
     return False
 
 
-async def _mark(
-    store: Outbox, delivery: Delivery, state: DeliveryState, error: str | None, available_at: int
-) -> None:
-    """Write down what is known of a message, and do not give that up at the first fault."""
-    for _ in range(MARK_TRIES - 1):
-        try:
-            await store.mark_delivery(delivery, state, error, available_at)
-        except Unavailable:
-            await asyncio.sleep(MARK_PAUSE)
-        else:
-            return
-    await store.mark_delivery(delivery, state, error, available_at)
-
-
 async def _refused(
-    store: Outbox, delivery: Delivery, refusal: ChannelRefused, chance: Random
+    store: _Hand, delivery: Delivery, refusal: ChannelRefused, chance: Random
 ) -> None:
     if refusal.final or delivery.tries >= TRIES.attempts:
-        await _mark(store, delivery, DeliveryState.DEAD, str(refusal), store.now())
+        await store.mark_delivery(delivery, DeliveryState.DEAD, str(refusal), store.now())
         return
     wait = delay(TRIES, delivery.tries, chance.random())
     again = store.now() + int(wait.total_seconds() * 1_000_000)
-    await _mark(store, delivery, DeliveryState.PENDING, str(refusal), again)
+    await store.mark_delivery(delivery, DeliveryState.PENDING, str(refusal), again)

@@ -202,6 +202,9 @@ class Outbox(Timed, Protocol):
     ) -> bool:
         """Record what became of one try."""
 
+    async def held_deliveries(self, worker: str, most: int) -> list[Delivery]:
+        """Return deliveries a worker has taken and not marked."""
+
     async def orphaned_deliveries(self, most: int) -> list[Delivery]:
         """Return deliveries whose postman vanished while sending."""
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from rota.faultpoints import reach
 from rota.flow.align import align
-from rota.flow.deliver import deliver
+from rota.flow.deliver import InHand, deliver
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
 from rota.flow.rescue import expire, rescue
@@ -75,6 +75,7 @@ class Crew:
         self.settings = settings
         self._store = store
         self._channels = channels
+        self._in_hand = InHand()
         self._clock = clock
         self._chance = chance
         self._steady = SteadyClock(clock)
@@ -170,7 +171,7 @@ class Crew:
             planned = await plan(self._store)
             self.worker.wake()
             await self.worker.idle()
-            sent = await deliver(self._store, self._channels, self.worker.id, self._chance)
+            sent = await self._deliver()
             if not (planned.schedules or planned.promoted or sent or self.worker.running):
                 return
 
@@ -204,12 +205,17 @@ class Crew:
         return min(PLANNER_POLL, planned.rest_micros / 1_000_000)
 
     async def _deliver_step(self) -> float:
-        if await deliver(self._store, self._channels, self.worker.id, self._chance):
+        if await self._deliver():
             return 0.0
         next_at = await self._store.next_delivery()
         if next_at is None:
             return POSTMAN_POLL
         return min(POSTMAN_POLL, max(0.0, (next_at - self._store.now()) / 1_000_000))
+
+    async def _deliver(self) -> int:
+        return await deliver(
+            self._store, self._channels, self.worker.id, self._chance, self._in_hand
+        )
 
     async def _care_step(self) -> float:
         if not self._steady.trusts(self._store.now()):

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
-from rota.flow.deliver import TRIES, deliver
+from rota.errors import Unavailable
+from rota.flow.deliver import TRIES, InHand, deliver
 from rota.flow.rescue import rescue
 from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import Succeeded
 from rota.ports.channel import ChannelRefused
-from rota.testing.bench import MINUTE
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.bench import MINUTE, Bench
 from rota.testing.fakes import RecordingChannel
+
+
+@pytest.fixture
+def opened_later(runner):
+    """Open stores inside a test, and close them when it has ended."""
+    stores = []
+
+    async def open_store(made):
+        await made.open()
+        stores.append(made)
+        return made
+
+    yield open_store
+    for made in stores:
+        runner.run(made.close())
 
 
 @pytest.fixture
@@ -107,6 +125,70 @@ async def test_one_bad_message_does_not_hold_up_the_others(desk, chance):
     channel = RecordingChannel(faults=[OSError("reset")])
     assert await post(desk, channel, chance) == 3
     assert len(channel.taken) == 2
+
+
+class Wavering(MemoryStore):
+    """A store that is out of reach at chosen moments, before or after it has done its work."""
+
+    fails_before = ""
+    fails_after = ""
+
+    async def _waver(self, name, work):
+        if self.fails_before == name:
+            self.fails_before = ""
+            work.close()
+            raise Unavailable("gone before")
+        done = await work
+        if self.fails_after == name:
+            self.fails_after = ""
+            raise Unavailable("gone after")
+        return done
+
+    async def take_deliveries(self, worker, most):
+        return await self._waver("take", super().take_deliveries(worker, most))
+
+    async def mark_delivery(self, *args):
+        return await self._waver("mark", super().mark_delivery(*args))
+
+
+@pytest.mark.parametrize("moment", ["fails_before", "fails_after"])
+@pytest.mark.parametrize("step", ["take", "mark"])
+async def test_a_message_in_hand_is_sent_once_and_recorded_when_the_store_is_back(
+    clock, chance, opened_later, moment, step
+):
+    store = await opened_later(Wavering(clock))
+    desk = Bench(store, clock)
+    await desk.worker("w1")
+    await desk.queue(await desk.task(deliver_to="test:ann"), 3)
+    for number in range(3):
+        await desk.end(await desk.claim_one(), Succeeded(result=str(number)))
+    channel, in_hand = RecordingChannel(), InHand()
+    setattr(store, moment, step)
+    with pytest.raises(Unavailable):
+        await deliver(store, {"test": channel}, "w1", chance, in_hand)
+    await deliver(store, {"test": channel}, "w1", chance, in_hand)
+    states = [found.state for found in await store.list_deliveries(None, 10)]
+    assert states == [DeliveryState.SENT] * 3
+    assert sorted(delivery.body for delivery in channel.tried) == ["0", "1", "2"]
+
+
+async def test_a_message_whose_sending_is_broken_off_is_unknown(desk, message, chance):
+    begun = asyncio.Event()
+
+    class Silent(RecordingChannel):
+        async def send(self, delivery):
+            begun.set()
+            await asyncio.Event().wait()
+
+    in_hand = InHand()
+    sending = asyncio.ensure_future(deliver(desk.store, {"test": Silent()}, "w1", chance, in_hand))
+    await begun.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await deliver(desk.store, {}, "w1", chance, in_hand)
+    found = await state(desk)
+    assert (found.state, found.error) == (DeliveryState.UNKNOWN, "its sending was broken off")
 
 
 async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance):

@@ -89,6 +89,12 @@ async def mark_delivery(
     return bool(rows)
 
 
+async def held(session: Session, worker: str, most: int) -> list[Delivery]:
+    """Return deliveries a worker has taken and not marked."""
+    rows = await session.rows("held_deliveries", worker=worker, most=most)
+    return [as_delivery(row) for row in rows]
+
+
 async def orphaned(session: Session, now: int, most: int) -> list[Delivery]:
     """Return deliveries whose postman vanished while sending, or never said how it went."""
     rows = await session.rows("orphaned_deliveries", now=now, most=most)

@@ -289,6 +289,10 @@ class SqlStore(ABC):
             outbox.mark_delivery, delivery, state, error, available_at, self.now()
         )
 
+    async def held_deliveries(self, worker: str, most: int) -> list[Delivery]:
+        """Return deliveries a worker has taken and not marked."""
+        return await self.read(outbox.held, worker, most)
+
     async def orphaned_deliveries(self, most: int) -> list[Delivery]:
         """Return deliveries whose postman vanished while sending."""
         return await self.read(outbox.orphaned, self.now(), most)

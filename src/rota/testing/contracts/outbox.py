@@ -87,6 +87,14 @@ class OutboxContract:
         assert (again.tries, again.dedupe_key) == (2, delivery.dedupe_key)
         assert await bench.store.next_delivery() is None
 
+    async def test_what_a_postman_holds_can_be_asked_for(self, bench: Bench) -> None:
+        await self._send(bench, 3)
+        mine = await self._take(bench, "w1", 2)
+        await self._take(bench, "w2", 1)
+        assert await bench.store.held_deliveries("w1", 10) == mine
+        await bench.store.mark_delivery(mine[0], DeliveryState.SENT, None, bench.store.now())
+        assert await bench.store.held_deliveries("w1", 10) == mine[1:]
+
     async def test_messages_of_a_vanished_postman_are_orphans(self, bench: Bench) -> None:
         await self._send(bench, 2)
         await bench.worker("dying")

@@ -11,8 +11,10 @@ import asyncpg
 
 from rota.testing.crash.cases import Blow, Case
 from rota.testing.crash.driver import Driver
+from rota.testing.crash.processes import wait_for
 from rota.testing.postgres import PostgresServer
 
+UP_SECONDS: Final = 15.0
 TERMINATE: Final = (
     "select count(pg_terminate_backend(pid)) from pg_stat_activity"
     " where datname = current_database() and pid <> pg_backend_pid()"
@@ -28,6 +30,9 @@ class Outage(Driver):
 
     def _go(self) -> None:
         daemon = self._start_daemon("")
+        if not wait_for(lambda: daemon.up, UP_SECONDS):
+            self._complain("the daemon did not come up")
+            return
         for number, blow in enumerate(self._case.blows):
             self._callers.append((number, blow, self._start_caller(number, blow)))
             time.sleep(blow.after)

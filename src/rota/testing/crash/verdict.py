@@ -123,7 +123,8 @@ class _Case:
             if delivery["state"] in {"pending", "sending"}:
                 yield f"delivery {delivery['id']} is {delivery['state']}"
         killed = {line["process"] for line in self._said("died")}
-        for worker in self._found["workers"]:
+        last = {w["pid"]: w for w in sorted(self._found["workers"], key=lambda w: w["started_at"])}
+        for worker in last.values():
             if not worker["fenced"] and worker["pid"] not in killed:
                 yield f"the worker {worker['id']} has left and counts as alive"
 

@@ -50,6 +50,11 @@ update rota.deliveries set state = :state::text, holder = null, error = :error::
 where id = :id::bigint and coalesce(state, '') = 'sending' and tries = :tries::int
 returning id;
 
+-- name: held_deliveries
+select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
+  error
+from rota.deliveries where state = 'sending' and holder = :worker::text order by id limit :most::int;
+
 -- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
   error

@@ -46,6 +46,11 @@ update deliveries set state = :state, holder = null, error = :error, available_a
 where id = :id and state = 'sending' and tries = :tries
 returning id;
 
+-- name: held_deliveries
+select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
+  error
+from deliveries where state = 'sending' and holder = :worker order by id limit :most;
+
 -- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
   error
