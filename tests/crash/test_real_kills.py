@@ -8,6 +8,17 @@ import sys
 import pytest
 
 PARTS = 4
+POSTGRES = [
+    ("plan.advanced", "claim.committed", "attempt.end", "settle.commit", "settle.committed"),
+    (
+        "fence.committed",
+        "renew.commit",
+        "delivery.sent",
+        "put_schedule.commit",
+        "enqueue.committed",
+    ),
+]
+"""Where a kill hurts most; `make test-crash` kills everywhere."""
 LONGEST_SECONDS = 110
 
 
@@ -23,6 +34,17 @@ def crash(*words):
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
 def test_a_kill_at_any_point_loses_nothing_on_sqlite(part):
     assert crash("--store", "sqlite", "--chain", "--part", f"{part}/{PARTS}")
+
+
+@pytest.mark.parametrize("points", POSTGRES, ids=lambda points: points[0])
+def test_a_kill_on_postgresql_loses_nothing(points, postgres_server):
+    named = [word for point in points for word in ("--point", point)]
+    assert crash("--store", "postgres", "--chain", *named)
+
+
+def test_an_outage_of_postgresql_loses_nothing(postgres_server, tmp_path):
+    record = tmp_path / "record.jsonl"
+    assert crash("--store", "server", "--outages", "3", "--record", str(record))
 
 
 def test_a_daemon_started_from_nothing_is_killed_the_same_way():
