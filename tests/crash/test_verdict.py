@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -194,7 +193,9 @@ def test_a_damaged_file_is_said_first(case):
     assert judge(lines, messages, broken) == ["the database is damaged: row 1 missing from index"]
 
 
-def test_the_witness_is_a_file_of_json_lines(tmp_path):
+def test_a_line_that_a_kill_cut_off_spoils_no_other(tmp_path):
     witness.note("queued", str(tmp_path), sure=True, run=1)
-    (line,) = (tmp_path / witness.FILE).read_text().splitlines()
-    assert json.loads(line)["run"] == 1
+    path = tmp_path / witness.FILE
+    path.write_text(path.read_text() + '\n{"what": "queu')
+    witness.note("queued", str(tmp_path), run=2)
+    assert [line["run"] for line in witness.noted(tmp_path)] == [1, 2]

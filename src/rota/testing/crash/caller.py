@@ -107,6 +107,14 @@ class _Calls:
     async def make(self, extras: tuple[str, ...], *, last: bool) -> None:
         """Ask for everything."""
         await self._define()
+        if last and self._number > 0:
+            await self._enqueue("single")
+        else:
+            await self._ask_for_all(extras)
+        if last:
+            await self._finish()
+
+    async def _ask_for_all(self, extras: tuple[str, ...]) -> None:
         for name in (*QUEUED, *extras):
             await self._enqueue(name)
         await self._enqueue("single", delay=timedelta(milliseconds=100))
@@ -114,8 +122,6 @@ class _Calls:
         await self._cancel("patient")
         await self._come_and_go()
         await self._answer()
-        if last:
-            await self._finish()
 
     async def _define(self) -> None:
         await _patiently(partial(spaces.set_space, self._store, LOCAL, "main", "UTC"))
