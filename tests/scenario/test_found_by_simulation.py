@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Stale, Unavailable
+from rota.flow.define.runs import cancel_run
 from rota.flow.define.schedules import Wish, drop_schedule, prepare_schedule, put_schedule
 from rota.flow.define.tasks import delete_task, disable_task
 from rota.flow.deliver import InHand, deliver
@@ -99,7 +100,10 @@ async def test_a_run_that_cannot_be_marked_stuck_does_not_end_the_crew(flaky, ch
     assert flaky.store.failing["mark_stuck"] == 0
 
 
-async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(flaky, chance):
+async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(
+    flaky, chance, monkeypatch
+):
+    monkeypatch.setattr("rota.runtime.worker.BEHIND", 0.01)
     work = Stubborn()
     crew = crew_on(flaky, PuppetExecutor(["python:job"], work), chance)
     (run_id,) = await flaky.queue(await flaky.task())
@@ -110,12 +114,28 @@ async def test_a_worker_may_get_a_run_again_whose_old_attempt_does_not_stop(flak
         flaky.clock.advance(MINUTE)
         await rescue(flaky.store, chance, fence=True)
         crew.pulse.wake()  # hears that it was fenced, comes back, and claims the run again
-        while await flaky.state(run_id) is not RunState.SUCCEEDED:
+        while await flaky.state(run_id) is not RunState.FAILED:
             await asyncio.sleep(0)
         work.let_go.set()
         await crew.stop()
     run = await flaky.run(run_id)
-    assert (run.state, run.epoch, run.losses) == (RunState.SUCCEEDED, 2, 1)
+    assert (run.epoch, run.losses, run.error_code) == (2, 1, "stuck")
+
+
+async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(
+    flaky, chance, monkeypatch
+):
+    (run_id,) = await flaky.queue(await flaky.task())
+    open_runs = flaky.store.open_runs
+
+    async def claimed_first(ids):
+        await flaky.claim()
+        return await open_runs(ids)
+
+    monkeypatch.setattr(flaky.store, "open_runs", claimed_first)
+    run = await cancel_run(flaky.store, LOCAL, run_id, chance)
+    assert run.state is RunState.RUNNING
+    assert run.cancel_requested_at is not None
 
 
 async def test_a_fenced_worker_claims_nothing_before_it_is_known_again(flaky, chance):

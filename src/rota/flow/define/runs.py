@@ -157,10 +157,9 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
             store, caller, run_id, chance
         )  # it went back to the queue meanwhile
     report = Report(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
-    accepted = await settle_runs(
-        store, [(facts, report) for facts in await store.open_runs([run.id])], chance
-    )
-    if not all(accepted):
+    standing = [facts for facts in await store.open_runs([run.id]) if facts.state is run.state]
+    accepted = await settle_runs(store, [(facts, report) for facts in standing], chance)
+    if not (standing and all(accepted)):  # it was claimed, or ended, meanwhile
         return await cancel_run(store, caller, run_id, chance)
     return await find_run(store, caller, run_id)
 
@@ -184,6 +183,7 @@ async def answer_question(store: Store, caller: Caller, question_id: int, text: 
         policy=tasks[0].policy, followers=tuple(followers.get(run.task_id, ())), now=store.now()
     )
     settlement = decide_answer(facts[0], question.id, question.kind, text, caller.name, context)
-    if facts[0].epoch != question.epoch or not all(await store.settle([settlement])):
+    waits = facts[0].state is RunState.WAITING and facts[0].epoch == question.epoch
+    if not waits or not all(await store.settle([settlement])):
         raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
     return await find_run(store, caller, run.id)
