@@ -25,7 +25,15 @@ ONLY: Final = {
 ONCE: Final = frozenset(
     {
         *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
-        *("drop_schedule", "set_limits", "request_cancel", "mark_stuck", "register", "retire"),
+        *(
+            "drop_schedule",
+            "set_limits",
+            "request_cancel",
+            "note_aligned",
+            "mark_stuck",
+            "register",
+            "retire",
+        ),
         *("fence_others", "heal", "prune", "snapshot", "lock", "crew", "drain"),
     }
 )

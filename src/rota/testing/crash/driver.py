@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rota.flow.observe.verify import verify
+from rota.runtime.clock import SystemClock
 from rota.testing.crash import witness
 from rota.testing.crash.cases import TOLD_TO_STOP, Blow, Case
 from rota.testing.crash.evidence import Database
@@ -19,6 +22,7 @@ from rota.testing.crash.processes import (
     wait_for,
 )
 from rota.testing.crash.verdict import judge
+from rota.wiring.addresses import store_at
 
 STRUCK_SECONDS: Final = 10.0
 CALLER_SECONDS: Final = 45.0
@@ -161,6 +165,7 @@ class Driver:
         messages = list(witness.messages(self._folder))
         lines = witness.noted(self._folder)
         self.result.faults += judge(lines, messages, self._database.read())
+        self.result.faults += asyncio.run(_verified(self._address))
 
     def _start_daemon(self, fault: str, *, cold: bool = False, **more: str) -> Process:
         environment = {
@@ -193,6 +198,17 @@ class Driver:
 
     def _complain(self, sentence: str) -> None:
         self.result.faults.append(f"driver: {sentence}")
+
+
+async def _verified(address: str) -> list[str]:
+    """Return what `rota verify` finds, beside what plain SQL found."""
+    store = store_at(address, SystemClock())
+    await store.open()
+    try:
+        found = (await verify(store)).violations
+    finally:
+        await store.close()
+    return [f"verify: {v.invariant.value} {v.where}: {v.what}" for v in found]
 
 
 def make_home(folder: Path) -> None:

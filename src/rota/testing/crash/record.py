@@ -1,4 +1,4 @@
-"""The record: what random cases came to, one line each, so that a long run can be resumed."""
+"""The record: what cases came to, one line each, so that a long run of random ones can go on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.testing.crash.driver import Result
 
 
 class Record:
-    """A file of lines; only cases that have a seed are kept."""
+    """A file of lines; those of random cases have a seed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -22,8 +22,6 @@ class Record:
     def add(self, result: Result) -> None:
         """Append what became of a case."""
         case = result.case
-        if case.seed is None:
-            return
         line = {
             "store": case.store,
             "seed": case.seed,
@@ -40,16 +38,19 @@ class Record:
             file.write(json.dumps(line) + "\n")
 
     def kills(self, store: str) -> int:
-        """Return how many kills on a store are on record."""
-        return sum(line["kills"] for line in self._kept if line["store"] == store)
+        """Return how many random kills on a store are on record."""
+        return sum(line["kills"] for line in self._random(store))
 
     def struck(self, store: str) -> int:
         """Return how many blows on a store are on record that struck."""
-        return sum(line["struck"] for line in self._kept if line["store"] == store)
+        return sum(line["struck"] for line in self._random(store))
 
     def next_seed(self, store: str) -> int:
         """Return the first seed that was not run on a store."""
-        return max((line["seed"] for line in self._kept if line["store"] == store), default=-1) + 1
+        return max((line["seed"] for line in self._random(store)), default=-1) + 1
+
+    def _random(self, store: str) -> list[dict[str, Any]]:
+        return [k for k in self._kept if k["store"] == store and k["seed"] is not None]
 
 
 @cache
