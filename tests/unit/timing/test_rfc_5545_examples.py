@@ -7,6 +7,7 @@ is 13:00 in New York: both that end and the one it means are here.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -31,9 +32,9 @@ def occurrences(text: str, start: str, n: int) -> list[str]:
 
 
 def at_nine(printed: str) -> list[str]:
-    """Write out lines such as `1997 EDT Sep 2,9-11`, each day at nine o'clock."""
+    """Write out parts such as `1997 EDT Sep 2,9-11`, each day at nine o'clock."""
     found = []
-    for line in printed.strip().splitlines():
+    for line in re.split("[;\n]", printed.strip()):
         year, offset, month, days = line.split()
         number = MONTHS.index(month) + 1
         for item in days.split(","):
@@ -196,16 +197,8 @@ DAYS_OF_EVERY_THIRD_YEAR = """
 2003 EDT Jul 19
 2006 EST Jan 1
 """
-TWENTIETH_MONDAYS = """
-1997 EDT May 19
-1998 EDT May 18
-1999 EDT May 17
-"""
-MONDAYS_OF_WEEK_20 = """
-1997 EDT May 12
-1998 EDT May 11
-1999 EDT May 17
-"""
+TWENTIETH_MONDAYS = "1997 EDT May 19; 1998 EDT May 18; 1999 EDT May 17"
+MONDAYS_OF_WEEK_20 = "1997 EDT May 12; 1998 EDT May 11; 1999 EDT May 17"
 THURSDAYS_IN_MARCH = """
 1997 EST Mar 13,20,27
 1998 EST Mar 5,12,19,26
@@ -241,16 +234,8 @@ SATURDAYS_AFTER_THE_FIRST_SUNDAY = """
 1998 EDT May 9
 1998 EDT Jun 13
 """
-ELECTION_DAYS = """
-1996 EST Nov 5
-2000 EST Nov 7
-2004 EST Nov 2
-"""
-THIRD_OF_THREE_WEEKDAYS = """
-1997 EDT Sep 4
-1997 EDT Oct 7
-1997 EST Nov 6
-"""
+ELECTION_DAYS = "1996 EST Nov 5; 2000 EST Nov 7; 2004 EST Nov 2"
+THIRD_OF_THREE_WEEKDAYS = "1997 EDT Sep 4; 1997 EDT Oct 7; 1997 EST Nov 6"
 SECOND_TO_LAST_WEEKDAYS = """
 1997 EDT Sep 29
 1997 EST Oct 30
@@ -260,11 +245,7 @@ SECOND_TO_LAST_WEEKDAYS = """
 1998 EST Feb 26
 1998 EST Mar 30
 """
-INVALID_DATES_ARE_LEFT_OUT = """
-2007 EST Jan 15,30
-2007 EST Feb 15
-2007 EDT Mar 15,30
-"""
+INVALID_DATES_ARE_LEFT_OUT = "2007 EST Jan 15,30; 2007 EST Feb 15; 2007 EDT Mar 15,30"
 EVERY_20_MINUTES = (
     "09:00 09:20 09:40 10:00 10:20 10:40 11:00 11:20 11:40 12:00 12:20 12:40"
     " 13:00 13:20 13:40 14:00 14:20 14:40 15:00 15:20 15:40 16:00 16:20 16:40"
@@ -278,7 +259,7 @@ EXAMPLES = [
     (
         "FREQ=DAILY;INTERVAL=10;COUNT=5",
         START,
-        at_nine("1997 EDT Sep 2,12,22\n1997 EDT Oct 2,12"),
+        at_nine("1997 EDT Sep 2,12,22; 1997 EDT Oct 2,12"),
     ),
     (
         f"FREQ=YEARLY;UNTIL=20000131T140000Z;BYMONTH=1;BYDAY={EVERY_DAY}",
@@ -303,7 +284,7 @@ EXAMPLES = [
     (
         "FREQ=WEEKLY;INTERVAL=2;COUNT=8;WKST=SU;BYDAY=TU,TH",
         START,
-        at_nine("1997 EDT Sep 2,4,16,18,30\n1997 EDT Oct 2,14,16"),
+        at_nine("1997 EDT Sep 2,4,16,18,30; 1997 EDT Oct 2,14,16"),
     ),
     ("FREQ=MONTHLY;COUNT=10;BYDAY=1FR", "19970905T090000", at_nine(FIRST_FRIDAYS)),
     (
