@@ -34,8 +34,8 @@ async def test_a_schedule_that_waits_for_the_wrong_instant_is_put_right(desk):
     late = due.next_at + 3_600_000_000
     await desk.store.put_schedule({**stale, "cursor": due.cursor, "next_at": late})
     assert await align(desk.store, "data") == 1
-    (standing,) = await desk.store.list_schedules([task.id])
-    assert (standing.cursor, standing.next_at) == (stored.cursor, stored.next_at)
+    (found,) = await desk.store.list_schedules([task.id])
+    assert (found.cursor, found.next_at) == (stored.cursor, stored.next_at)
     assert await align(desk.store, "data") == 0
 
 
