@@ -14,6 +14,7 @@ from rota.flow.plan import RULE_FAULTS, table_of
 from rota.model.instants import from_micros, to_micros
 from rota.model.plans import PAST_ASKED_FOR, Plan, StandingSchedule
 from rota.ports.store import Store
+from rota.timing.timetable import Timetable
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,10 @@ async def align(store: Store, zone_data: str) -> int:
     moved = last = 0
     while standing := await store.standing_schedules(mark, last, MOST_SCHEDULES):
         plans = [plan for plan in map(_aligned, standing) if plan is not None]
-        if plans:
-            moved += sum(await store.apply_plans(plans))
-        last = standing[-1].id
+        verdicts = await store.align_schedules(plans) if plans else []
+        moved += sum(verdicts)
+        if all(verdicts):  # what changed in the meantime is looked at again
+            last = standing[-1].id
     await store.note_aligned(mark)
     if moved:
         log.warning("schedules.aligned", extra={"moved": moved})
@@ -45,12 +47,13 @@ def _aligned(schedule: StandingSchedule) -> Plan | None:
         table = table_of(schedule.rule, schedule.generation, schedule.stagger)
         resumed = table.resume(from_micros(schedule.cursor), schedule.slot_key)
         following = table.next(resumed)
+        renamed = _is_renamed(schedule, table)
     except RULE_FAULTS:
         return None  # the planner sets such a rule aside
     cursor = to_micros(resumed)
     # A rule that has nothing left is looked at now: the planner ends it.
     next_at = cursor if following is None else to_micros(following.due)
-    if (cursor, next_at) == (schedule.cursor, schedule.next_at):
+    if (cursor, next_at) == (schedule.cursor, schedule.next_at) and not renamed:
         return None
     return Plan(
         schedule_id=schedule.id,
@@ -59,3 +62,11 @@ def _aligned(schedule: StandingSchedule) -> Plan | None:
         cursor=cursor,
         next_at=next_at,
     )
+
+
+def _is_renamed(schedule: StandingSchedule, table: Timetable) -> bool:
+    """Whether the slot at a schedule's cursor has another name now, so that its past has too."""
+    if schedule.slot_key is None:
+        return False
+    slot = table.next(from_micros(schedule.cursor - 1))
+    return slot is None or slot.key != schedule.slot_key

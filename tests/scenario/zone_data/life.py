@@ -1,6 +1,7 @@
 """One life of a planner, with the zone data that PYTHONTZPATH names: `life.py DATABASE FROM TO`.
 
-The clock is virtual and moves by quarters of an hour. A life that finds no tasks declares them.
+The clock is virtual and moves by quarters of an hour. A life that finds no tasks declares them. At
+its end the whole record is verified.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import sys
 from datetime import datetime, timedelta
 
+from rota.flow.observe.verify import verify
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap
 from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import SqliteStore
@@ -57,8 +59,10 @@ async def live(path: str, begin: datetime, end: datetime) -> None:
         await bench.plan()
         clock.advance(QUARTER)
     await bench.plan()
+    report = await verify(store)
     await crew.stop()
     await store.close()
+    assert report.clean, report.violations
 
 
 if __name__ == "__main__":

@@ -271,7 +271,9 @@ def test_slots_before_the_schedule_was_made_or_changed(make):
         "the schedule did not exist yet: it was made Sun 2026-11-15 09:00",
     )
     changed = make.schedule(updated_at=make.at(9))
-    assert one(make, schedules=[changed])[1].startswith("the schedule had another rule then")
+    assert one(make, schedules=[changed])[1].startswith(
+        "its rule or its zone's data were others then"
+    )
 
 
 def test_a_slot_without_any_record_is_called_unknown(make):

@@ -271,7 +271,7 @@ class _Teller:
             return "no_slot", f"the schedule did not exist yet: it was made {made}"
         if slot.at <= schedule.updated_at:
             changed = wall(schedule.updated_at, self._zone)
-            return "no_slot", f"the schedule had another rule then: it was changed {changed}"
+            return "no_slot", f"its rule or its zone's data were others then, until {changed}"
         return "unknown", "no record is left: it is older than what is kept"
 
     def _to_come(self, planned: Planned) -> tuple[str, str]:

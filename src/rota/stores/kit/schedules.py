@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rota.errors import Stale
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, TaskId
 from rota.model.instants import from_micros, maybe_instant, to_micros
-from rota.model.plans import ScheduleState, StandingSchedule, StoredSchedule
+from rota.model.plans import Plan, ScheduleState, StandingSchedule, StoredSchedule
 from rota.model.tasks import NewTask, Task
 from rota.stores.kit import tasks
 from rota.stores.kit.session import Row, Rows, Session, one
@@ -145,6 +146,28 @@ async def standing(session: Session, mark: str, after: int, most: int) -> list[S
             key_of_ledger,
         ) in await session.rows("standing_schedules", after=after, most=most)
     ]
+
+
+async def align(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
+    """Move schedules that still stand where they stood; what is older than that is not judged."""
+    rows = await session.rows("lock_schedules", ids=sorted(plan.schedule_id for plan in plans))
+    standing = {row[0]: (row[1], row[2]) for row in rows}
+    verdicts = [standing.get(plan.schedule_id) == (plan.was, plan.version) for plan in plans]
+    await session.run(
+        "align_schedules",
+        rows=Rows(
+            {
+                "id": plan.schedule_id,
+                "cursor": plan.cursor,
+                "next_at": plan.next_at,
+                "updated_at": max(now, plan.cursor),
+            }
+            for plan, fits in zip(plans, verdicts, strict=True)
+            if fits
+        ),
+    )
+    session.wake(SCHEDULES)
+    return verdicts
 
 
 async def note_aligned(session: Session, mark: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rota.model.plans import StandingSchedule
+from dataclasses import replace
+
+from rota.model.instants import to_micros
+from rota.model.plans import Plan, StandingSchedule
 from rota.model.tasks import Overlap
 from rota.testing.bench import MINUTE, Bench
 
@@ -74,3 +77,26 @@ class AlignContract:
             assert await bench.store.standing_schedules(mark, 0, 10)
             await bench.store.note_aligned(mark)
             assert await bench.store.standing_schedules(mark, 0, 10) == []
+
+    async def test_a_schedule_is_moved_if_it_stands_where_it_stood(self, bench: Bench) -> None:
+        task = await bench.task()
+        await bench.schedule(task, bench.every(MINUTE))
+        standing = await self._standing(bench)
+        now = bench.store.now()
+        plan = Plan(
+            schedule_id=standing.id,
+            version=standing.version,
+            was=standing.cursor,
+            cursor=now + 5,
+            next_at=now + 7,
+        )
+        assert await bench.store.align_schedules([replace(plan, was=now - 1)]) == [False]
+        assert await bench.store.align_schedules([replace(plan, version=9)]) == [False]
+        assert await self._standing(bench) == standing
+        assert await bench.store.align_schedules([plan]) == [True]
+        assert await self._standing(bench) == replace(
+            standing, version=standing.version + 1, cursor=now + 5, next_at=now + 7
+        )
+        (stored,) = await bench.store.list_schedules([task.id])
+        assert to_micros(stored.updated_at) == now + 5
+        assert await bench.store.align_schedules([plan]) == [False]
