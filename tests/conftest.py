@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 
 import pytest
@@ -49,6 +50,22 @@ def clock():
 @pytest.fixture
 def chance():
     return FixedChance()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """Whatever a test made Rota set up for its logs ends with it."""
+    root, rota = logging.getLogger(), logging.getLogger("rota")
+    handlers, levels = tuple(root.handlers), (root.level, rota.level)
+    yield
+    for handler in tuple(root.handlers):
+        if handler not in handlers:
+            root.removeHandler(handler)
+    for handler in handlers:
+        if handler not in root.handlers:
+            root.addHandler(handler)
+    root.setLevel(levels[0])
+    rota.setLevel(levels[1])
 
 
 @pytest.fixture(autouse=True)

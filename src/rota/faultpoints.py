@@ -45,6 +45,7 @@ OPERATIONS: Final = (
     "enqueue",
     "request_cancel",
     "apply_plans",
+    "align",
     "note_aligned",
     "promote",
     "claim",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,21 +59,6 @@ class Terminal:
 def _plain_environment(monkeypatch):
     for name in ("ROTA_HOME", "ROTA_STORE", "ROTA_SLOTS", "ROTA_LOG_FORMAT", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was():
-    root, rota = logging.getLogger(), logging.getLogger("rota")
-    handlers, levels = tuple(root.handlers), (root.level, rota.level)
-    yield
-    for handler in tuple(root.handlers):
-        if handler not in handlers:
-            root.removeHandler(handler)
-    for handler in handlers:
-        if handler not in root.handlers:
-            root.addHandler(handler)
-    root.setLevel(levels[0])
-    rota.setLevel(levels[1])
 
 
 @pytest.fixture
