@@ -29,11 +29,11 @@ async def align(store: Store, zone_data: str) -> int:
     moved = last = 0
     while standing := await store.standing_schedules(mark, last, MOST_SCHEDULES):
         plans = [plan for plan in map(_aligned, standing) if plan is not None]
-        verdicts = await store.align_schedules(plans) if plans else []
+        verdicts = await store.align_schedules(plans, None) if plans else []
         moved += sum(verdicts)
         if all(verdicts):  # what changed in the meantime is looked at again
             last = standing[-1].id
-    await store.note_aligned(mark)
+    await store.align_schedules([], mark)
     if moved:
         log.warning("schedules.aligned", extra={"moved": moved})
     return moved

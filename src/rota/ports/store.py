@@ -129,11 +129,11 @@ class Schedules(Timed, Protocol):
     async def standing_schedules(self, mark: str, after: int, most: int) -> list[StandingSchedule]:
         """Return schedules that wait, by id; none if they are aligned with this mark already."""
 
-    async def align_schedules(self, plans: Sequence[Plan]) -> list[bool]:
-        """Move schedules that still stand where they stood, as a change of their rule would."""
+    async def align_schedules(self, plans: Sequence[Plan], mark: str | None) -> list[bool]:
+        """Move schedules that still stand where they stood, as a change of their rule would.
 
-    async def note_aligned(self, mark: str) -> None:
-        """Note that every schedule is aligned with a mark."""
+        A mark says that all of them are now aligned with it.
+        """
 
 
 class Queue(Timed, Protocol):

@@ -148,31 +148,36 @@ async def standing(session: Session, mark: str, after: int, most: int) -> list[S
     ]
 
 
-async def align(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
-    """Move schedules that still stand where they stood; what is older than that is not judged."""
-    rows = await session.rows("lock_schedules", ids=sorted(plan.schedule_id for plan in plans))
-    standing = {row[0]: (row[1], row[2]) for row in rows}
-    verdicts = [standing.get(plan.schedule_id) == (plan.was, plan.version) for plan in plans]
-    await session.run(
-        "align_schedules",
-        rows=Rows(
-            {
-                "id": plan.schedule_id,
-                "cursor": plan.cursor,
-                "next_at": plan.next_at,
-                "updated_at": max(now, plan.cursor),
-            }
-            for plan, fits in zip(plans, verdicts, strict=True)
-            if fits
-        ),
-    )
-    session.wake(SCHEDULES)
+async def align_schedules(
+    session: Session, plans: Sequence[Plan], mark: str | None, now: int
+) -> list[bool]:
+    """Move schedules that still stand where they stood; a mark says that all are aligned with it.
+
+    For a schedule that moved, what was before that counts as before its last change.
+    """
+    verdicts = await _move(session, plans, now) if plans else []
+    if mark is not None:
+        await session.run("note_fact", name=ALIGNED, value=mark)
     return verdicts
 
 
-async def note_aligned(session: Session, mark: str) -> None:
-    """Note that every schedule is aligned with a mark."""
-    await session.run("note_fact", name=ALIGNED, value=mark)
+async def _move(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
+    rows = await session.rows("lock_schedules", ids=sorted(plan.schedule_id for plan in plans))
+    standing = {row[0]: (row[1], row[2]) for row in rows}
+    verdicts = [standing.get(plan.schedule_id) == (plan.was, plan.version) for plan in plans]
+    moved = Rows(
+        {
+            "id": plan.schedule_id,
+            "cursor": plan.cursor,
+            "next_at": plan.next_at,
+            "updated_at": max(now, plan.cursor),
+        }
+        for plan, fits in zip(plans, verdicts, strict=True)
+        if fits
+    )
+    await session.run("move_schedules", rows=moved)
+    session.wake(SCHEDULES)
+    return verdicts
 
 
 async def _note(session: Session, schedule: StoredSchedule, what: str, now: int) -> None:

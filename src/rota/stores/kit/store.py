@@ -198,13 +198,9 @@ class SqlStore(ABC):
         """Return schedules that wait, by id; none if they are aligned with this mark already."""
         return await self.read(schedules.standing, mark, after, most)
 
-    async def align_schedules(self, plans: Sequence[Plan]) -> list[bool]:
+    async def align_schedules(self, plans: Sequence[Plan], mark: str | None) -> list[bool]:
         """Move schedules that still stand where they stood, as a change of their rule would."""
-        return await self.write(schedules.align, plans, self.now())
-
-    async def note_aligned(self, mark: str) -> None:
-        """Note that every schedule is aligned with a mark."""
-        await self.write(schedules.note_aligned, mark)
+        return await self.write(schedules.align_schedules, plans, mark, self.now())
 
     # claim and settle
 

@@ -75,7 +75,7 @@ class AlignContract:
         await bench.schedule(task, bench.every(MINUTE))
         for mark in (MARK, "1:other", MARK):
             assert await bench.store.standing_schedules(mark, 0, 10)
-            await bench.store.note_aligned(mark)
+            assert await bench.store.align_schedules([], mark) == []
             assert await bench.store.standing_schedules(mark, 0, 10) == []
 
     async def test_a_schedule_is_moved_if_it_stands_where_it_stood(self, bench: Bench) -> None:
@@ -90,13 +90,13 @@ class AlignContract:
             cursor=now + 5,
             next_at=now + 7,
         )
-        assert await bench.store.align_schedules([replace(plan, was=now - 1)]) == [False]
-        assert await bench.store.align_schedules([replace(plan, version=9)]) == [False]
+        assert await bench.store.align_schedules([replace(plan, was=now - 1)], None) == [False]
+        assert await bench.store.align_schedules([replace(plan, version=9)], None) == [False]
         assert await self._standing(bench) == standing
-        assert await bench.store.align_schedules([plan]) == [True]
+        assert await bench.store.align_schedules([plan], None) == [True]
         assert await self._standing(bench) == replace(
             standing, version=standing.version + 1, cursor=now + 5, next_at=now + 7
         )
         (stored,) = await bench.store.list_schedules([task.id])
         assert to_micros(stored.updated_at) == now + 5
-        assert await bench.store.align_schedules([plan]) == [False]
+        assert await bench.store.align_schedules([plan], None) == [False]

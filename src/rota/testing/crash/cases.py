@@ -29,7 +29,7 @@ ONCE: Final = frozenset(
             "drop_schedule",
             "set_limits",
             "request_cancel",
-            "note_aligned",
+            "align_schedules",
             "mark_stuck",
             "register",
             "retire",

@@ -84,7 +84,7 @@ select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || 
 from rota.schedules s join rota.tasks t on t.id = s.task_id join rota.spaces p on p.id = t.space_id
 where s.id > :after::bigint and s.next_at is not null order by s.id limit :most::int;
 
--- name: align_schedules
+-- name: move_schedules
 update rota.schedules s set cursor = w.cursor, next_at = w.next_at, updated_at = w.updated_at,
   version = s.version + 1
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, cursor bigint, next_at bigint,

@@ -63,7 +63,7 @@ select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || 
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
 where s.id > :after and s.next_at is not null order by s.id limit :most;
 
--- name: align_schedules
+-- name: move_schedules
 update schedules set cursor = w.value ->> 'cursor', next_at = w.value ->> 'next_at',
   updated_at = w.value ->> 'updated_at', version = version + 1
 from jsonb_each(:rows) w where schedules.id = w.value ->> 'id';
