@@ -27,6 +27,7 @@ ONCE: Final = frozenset(
         *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
         *(
             "drop_schedule",
+            "put_schedule",
             "set_limits",
             "request_cancel",
             "align_schedules",
@@ -37,7 +38,19 @@ ONCE: Final = frozenset(
         *("fence_others", "heal", "prune", "snapshot", "lock", "crew", "drain"),
     }
 )
-"""What a life comes to only once or twice: there hit 3 is the third life that ends so."""
+"""What a life comes to once: there hit 3 is the third life that ends so."""
+
+FEW: Final = {
+    "request_cancel.statement": 2,
+    "settle.successors": 2,
+    "delivery.send": 2,
+    "delivery.sent": 2,
+    "note_aligned.statement": 1,
+    "register.statement": 1,
+    "retire.statement": 1,
+    "fence_others.statement": 1,
+}
+"""What a life comes to a few times only."""
 
 APART: Final = ("prune", "migrate", "snapshot")
 """Parts whose points need a database of their own, full of ended work."""
@@ -109,7 +122,7 @@ def _part(point: str) -> str:
 def at(point: str, hit: int = 1, action: str = "kill") -> Blow:
     """Return the blow at a point, at most as deep as a life gets there."""
     once = _part(point) in ONCE and not point.endswith(".statement")
-    return Blow(f"{point}:{1 if once else hit}:{action}")
+    return Blow(f"{point}:{1 if once else min(hit, FEW.get(point, hit))}:{action}")
 
 
 def every_hit(store: str, points: Sequence[str], hits: Sequence[int] = HITS) -> Iterator[Case]:

@@ -98,7 +98,7 @@ def _remove(server: PostgresServer) -> None:
 
 
 def _cases(wanted: argparse.Namespace, record: Record) -> Iterator[Case]:
-    for store in wanted.store or STORES:
+    for store in wanted.store or (*STORES, "server"):
         points = wanted.point or points_of(store)
         if wanted.seed is not None:
             yield random_case(store, wanted.seed) if store != "server" else outage_case(wanted.seed)
