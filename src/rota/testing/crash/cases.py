@@ -25,17 +25,9 @@ ONLY: Final = {
 ONCE: Final = frozenset(
     {
         *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
-        *(
-            "drop_schedule",
-            "put_schedule",
-            "set_limits",
-            "request_cancel",
-            "align_schedules",
-            "mark_stuck",
-            "register",
-            "retire",
-        ),
-        *("fence_others", "heal", "prune", "snapshot", "lock", "crew", "drain"),
+        *("put_schedule", "drop_schedule", "set_limits", "request_cancel", "align_schedules"),
+        *("register", "retire", "fence_others", "mark_stuck", "heal", "prune"),
+        *("snapshot", "lock", "crew", "drain"),
     }
 )
 """What a life comes to once: there hit 3 is the third life that ends so."""

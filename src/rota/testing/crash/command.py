@@ -74,11 +74,13 @@ def _driver(case: Case, folder: Path, *, cold: bool) -> Iterator[Driver]:
         return
     server = _server(durable=case.store == "server")
     address = asyncio.run(server.create(migrated=not case.fresh))
-    if case.store == "server":
-        yield Outage(case, folder, address, server)
-    else:
-        yield driver_of(case)(case, folder, address, cold=cold)
-    asyncio.run(server.drop(address))
+    try:
+        if case.store == "server":
+            yield Outage(case, folder, address, server)
+        else:
+            yield driver_of(case)(case, folder, address, cold=cold)
+    finally:
+        asyncio.run(server.drop(address))
 
 
 @cache
