@@ -5,16 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from rota.errors import Stale, Unavailable
-from rota.flow.define.runs import cancel_run
+from rota.errors import IllegalMove, Stale, Unavailable
+from rota.flow.define.runs import answer_question, cancel_run
 from rota.flow.define.schedules import Wish, drop_schedule, prepare_schedule, put_schedule
 from rota.flow.define.tasks import delete_task, disable_task
 from rota.flow.deliver import InHand, deliver
 from rota.flow.plan import plan_schedule
 from rota.flow.rescue import rescue
 from rota.model.deliveries import DeliveryState
-from rota.model.outcomes import DONE
+from rota.model.outcomes import DONE, Lost
 from rota.model.states import RunState
+from rota.model.tasks import OnLost
+from rota.model.views import RunFilter
 from rota.rules.permission import LOCAL
 from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import MemoryStore
@@ -250,3 +252,21 @@ async def test_a_claim_that_is_under_way_is_drained_too(desk, chance):
         await stopping
     run = await desk.run(run_id)
     assert (run.state, run.cause.value) == (RunState.QUEUED, "drained")
+
+
+async def test_a_question_that_was_answered_meanwhile_takes_no_other_answer(desk, monkeypatch):
+    await desk.queue(await desk.task(on_lost=OnLost.ASK))
+    await desk.end(await desk.claim_one(), Lost(reason="gone"))
+    (waiting,) = await desk.store.list_runs(RunFilter())
+    (question,) = await desk.store.list_questions([waiting.id])
+    open_runs = desk.store.open_runs
+
+    async def answered_first(ids):
+        monkeypatch.setattr(desk.store, "open_runs", open_runs)
+        await answer_question(desk.store, LOCAL, question.id, "retry")
+        return await open_runs(ids)
+
+    monkeypatch.setattr(desk.store, "open_runs", answered_first)
+    with pytest.raises(IllegalMove):
+        await answer_question(desk.store, LOCAL, question.id, "fail")
+    assert (await desk.run(waiting.id)).state is RunState.QUEUED

@@ -10,7 +10,7 @@ from rota.model.ids import DeliveryId, RunId
 from rota.model.instants import from_micros, maybe_instant
 from rota.stores.kit.session import Row, Rows, Session
 
-LONGEST_SENDING = 180 * 1_000_000
+LONGEST_SENDING = 90 * 1_000_000
 """How long a try may take, in microseconds; after that nobody waits for its outcome any more."""
 
 EVENTS = {

@@ -12,7 +12,7 @@ from rota.flow.define import limits, runs, schedules, tasks
 from rota.flow.define.names import get_task
 from rota.model.ids import RunId
 from rota.model.instants import from_micros
-from rota.model.runs import RunBatch, Source
+from rota.model.runs import Question, RunBatch, Source
 from rota.model.states import RunState
 from rota.model.tasks import After, AfterOn
 from rota.model.views import RunFilter
@@ -51,7 +51,7 @@ class Caller:
             (2, self.define),
             (3, self.schedule),
             (1, self.drop),
-            (2, self.switch),
+            (4, self.switch),
             (1, self.delete),
             (3, self.limit),
             (2, self.backfill),
@@ -210,16 +210,25 @@ class Caller:
             return
         questions = await self._store.list_questions([run.id for run in waiting])
         for question in [q for q in questions if q.answered_at is None]:
-            text = self._draw.one(question.options)
-            try:
-                await runs.answer_question(self._store, LOCAL, question.id, text)
-            except IllegalMove:
+            times = 2 if self._draw.odds(0.3) else 1  # impatient people press twice
+            answers = [self._answer(question) for _ in range(times)]
+            said = [answer for answer in await asyncio.gather(*answers) if answer is not None]
+            if len(said) < times:
                 self._sea.sometimes.hit("two answers race and one is refused")
-                continue
-            self._sea.sometimes.hit("a question is answered")
-            row = self._sea.checker.picture.questions.get(question.id)
-            if row is not None and row.answer != text:
-                self._broken("what was acknowledged is there", f"question {question.id}")
+            if len(said) > 1:
+                self._broken("a question is answered once", f"question {question.id}")
+
+    async def _answer(self, question: Question) -> str | None:
+        text = self._draw.one(question.options)
+        try:
+            await runs.answer_question(self._store, LOCAL, question.id, text)
+        except IllegalMove:
+            return None
+        self._sea.sometimes.hit("a question is answered")
+        row = self._sea.checker.picture.questions.get(question.id)
+        if row is not None and row.answer != text:
+            self._broken("what was acknowledged is there", f"question {question.id}")
+        return text
 
     async def backfill(self) -> None:
         """Make up for slots of the last minutes."""

@@ -36,6 +36,8 @@ NEVER_CHANGES = (
 )
 MOST_LOSSES = 3
 PRUNE = "prune"
+UNREPORTED = object()
+"""What an attempt has to show for itself before it has said how it went."""
 
 
 class Checker:
@@ -49,6 +51,9 @@ class Checker:
         self._limits = Limits(sometimes, clocks_agree=clocks_agree)
         self.clocks_agree = clocks_agree
         self._most_attempts: dict[int, int] = {}
+        self._tried_again: Counter[int] = Counter()
+        self._renewed_until: dict[str, int] = {}
+        self._to_deliver: set[int] = set()
         self._settled: Counter[int] = Counter()
         self._workers_ever: set[str] = set()
         self._rules: dict[str, Callable[[Change, Commit, _Batch], None]] = {
@@ -67,6 +72,10 @@ class Checker:
 
     def committed(self, changes: Sequence[Change], commit: Commit) -> None:
         """Judge one transaction, then take its rows into the picture."""
+        if commit.operation == "renew":
+            worker, until = commit.args[:2]
+            if worker in self.picture.workers and not self.picture.workers[worker].fenced:
+                self._renewed_until[worker] = until
         batch = _Batch(changes)
         for change in changes:
             rule = self._rules.get(change.table)
@@ -75,7 +84,7 @@ class Checker:
         self._events(batch)
         check_planning(self.picture, batch.by_table, commit)
         self._limits.judge(batch.by_table, commit.now)
-        self._keep(changes)
+        self._keep(changes, commit)
         for path in walked(batch.by_table, commit):
             self._sometimes.hit(path)
 
@@ -83,7 +92,7 @@ class Checker:
         """An attempt began to work."""
         if (run_id, epoch) in self.reports:
             _broken("an attempt begins once", f"run {run_id} epoch {epoch} began twice")
-        self.reports[run_id, epoch] = None
+        self.reports[run_id, epoch] = UNREPORTED
         run = self.picture.runs.get(run_id)
         if run is None or (run.state, run.epoch) != ("running", epoch):
             self._sometimes.hit("an attempt begins after its run was taken away")
@@ -158,6 +167,14 @@ class Checker:
             _broken("only ready runs are claimed", f"run {new.id} was {old.place}")
         if self.clocks_agree and new.available_at > commit.at:
             _broken("nothing starts early", f"run {new.id}")
+        if new.cause == "retry":
+            self._tried_again[new.id] += 1
+            if self._tried_again[new.id] >= self._most_attempts.get(new.task_id, 1):
+                _broken("attempts stay within the policy", f"run {new.id} is tried too often")
+        if json.loads(self.picture.tasks[new.task_id].policy).get("deliver_to"):
+            self._to_deliver.add(new.id)
+        else:
+            self._to_deliver.discard(new.id)
 
     def _ended(self, old: Row, new: Row, commit: Commit, batch: _Batch) -> None:
         worker = self.picture.workers.get(old.holder)
@@ -167,6 +184,10 @@ class Checker:
         outcome = batch.outcome(new.id, new.epoch)
         if old.cancel_at is not None and new.state == "queued":
             _broken("a cancelled run is not tried again", f"run {new.id} was {outcome}")
+        said = process_of(old.holder) == commit.process and new.error_code != "lost"
+        ended = said and outcome == new.state and new.state in {"succeeded", "failed"}
+        if ended and new.id in self._to_deliver and not batch.sends(new.id):
+            _broken("a message leaves with its run's end", f"run {new.id} sent none")
         if new.state == "succeeded":
             report = self.reports.get((new.id, new.epoch))
             if new.result != report:
@@ -231,6 +252,8 @@ class Checker:
     def _fenced(self, worker: Row, commit: Commit) -> None:
         if worker.lease_until >= commit.now:
             _broken("a lease holds until it ends", worker.id)
+        if self.clocks_agree and self._renewed_until.get(worker.id, 0) >= commit.now:
+            _broken("who renews is not fenced", worker.id)
 
     def _task(self, change: Change, commit: Commit, batch: _Batch) -> None:  # noqa: ARG002
         new = change.new
@@ -253,7 +276,7 @@ class Checker:
         if sorted(settled) != sorted(ended):
             _broken("an end is told once", f"events for {settled}, ends of {ended}")
 
-    def _keep(self, changes: Sequence[Change]) -> None:
+    def _keep(self, changes: Sequence[Change], commit: Commit) -> None:
         picture = self.picture
         for table, old, new in changes:
             rows = getattr(picture, table, None)
@@ -265,6 +288,8 @@ class Checker:
                 rows[new.id] = new
             if table == "runs":
                 self._keep_names(old, new)
+                if new is not None and new.lane is not None and new.state in FINISHED:
+                    picture.lanes_left[new.lane] = commit.instant
 
     def _keep_names(self, old: Row | None, new: Row | None) -> None:
         picture = self.picture
@@ -295,6 +320,10 @@ class _Batch:
     def of(self, *key: object) -> Change | None:
         """Return what happened to one row, or None."""
         return self._rows.get(key)
+
+    def sends(self, run_id: int) -> bool:
+        """Return whether a run's end left a message in the outbox."""
+        return any(c.new.run_id == run_id for c in self.by_table.get("deliveries", ()) if c.new)
 
     def outcome(self, run_id: int, epoch: int) -> str:
         """Return how an attempt that ended in this transaction ended."""

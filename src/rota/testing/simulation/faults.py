@@ -30,7 +30,8 @@ Result = TypeVar("Result")
 REPEATABLE = frozenset({"settle", "mark_delivery", "renew", "request_cancel", "apply_plans"})
 """Operations that may arrive twice without harm, and therefore do."""
 
-LONGEST_DELAY = 45.0
+LONGEST_DELAY = 20.0
+LONGEST_TRAVEL = 0.5
 MOST_QUERIES = 12
 LEAST_INSTANT = 10**15
 """No other number that an operation is given is as large as an instant of this century."""
@@ -56,6 +57,7 @@ class Fault(StrEnum):
     OUTAGE = "outage"
     CACHES = "caches lost"
     WAKES = "wakes lost"
+    SLOW = "slow line"
     SKEW = "skew"
     LEAP = "leap"
 
@@ -109,6 +111,10 @@ class Faults:
         """Return how many seconds a late call takes."""
         longest = LONGEST_DELAY if kind is Fault.DELAY_LONG else 2.0
         return self._chance.random() * longest
+
+    def travel(self) -> float:
+        """Return how many seconds a call is on its way."""
+        return self._chance.random() * LONGEST_TRAVEL if self.has(Fault.SLOW) else 0.0
 
     def fuse(self) -> int:
         """Return at which query of a transaction the process dies."""
@@ -181,7 +187,7 @@ class SimStore(MemoryStore):
     ) -> Result:
         """Run a reading operation, with everything that may befall it."""
         sea = self._sea
-        await asyncio.sleep(0)
+        await asyncio.sleep(sea.faults.travel())
         if sea.faults.for_read():
             sea.sometimes.hit("a read fails")
             self._note(operation, "fails")
@@ -217,7 +223,7 @@ class SimStore(MemoryStore):
         if (fault is Fault.DELAY or fault is Fault.DELAY_LONG) and sea.faults.coin():
             sea.sometimes.hit("a write is late")
             await sea.wait(sea.faults.delay(fault))
-        await asyncio.sleep(0)
+        await asyncio.sleep(sea.faults.travel())
         if fault is Fault.ERROR_BEFORE:
             sea.sometimes.hit("a write fails before it happened")
             self._note(operation, "fails before")
@@ -300,7 +306,8 @@ class SimStore(MemoryStore):
         sea.history.note(self.process.name, name, changes)
         try:
             now = self.now()
-            commit = Commit(self.process.name, name, self._asked, self._said(args), now, args)
+            said, instant = self._said(args), sea.loop.time()
+            commit = Commit(self.process.name, name, self._asked, said, now, instant, args)
             sea.checker.committed(changes, commit)
         except Violation as violation:
             sea.loop.fail(violation)

@@ -15,7 +15,7 @@ from rota.testing.simulation.faults import Fault, Sea, SimStore
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.picture import FINISHED, process_of
 
-SETTLING_SECONDS = 45.0
+SETTLING_SECONDS = 35.0
 """A lease, the caretaker's rest and a planner's poll: after that nothing may be overdue."""
 
 PROBATION_SECONDS = 65.0

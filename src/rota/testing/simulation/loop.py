@@ -40,6 +40,10 @@ class Exhausted(Exception):
     """The history took more steps than any sound one does, or came to a standstill."""
 
 
+class Unseen(Exception):
+    """A task ended with a fault that nobody waited for."""
+
+
 class Refused(RuntimeError):
     """Simulated code reached for something real, or a dead process for anything at all."""
 
@@ -250,8 +254,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """End the history: a fault that nobody awaited is a fault."""
-        fault = context.get("exception")
-        self.fail(fault if isinstance(fault, BaseException) else RuntimeError(context["message"]))
+        self.fail(Unseen(f"{context['message']}: {context.get('exception')!r}"))
 
     def close(self) -> None:
         """Forget everything that could still happen."""

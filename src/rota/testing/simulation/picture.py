@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rota.testing.simulation.database import Row
+
+LONGEST_DECISION = 60.0
+"""How many seconds may lie between what a planner sees and what it writes."""
 
 FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
@@ -14,7 +18,7 @@ class Commit(NamedTuple):
     """A transaction: who asked for it, what it was called, and what that process thought of time.
 
     `asked` is the instant its process began to look at a task, `now` the one it was decided for,
-    `at` the one it was committed at.
+    `at` the one it was committed at, `instant` the same in the seconds of the history.
     """
 
     process: str
@@ -22,6 +26,7 @@ class Commit(NamedTuple):
     asked: int
     now: int
     at: int
+    instant: float
     args: tuple[Any, ...]
 
 
@@ -37,6 +42,14 @@ class Picture:
     questions: dict[int, Row] = field(default_factory=dict)
     slots: dict[tuple[int, str], int] = field(default_factory=dict)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
+    lanes_left: dict[str, float] = field(default_factory=dict)
+
+    def lane_was_busy(self, task_id: int, instant: float) -> bool:
+        """Return whether the lane of a task's slots had an unfinished run, now or just before."""
+        lane = json.loads(self.tasks[task_id].policy).get("lane") or f"task:{task_id}"
+        if self.lanes_left.get(lane, -LONGEST_DECISION) > instant - LONGEST_DECISION:
+            return True
+        return any(r.lane == lane and r.state not in FINISHED for r in self.runs.values())
 
 
 def process_of(worker: str) -> str:

@@ -12,6 +12,10 @@ from rota.testing.simulation.picture import Commit, Picture
 from rota.testing.simulation.slots import next_slot, slots_between
 
 PAST_ASKED_FOR = 0
+GRACE_MICROS = 60_000_000
+"""A slot found this late is still on time."""
+
+MISSED = frozenset({"missed", "too_late", "catch_up_cap"})
 
 
 def check_planning(
@@ -34,7 +38,7 @@ def check_planning(
         if old.deleted_at is not None:
             _broken("a dropped schedule plans nothing", new, f"cursor {new.cursor}")
         passed.add(new.id)
-        _accounts_for_every_slot(picture, changes, old, new)
+        _accounts_for_every_slot(picture, changes, old, new, commit)
     for change in changes.get("ledger", ()):
         told = change.new is not None and commit.operation == "apply_plans"
         if told and change.new.schedule_id not in passed:
@@ -64,7 +68,11 @@ def _knows_what_is_next(schedule: Row) -> None:
 
 
 def _accounts_for_every_slot(
-    picture: Picture, changes: Mapping[str, Sequence[Change]], old: Row, new: Row
+    picture: Picture,
+    changes: Mapping[str, Sequence[Change]],
+    old: Row,
+    new: Row,
+    commit: Commit,
 ) -> None:
     due = slots_between(old.rule, old.cursor, new.cursor)
     spans = []
@@ -81,6 +89,7 @@ def _accounts_for_every_slot(
         for c in changes.get("runs", ())
         if c.new is not None and c.old is None and c.new.schedule_id == new.id
     ]
+    _tells_why(picture, changes, new, commit)
     runs = {*added, *_slots_that_ran(picture, new.id, old.cursor)}
     told = [at for at in due if any(first <= at <= last for first, last in spans)]
     for at in due:
@@ -96,6 +105,28 @@ def _accounts_for_every_slot(
             _broken("a disabled task's slots do not run", new, f"{at} got a run")
     if ledgered != len(told):
         _broken("the ledger counts right", new, f"{ledgered} told, {len(told)} passed over")
+
+
+def _tells_why(
+    picture: Picture, changes: Mapping[str, Sequence[Change]], schedule: Row, commit: Commit
+) -> None:
+    """The reasons in the ledger must be true, and of missed slots the newest run."""
+    on_time = commit.now - GRACE_MICROS
+    made = [c.new for c in changes.get("runs", ()) if c.old is None]
+    made = [run for run in made if run.schedule_id == schedule.id]
+    caught_up = [run.slot_at for run in made if run.source == "catch_up"]
+    busy = bool(made) or picture.lane_was_busy(schedule.task_id, commit.instant)
+    for change in changes.get("ledger", ()):
+        row = change.new
+        if row is None or row.schedule_id != schedule.id:
+            continue
+        if row.reason in MISSED and row.last_at > on_time:
+            _broken("a slot on time is not missed", schedule, f"{row.last_at} is {row.reason}")
+        if row.reason == "overlap" and not busy:
+            _broken("a slot is skipped only beside another run", schedule, f"{row.last_at}")
+        passed_over = row.reason in {"coalesced", "catch_up_cap"} and row.last_at <= on_time
+        if passed_over and any(at < row.last_at for at in caught_up):
+            _broken("of missed slots the newest run", schedule, f"{row.last_at} was passed over")
 
 
 def _slots_that_ran(picture: Picture, schedule_id: int, after: int) -> set[int]:

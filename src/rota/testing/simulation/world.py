@@ -24,7 +24,7 @@ from rota.testing.simulation.executors import OTHER_ROUTE, ROUTE, SimChannel, Si
 from rota.testing.simulation.faults import Fault, Faults, Sea, SimStore
 from rota.testing.simulation.healing import Healing
 from rota.testing.simulation.history import LAST_LINES, History, Violation
-from rota.testing.simulation.loop import Exhausted, SimLoop
+from rota.testing.simulation.loop import Exhausted, SimLoop, Unseen
 from rota.testing.simulation.processes import Process, SimClock, Time
 from rota.testing.simulation.sometimes import Sometimes
 from rota.testing.simulation.wishes import Draw
@@ -37,7 +37,8 @@ BEGINNINGS = (
     datetime(2026, 10, 25, 0, 29, 20, tzinfo=UTC),  # an hour that will come twice there
     datetime(2026, 10, 25, 1, 29, 20, tzinfo=UTC),  # the same hour again
 )
-LEASE = 30.0
+LEASE = timedelta(seconds=12)
+"""Shorter than in earnest, so that more of them end in a history."""
 DRAIN = timedelta(seconds=5)
 EXIT_PATIENCE = 15.0
 
@@ -113,6 +114,8 @@ class World:
                 violation = broken
             except Exhausted as fault:
                 violation = Violation("everything comes to an end", str(fault))
+            except Unseen as fault:
+                violation = Violation("nothing fails unseen", str(fault))
             finally:
                 self._end()
         if violation is not None:
@@ -140,7 +143,7 @@ class World:
         await self._set_up()
         self.faults.on = True
         keepers = [self.loop.create_task(self._keep_alive(m)) for m in (*self.crews, *self.callers)]
-        await self._chaos(self.draw.number(60, 120))
+        await self._chaos(self.draw.number(30, 70))
         self._heal()
         await self._healed()
         for keeper in keepers:
@@ -177,14 +180,14 @@ class World:
                 del self.sea.stores[member.process.name]
             if self.healing and member in self.callers:
                 return
-            await asyncio.sleep(5.0 if self.healing else self.draw.seconds(0.5, 15).total_seconds())
+            await asyncio.sleep(5.0 if self.healing else self.draw.seconds(0.5, 8).total_seconds())
 
     def _start(self, member: Member) -> None:
         member.lives += 1
         process = Process(f"{member.name}.{member.lives}", self.loop)
         error = timedelta()
         if self.faults.has(Fault.SKEW):
-            error = self.draw.seconds(-20, 20)
+            error = self.draw.seconds(-8, 8)
         clock = SimClock(self.time, error)
         store = SimStore(self.sea, process, clock)
         member.process, member.store = process, store
@@ -208,6 +211,7 @@ class World:
             slots=4,
             drain=DRAIN,
             keep=self.keep,
+            worker_ttl=LEASE,
             roles=frozenset(member.roles),
             watch_loop=False,
         )
@@ -249,7 +253,7 @@ class World:
             Fault.LEAP: self._leap,
         }
         while self.loop.time() < end:
-            await asyncio.sleep(self.draw.seconds(1, 15).total_seconds())
+            await asyncio.sleep(self.draw.seconds(1, 10).total_seconds())
             kinds = [kind for kind in strikes if self.faults.has(kind)]
             if kinds:
                 strikes[self.draw.one(kinds)]()
@@ -269,8 +273,8 @@ class World:
     def _pause(self) -> None:
         process = self._victim()
         if process is not None:
-            seconds = self.draw.seconds(1, 70).total_seconds()
-            if seconds > LEASE:
+            seconds = self.draw.seconds(1, 30).total_seconds()
+            if seconds > LEASE.total_seconds():
                 self.sometimes.hit("a process pauses past its lease")
             self.history.note(process.name, f"sleeps for {seconds:.1f} s")
             process.pause()
@@ -295,14 +299,14 @@ class World:
             self.sometimes.hit("a process is cut off from the database")
             self.history.note(process.name, "is cut off")
             self.sea.cut_off.add(process.name)
-            seconds = self.draw.seconds(1, 50).total_seconds()
+            seconds = self.draw.seconds(1, 25).total_seconds()
             self.loop.call_later(seconds, self.sea.cut_off.discard, process.name)
 
     def _outage(self) -> None:
         self.sometimes.hit("the database is away")
         self.history.note("nature", "the database is away")
         self.sea.away = True
-        self.loop.call_later(self.draw.seconds(0.5, 20).total_seconds(), self._back)
+        self.loop.call_later(self.draw.seconds(0.5, 10).total_seconds(), self._back)
 
     def _back(self) -> None:
         self.sea.away = False

@@ -1,0 +1,203 @@
+"""Bugs of claiming and of leases: who may work on a run, and what becomes of it without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from weakref import WeakSet
+
+from tests.zoo.planting import bug, queries, replaced, schema, several
+
+from rota.model.runs import Lease
+from rota.model.views import Claimed
+from rota.runtime import crew
+from rota.stores.kit import claim
+from rota.stores.kit.store import SqlStore
+from rota.testing.simulation import world
+
+
+@bug(
+    "claim-without-lease",
+    "G2-W01, ZUB-W04",
+    "A crash leaves a run running for ever: nobody looks for runs whose worker is gone",
+)
+def no_recovery() -> Iterator[None]:
+    with queries(lost_runs=("where state = 'running'", "where 0 and state = 'running'")):
+        yield
+
+
+@bug(
+    "recovery-at-start-only",
+    "dbos#716",
+    "What others left behind is given back when a process starts, and never again",
+)
+def recovery_at_start_only() -> Iterator[None]:
+    started: WeakSet[object] = WeakSet()
+    rescue = crew.rescue
+
+    async def once(store, chance, *, fence):
+        if store in started:
+            return 0
+        started.add(store)
+        return await rescue(store, chance, fence=fence)
+
+    with replaced(crew, "rescue", once):
+        yield
+
+
+@bug(
+    "lease-is-a-fixed-timeout",
+    "celery#2599, celery#7009, IST-W02",
+    "A run that takes longer than a fixed time is given to somebody else while it runs",
+)
+def fixed_timeout() -> Iterator[None]:
+    long_ago = "or started_at < (select max(seen_at) from workers) - 4000000"
+    where = "holder not in (select id from workers where fenced = 0)"
+    with queries(lost_runs=(where, f"({where} {long_ago})")):
+        yield
+
+
+@bug("lease-not-renewed", "GEN-W04", "A heartbeat is sent, but it does not extend the lease")
+def lease_not_renewed() -> Iterator[None]:
+    with queries(renew_worker=("lease_until = :until", "lease_until = lease_until")):
+        yield
+
+
+@bug(
+    "worker-named-by-host",
+    "oban-py#32, dbos#804, IST-W25",
+    "Workers are known by their host's name, and two of them pass for one",
+)
+def worker_named_by_host() -> Iterator[None]:
+    made = world.CrewSettings
+
+    def named(**settings):
+        return made(**{**settings, "worker_id": "host"})
+
+    with several(
+        replaced(world, "CrewSettings", named),
+        queries(insert_workers=("insert into workers", "insert or replace into workers")),
+    ):
+        yield
+
+
+@bug(
+    "fenced-worker-claims",
+    "Rota, before it was simulated",
+    "A worker that was fenced claims runs before it has heard of it",
+)
+def fenced_worker_claims() -> Iterator[None]:
+    with queries(is_fenced=("fenced = 1", "fenced = 7")):
+        yield
+
+
+@bug(
+    "select-then-update",
+    "ZUB-W06, steady-queue PR 54",
+    "Runs are chosen in one transaction and taken in the next, whoever took them meanwhile",
+)
+def select_then_update() -> Iterator[None]:
+    whole = SqlStore.claim
+
+    async def chosen(session, routes):
+        return await session.rows("zoo_choose", routes=list(routes))
+
+    async def claim_again(session, ids, worker, now):
+        await session.run("zoo_take", ids=ids, worker=worker, now=now)
+        return await session.rows("zoo_taken", ids=ids)
+
+    async def in_two_steps(self, worker, pools, routes, want):
+        seen = [row[0] for row in await self.read(chosen, routes)]
+        taken = await whole(self, worker, pools, routes, want)
+        ids = [run_id for run_id in seen if run_id not in {lease.run_id for lease in taken.leases}]
+        if not ids:
+            return taken
+        rows = await self.write(claim_again, ids, worker, self.now())
+        tasks = {task.id: task for task in await self.get_tasks([row[3] for row in rows])}
+        leases = [*taken.leases, *(Lease(*row) for row in rows)]
+        return Claimed(leases=leases, tasks={**taken.tasks, **tasks}, answers=taken.answers)
+
+    claim_again.__name__ = "claim"
+    with several(
+        replaced(SqlStore, "claim", in_two_steps),
+        queries(
+            zoo_choose="select id from runs where place = 'ready' and lane is null and metered = 0"
+            " and grp = '' and route in (select value from json_each(:routes)) limit 2",
+            zoo_take="update runs set state = 'running', place = null, epoch = epoch + 1,"
+            " holder = :worker, started_at = :now where id in (select value from json_each(:ids))",
+            zoo_taken="select id, epoch, space_id, task_id, route, cause, retries, losses, created_at,"
+            " expires_at, slot_at, slot_key, depth, asked, thread, key, payload"
+            " from runs where id in (select value from json_each(:ids))",
+        ),
+    ):
+        yield
+
+
+@bug(
+    "cap-counted-outside-the-claim",
+    "G2-W02, GEN-W06",
+    "What runs is counted before the claim that relies on it",
+)
+def cap_counted_before() -> Iterator[None]:
+    before = []
+    count = claim.read_room
+
+    async def remembered(session, now):
+        room = await count(session, now)
+        before.append(deepcopy(room))
+        return deepcopy(before[-2]) if len(before) > 1 else room
+
+    with replaced(claim, "read_room", remembered):
+        yield
+
+
+@bug(
+    "cap-of-a-space-ignored",
+    "IST-W09",
+    "A busy user takes all slots: the cap of a space is not looked at",
+)
+def space_cap_ignored() -> Iterator[None]:
+    async def unlimited(session, room, pool, spaces, found):
+        return dict.fromkeys(spaces, claim.UNLIMITED)
+
+    with replaced(claim, "_space_room", unlimited):
+        yield
+
+
+@bug(
+    "lane-not-held",
+    "IST-W08",
+    "Two messages of one conversation are answered at the same time",
+)
+def lane_not_held() -> Iterator[None]:
+    columns = "on runs (space_id, lane) where lane is not null and state = 'running'"
+    with several(
+        schema("drop index runs_lane_running", f"create index runs_lane_running {columns}"),
+        queries(view_lanes=("exists (select 1", "0 and exists (select 1")),
+    ):
+        yield
+
+
+@bug(
+    "attempt-begun-twice",
+    "ZUB-W11",
+    "A fault inside the work is taken for a fault of the call, and the work is called again",
+)
+def called_again() -> Iterator[None]:
+    class Stubborn:
+        def __init__(self, executor):
+            self._executor = executor
+            self.routes, self.waited = executor.routes, executor.waited
+
+        async def run(self, assignment):
+            try:
+                return await self._executor.run(assignment)
+            except LookupError:
+                return await self._executor.run(assignment)
+
+    class Worker(crew.Worker):
+        def __init__(self, store, executors, *args, **options):
+            super().__init__(store, [Stubborn(one) for one in executors], *args, **options)
+
+    with replaced(crew, "Worker", Worker):
+        yield

@@ -1,0 +1,240 @@
+"""Bugs of planning: slots that fire twice, never, or without leaving a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.zoo.planting import bug, queries, replaced, schema, several
+
+from rota.flow import plan as flow
+from rota.flow.define import schedules as define_schedules
+from rota.flow.define import tasks as define_tasks
+from rota.model.states import RunState
+from rota.rules import catch_up, overlap
+from rota.rules.overlap import Verdict
+from rota.stores.kit import combined, plan, settle
+from rota.stores.kit.store import SqlStore
+
+
+@bug(
+    "slot-and-run-in-two-transactions",
+    "procrastinate#1495",
+    "The slot is marked as taken first and its run queued after, and a crash loses it in between",
+)
+def two_transactions() -> Iterator[None]:
+    async def apply_plans(self, plans):
+        bare = [replace(one, runs=()) for one in plans]
+        verdicts = await self.write(plan.apply_plans, bare, self.now())
+        runs = [r for one, fits in zip(plans, verdicts, strict=True) if fits for r in one.runs]
+        if runs:
+            await self.write(combined.enqueue, runs, self.now())
+        return verdicts
+
+    with replaced(SqlStore, "apply_plans", apply_plans):
+        yield
+
+
+@bug(
+    "once-because-of-the-leader",
+    "oban#1488, open-ace PR 2862, leoflow#1199",
+    "A slot runs once because only a leader plans, and there are two of them",
+)
+def two_leaders() -> Iterator[None]:
+    careful = plan.apply_plans
+
+    async def apply_plans(session, plans, now):
+        rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+        standing = {row[0]: row for row in rows}
+        trusted = [
+            replace(p, was=standing[p.schedule_id][1], version=standing[p.schedule_id][2])
+            for p in plans
+            if p.schedule_id in standing
+        ]
+        verdicts = await careful(session, trusted, now) if trusted else []
+        return [*verdicts, *[False] * (len(plans) - len(trusted))]
+
+    columns = "on runs (schedule_id, slot_key) where schedule_id is not null"
+    with several(
+        replaced(plan, "apply_plans", apply_plans),
+        schema("drop index runs_slot", f"create index runs_slot {columns}"),
+        queries(existing_runs=("where r.schedule_id is not null", "where r.schedule_id < 0")),
+    ):
+        yield
+
+
+@bug(
+    "next-slot-after-success",
+    "GEN-W03",
+    "The next slot is planned when the run before it has succeeded, so one failure ends them all",
+)
+def next_slot_after_success() -> Iterator[None]:
+    plan_schedule = flow.plan_schedule
+    settle_all = settle.settle
+
+    def one_at_a_time(schedule, now):
+        made = plan_schedule(schedule, now)
+        return replace(made, next_at=None, note=str(made.next_at)) if made.runs else made
+
+    async def settled(session, settlements, now):
+        verdicts = await settle_all(session, settlements, now)
+        ends = [s.run_id for s in settlements if s.state is RunState.SUCCEEDED]
+        await session.run("zoo_go_on", ids=ends)
+        return verdicts
+
+    settled.__name__ = "settle"
+    with several(
+        replaced(flow, "plan_schedule", one_at_a_time),
+        replaced(settle, "settle", settled),
+        queries(
+            zoo_go_on="update schedules set next_at = cast(note as integer), note = null"
+            " where note is not null and id in (select schedule_id from runs"
+            " where id in (select value from json_each(:ids)))"
+        ),
+    ):
+        yield
+
+
+@bug("paused-still-fires", "GEN-W10, ZUB-W12", "A disabled task's slots run all the same")
+def paused_still_fires() -> Iterator[None]:
+    with replaced(catch_up, "_off", lambda schedule, slot: None):
+        yield
+
+
+@bug(
+    "plan-older-than-the-change",
+    "Rota, before it was simulated",
+    "A plan made before its task was disabled is applied after it",
+)
+def plan_older_than_the_change() -> Iterator[None]:
+    careful = plan.apply_plans
+
+    async def apply_plans(session, plans, now):
+        rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+        versions = {row[0]: row[2] for row in rows}
+        plans = [replace(p, version=versions.get(p.schedule_id, p.version)) for p in plans]
+        return await careful(session, plans, now)
+
+    with replaced(plan, "apply_plans", apply_plans):
+        yield
+
+
+@bug(
+    "change-swallows-slots",
+    "Rota, before it was simulated",
+    "Changing a schedule forgets the slots that were due and not planned yet",
+)
+def change_swallows_slots() -> Iterator[None]:
+    async def as_they_stand(store, task_id, now):
+        return await store.list_schedules([task_id])
+
+    with several(
+        replaced(define_schedules, "standing_schedules", as_they_stand),
+        replaced(define_tasks, "standing_schedules", as_they_stand),
+    ):
+        yield
+
+
+@bug(
+    "skip-that-never-runs",
+    "ZUB-W02",
+    "The policy that skips missed slots skips those on time as well",
+)
+def skip_that_never_runs() -> Iterator[None]:
+    with replaced(catch_up, "_GRACE_MICROS", 0):
+        yield
+
+
+@bug(
+    "skip-without-reason",
+    "IST-W21",
+    "A slot is skipped for an overlap although nothing of its task is going on",
+)
+def skip_without_reason() -> Iterator[None]:
+    decide = overlap.decide
+
+    def never(policy, active):
+        return Verdict(runs=False) if policy == "skip" else decide(policy, active)
+
+    with replaced(overlap, "decide", never):
+        yield
+
+
+@bug(
+    "catch-up-takes-the-oldest",
+    "ZUB-W03",
+    "After a pause the oldest of the missed slots runs instead of the newest",
+)
+def catch_up_takes_the_oldest() -> Iterator[None]:
+    newest = catch_up._catch_up
+
+    def oldest(policy, missed, cap, *, more, now):
+        chosen, dropped = newest(policy, missed, cap, more=more, now=now)
+        passed = [d for d in dropped if d.reason.value in {"coalesced", "catch_up_cap"}]
+        if not chosen or not passed:
+            return chosen, dropped
+        first, last = passed[0], chosen[-1]
+        swapped = replace(first, index=last[0], slot=last[1])
+        kept = [d for d in dropped if d is not first]
+        return [(first.index, first.slot), *chosen[:-1]], [*kept, swapped]
+
+    with replaced(catch_up, "_catch_up", oldest):
+        yield
+
+
+@bug(
+    "too-many-missed",
+    "Kubernetes CronJob",
+    "With more than so many slots missed, none of them is started and nobody is told",
+)
+def too_many_missed() -> Iterator[None]:
+    choose = catch_up.choose
+
+    def give_up(schedule, slots, *, more, now):
+        if len(slots) > 5:
+            return catch_up.Choice(decided=len(slots))
+        return choose(schedule, slots, more=more, now=now)
+
+    with replaced(catch_up, "choose", give_up):
+        yield
+
+
+@bug(
+    "silently-skipped",
+    "openclaw#33092, openclaw#10596",
+    "A slot that does not run leaves no row that says so",
+)
+def silently_skipped() -> Iterator[None]:
+    with replaced(catch_up, "ledger", lambda dropped: ()):
+        yield
+
+
+@bug(
+    "ledger-row-grows-over-a-run",
+    "Rota, before it was simulated",
+    "A row about slots that did not run grows over one that did",
+)
+def ledger_grows() -> Iterator[None]:
+    with replaced(plan, "_goes_on", lambda last_at, made, entry: last_at == made.was):
+        yield
+
+
+@bug(
+    "read-moves-the-schedule",
+    "openclaw#12440",
+    "Looking at the list of schedules moves those that are due",
+)
+def read_moves_the_schedule() -> Iterator[None]:
+    from rota.stores.kit import views
+
+    look = views.queue
+
+    async def queue(session, *args):
+        await session.run("zoo_move")
+        return await look(session, *args)
+
+    with several(
+        replaced(views, "queue", queue),
+        queries(zoo_move="update schedules set next_at = next_at + 1 where next_at is not null"),
+    ):
+        yield

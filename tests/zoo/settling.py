@@ -1,0 +1,289 @@
+"""Bugs of settling and of sending: what is recorded about a run, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.zoo.planting import bug, queries, replaced, schema, several
+
+from rota.flow import deliver
+from rota.model.deliveries import DeliveryState
+from rota.model.outcomes import Succeeded
+from rota.model.states import RunState
+from rota.runtime import worker
+from rota.runtime.service import Service
+from rota.stores.kit import combined, outbox, settle
+from rota.stores.kit.session import Rows
+from rota.stores.kit.settle import INSTEAD
+from rota.stores.kit.store import SqlStore
+
+
+def forced(wanted):
+    """Return a settle that makes settlements fit, where `wanted` says so of one and its row."""
+    careful = settle.settle
+
+    async def overwrite(session, settlements, now):
+        ids = sorted({s.run_id for s in settlements})
+        rows = {row[0]: row for row in await session.rows("lock_runs", ids=ids)}
+        made = [
+            s._replace(epoch=rows[s.run_id][1], was=RunState(rows[s.run_id][2]))
+            if s.run_id in rows and wanted(s, rows[s.run_id])
+            else s
+            for s in settlements
+        ]
+        return await careful(session, made, now)
+
+    overwrite.__name__ = "settle"
+    return replaced(settle, "settle", overwrite)
+
+
+@bug(
+    "sweeper-without-a-check",
+    "river#1302, solid_queue#589",
+    "Whoever ends a run last wins: nobody looks whether it has ended already",
+)
+def sweeper_without_a_check() -> Iterator[None]:
+    with forced(lambda s, row: s.was is RunState.RUNNING):
+        yield
+
+
+@bug(
+    "no-fencing",
+    "IST-W04, dbos#742",
+    "The result of an attempt that was given up is taken for the result of the next one",
+)
+def no_fencing() -> Iterator[None]:
+    with forced(lambda s, row: s.was is RunState.RUNNING and row[2] == RunState.RUNNING):
+        yield
+
+
+@bug(
+    "answered-twice",
+    "IST-W18, ZUB-W07",
+    "A question that was answered takes another answer while its run goes on",
+)
+def answered_twice() -> Iterator[None]:
+    with forced(lambda s, row: s.extras.answered is not None and row[2] == RunState.QUEUED):
+        yield
+
+
+@bug(
+    "cancel-overwrites",
+    "ZUB-W07, IST-W19",
+    "Cancelling writes the end of a run that somebody is still working on",
+)
+def cancel_overwrites() -> Iterator[None]:
+    async def at_once(session, run_ids, now):
+        rows = await session.rows("lock_runs", ids=sorted(run_ids))
+        tasks = dict(await session.rows("zoo_tasks", ids=sorted(run_ids)))
+        ends = [
+            settle.Settlement(row[0], row[1], tasks[row[0]], RunState.RUNNING, **INSTEAD)
+            for row in rows
+            if row[2] == RunState.RUNNING
+        ]
+        await settle.settle(session, ends, now)
+
+    at_once.__name__ = "request_cancel"
+
+    async def request_cancel(self, run_ids):
+        await self.write(at_once, run_ids, self.now())
+
+    with several(
+        replaced(SqlStore, "request_cancel", request_cancel),
+        queries(
+            zoo_tasks="select id, task_id from runs where id in (select value from json_each(:ids))"
+        ),
+    ):
+        yield
+
+
+@bug(
+    "cancel-forgotten",
+    "Rota, before it was simulated",
+    "A run that was cancelled while it failed is tried again",
+)
+def cancel_forgotten() -> Iterator[None]:
+    with queries(lock_runs=("cancel_at is not null as cancelling", "0 as cancelling")):
+        yield
+
+
+@bug(
+    "attempts-not-counted",
+    "dbos#759",
+    "Attempts are not counted, and what always fails is tried for ever",
+)
+def attempts_not_counted() -> Iterator[None]:
+    with queries(requeue_runs=("retries = retries + (w.value ->> 'retries')", "retries = retries")):
+        yield
+
+
+def after_the_commit(taken, write):
+    """Return a settle that writes a part of what a settlement carries in a second transaction."""
+
+    async def in_two_steps(self, settlements):
+        bare = [s._replace(extras=replace(s.extras, **{taken: ()})) for s in settlements]
+        verdicts = await self.write(settle.settle, bare, self.now())
+        rest = [
+            (s, part)
+            for s, accepted in zip(settlements, verdicts, strict=True)
+            if accepted
+            for part in getattr(s.extras, taken)
+        ]
+        if rest:
+            await write(self, rest)
+        return verdicts
+
+    return replaced(SqlStore, "_settle", in_two_steps)
+
+
+@bug(
+    "successor-after-the-commit",
+    "IST-W06",
+    "What follows a run is started after its end was committed, and lost by a crash in between",
+)
+def successor_after_the_commit() -> Iterator[None]:
+    async def start(self, rest):
+        await self.write(combined.enqueue, [batch for _, batch in rest], self.now())
+
+    with after_the_commit("successors", start):
+        yield
+
+
+@bug(
+    "message-after-the-commit",
+    "IST-W05",
+    "The message of a run is sent after its end was committed, and lost by a crash in between",
+)
+def message_after_the_commit() -> Iterator[None]:
+    async def keep(session, rows, now):
+        await session.run("insert_deliveries", rows=rows, now=now)
+
+    async def send(self, rest):
+        rows = Rows(
+            {
+                "run_id": s.run_id,
+                "space_id": d.space_id,
+                "channel": d.channel,
+                "target": d.target,
+                "body": d.body,
+                "dedupe_key": d.dedupe_key,
+            }
+            for s, d in rest
+        )
+        await self.write(keep, rows, self.now())
+
+    with after_the_commit("deliveries", send):
+        yield
+
+
+@bug(
+    "exit-taken-for-success",
+    "G2-W14",
+    "Work that exits without a result is recorded as done",
+)
+def exit_taken_for_success() -> Iterator[None]:
+    failure = worker.failure
+
+    def lenient(fault):
+        return Succeeded() if isinstance(fault, SystemExit) else failure(fault)
+
+    with replaced(worker, "failure", lenient):
+        yield
+
+
+@bug(
+    "key-looked-up-first",
+    "dbos#759, GEN-W05",
+    "Whether a key is taken is looked up before, and two callers queue the same work",
+)
+def key_looked_up_first() -> Iterator[None]:
+    columns = "on runs (task_id, key) where key is not null"
+    with several(
+        schema("drop index runs_key", f"create index runs_key {columns}"),
+        queries(existing_runs=("where r.key is not null", "where r.key is null")),
+    ):
+        yield
+
+
+@bug(
+    "retention-by-age",
+    "GEN-W14, IST-W27",
+    "What is old is deleted, whether it has ended or not",
+)
+def retention_by_age() -> Iterator[None]:
+    old = "created_at < (select max(at) from events) - 20000000"
+    with queries(prune_runs=("where id in", f"where {old} or id in")):
+        yield
+
+
+@bug(
+    "timeout-is-a-failure",
+    "Lobster#630",
+    "A channel that did not answer is asked again, and the message arrives again",
+)
+def timeout_is_a_failure() -> Iterator[None]:
+    mark = deliver._mark
+
+    async def hopeful(store, delivery, state, error, available_at):
+        if state is DeliveryState.UNKNOWN:
+            state = DeliveryState.PENDING
+        await mark(store, delivery, state, error, available_at)
+
+    with replaced(deliver, "_mark", hopeful):
+        yield
+
+
+@bug(
+    "messages-taken-twice",
+    "ZUB-W06, G2-W12",
+    "Two senders choose the same messages, and each takes them in a transaction of its own",
+)
+def messages_taken_twice() -> Iterator[None]:
+    async def pick(session, now, most):
+        return await session.rows("pick_deliveries", now=now, most=most)
+
+    async def take(session, ids, worker, now):
+        until = now + outbox.LONGEST_SENDING
+        await session.run("take_deliveries", ids=ids, worker=worker, until=until)
+        return [outbox.as_delivery(r) for r in await session.rows("get_deliveries", ids=ids)]
+
+    take.__name__ = "take_deliveries"
+
+    async def take_deliveries(self, sender, most):
+        ids = [row[0] for row in await self.read(pick, self.now(), most)]
+        return await self.write(take, ids, sender, self.now()) if ids else []
+
+    with several(
+        replaced(SqlStore, "take_deliveries", take_deliveries),
+        queries(take_deliveries=("and state = 'pending'", "")),
+    ):
+        yield
+
+
+@bug(
+    "sending-for-ever",
+    "Rota, before it was simulated",
+    "A message whose outcome could not be written stays in sending for ever",
+)
+def sending_for_ever() -> Iterator[None]:
+    with queries(orphaned_deliveries=("available_at <= :now or", "available_at < 0 or")):
+        yield
+
+
+@bug(
+    "loop-dies-of-an-outage",
+    "dbos#139, procrastinate#1408",
+    "A background loop ends with the first fault of the database",
+)
+def loop_dies() -> Iterator[None]:
+    step = Service._one_step
+
+    async def mortal(self):
+        rest = await step(self)
+        if rest is None and self.name in {"planner", "caretaker", "postman"}:
+            self.stop()
+        return rest
+
+    with replaced(Service, "_one_step", mortal):
+        yield
