@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
-from rota.flow import deliver
-from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import Succeeded
 from rota.model.states import RunState
 from rota.runtime import worker
@@ -45,16 +43,6 @@ def forced(wanted):
 )
 def sweeper_without_a_check() -> Iterator[None]:
     with forced(lambda s, row: s.was is RunState.RUNNING):
-        yield
-
-
-@bug(
-    "no-fencing",
-    "IST-W04, dbos#742",
-    "The result of an attempt that was given up is taken for the result of the next one",
-)
-def no_fencing() -> Iterator[None]:
-    with forced(lambda s, row: s.was is RunState.RUNNING and row[2] == RunState.RUNNING):
         yield
 
 
@@ -218,23 +206,6 @@ def retention_by_age() -> Iterator[None]:
 
 
 @bug(
-    "timeout-is-a-failure",
-    "Lobster#630",
-    "A channel that did not answer is asked again, and the message arrives again",
-)
-def timeout_is_a_failure() -> Iterator[None]:
-    mark = deliver._mark
-
-    async def hopeful(store, delivery, state, error, available_at):
-        if state is DeliveryState.UNKNOWN:
-            state = DeliveryState.PENDING
-        await mark(store, delivery, state, error, available_at)
-
-    with replaced(deliver, "_mark", hopeful):
-        yield
-
-
-@bug(
     "messages-taken-twice",
     "ZUB-W06, G2-W12",
     "Two senders choose the same messages, and each takes them in a transaction of its own",
@@ -258,16 +229,6 @@ def messages_taken_twice() -> Iterator[None]:
         replaced(SqlStore, "take_deliveries", take_deliveries),
         queries(take_deliveries=("and state = 'pending'", "")),
     ):
-        yield
-
-
-@bug(
-    "sending-for-ever",
-    "Rota, before it was simulated",
-    "A message whose outcome could not be written stays in sending for ever",
-)
-def sending_for_ever() -> Iterator[None]:
-    with queries(orphaned_deliveries=("available_at <= :now or", "available_at < 0 or")):
         yield
 
 
