@@ -5,7 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 
-.PHONY: help setup run test test-crash oracle check format bench docs clean sim
+.PHONY: help setup run test test-crash zoo oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ test: setup  ## run every test, PostgreSQL included
 
 test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills
 	.venv/bin/python -m rota.testing.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))
+
+zoo: setup  ## plant the bugs of other schedulers and see each one caught
+	.venv/bin/python -m tests.zoo
 
 oracle: setup  ## compare all rules with the minute-by-minute oracle, in all zones from 2020 to 2030
 	.venv/bin/python -m tests.oracle

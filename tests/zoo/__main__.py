@@ -9,12 +9,8 @@ from multiprocessing import get_context
 from os import cpu_count
 
 from tests.zoo.all import BUGS
-from tests.zoo.catching import MOST_SEEDS, Caught, catch
-
-
-def caught(number: int) -> Caught | None:
-    """Look for the bug of that number, in a process of its own."""
-    return catch(BUGS[number])
+from tests.zoo.catching import MOST_SEEDS, Caught
+from tests.zoo.looking import caught
 
 
 def table(found: Sequence[Caught | None]) -> Iterator[str]:
