@@ -8,6 +8,7 @@ import pytest
 
 from rota.errors import Invalid, Unavailable
 from rota.faultpoints import OPERATIONS, PLACES, POINTS, STAGES, arm, parse_fault, reach
+from rota.testing.crash import cases
 
 SRC = Path(__file__).parents[2] / "src" / "rota"
 MODULES = sorted(path for path in SRC.rglob("*.py") if "testing" not in path.parts)
@@ -80,3 +81,9 @@ def test_an_armed_point_acts_at_its_hit_and_only_then(disarmed):
 def test_a_fault_that_cannot_happen_is_refused(text, advice):
     with pytest.raises(Invalid, match=advice):
         parse_fault(text)
+
+
+def test_the_cases_name_points_that_there_are():
+    parts = {name.partition(".")[0] for name in POINTS}
+    assert {*cases.ONLY, *cases.ONCE, *cases.APART, *cases.TOLD_TO_STOP, *cases.EXTRAS} <= parts
+    assert set(cases.FEW) <= set(POINTS)

@@ -37,7 +37,6 @@ FEW: Final = {
     "settle.successors": 2,
     "delivery.send": 2,
     "delivery.sent": 2,
-    "note_aligned.statement": 1,
     "register.statement": 1,
     "retire.statement": 1,
     "fence_others.statement": 1,
