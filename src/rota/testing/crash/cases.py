@@ -37,6 +37,7 @@ FEW: Final = {
     "settle.successors": 2,
     "delivery.send": 2,
     "delivery.sent": 2,
+    "align_schedules.statement": 1,
     "register.statement": 1,
     "retire.statement": 1,
     "fence_others.statement": 1,
