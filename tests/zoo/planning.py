@@ -102,6 +102,25 @@ def paused_still_fires() -> Iterator[None]:
 
 
 @bug(
+    "plan-older-than-the-change",
+    "Rota, before it was simulated",
+    "A plan made before its task was disabled is applied after it",
+    rare=True,
+)
+def plan_older_than_the_change() -> Iterator[None]:
+    careful = plan.apply_plans
+
+    async def apply_plans(session, plans, now):
+        rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
+        versions = {row[0]: row[2] for row in rows}
+        plans = [replace(p, version=versions.get(p.schedule_id, p.version)) for p in plans]
+        return await careful(session, plans, now)
+
+    with replaced(plan, "apply_plans", apply_plans):
+        yield
+
+
+@bug(
     "change-swallows-slots",
     "Rota, before it was simulated",
     "Changing a schedule forgets the slots that were due and not planned yet",
@@ -188,6 +207,17 @@ def too_many_missed() -> Iterator[None]:
 )
 def silently_skipped() -> Iterator[None]:
     with replaced(catch_up, "ledger", lambda dropped: ()):
+        yield
+
+
+@bug(
+    "ledger-row-grows-over-a-run",
+    "Rota, before it was simulated",
+    "A row about slots that did not run grows over one that did",
+    rare=True,
+)
+def ledger_grows() -> Iterator[None]:
+    with replaced(plan, "_goes_on", lambda last_at, made, entry: last_at == made.was):
         yield
 
 

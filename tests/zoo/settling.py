@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
+from rota.flow import deliver
+from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import Succeeded
 from rota.model.states import RunState
 from rota.runtime import worker
@@ -43,6 +45,17 @@ def forced(wanted):
 )
 def sweeper_without_a_check() -> Iterator[None]:
     with forced(lambda s, row: s.was is RunState.RUNNING):
+        yield
+
+
+@bug(
+    "no-fencing",
+    "IST-W04, dbos#742",
+    "The result of an attempt that was given up is taken for the result of the next one",
+    rare=True,
+)
+def no_fencing() -> Iterator[None]:
+    with forced(lambda s, row: s.was is RunState.RUNNING and row[2] == RunState.RUNNING):
         yield
 
 
@@ -206,6 +219,23 @@ def retention_by_age() -> Iterator[None]:
 
 
 @bug(
+    "timeout-is-a-failure",
+    "Lobster#630",
+    "A channel that did not answer is asked again, and the message arrives again",
+)
+def timeout_is_a_failure() -> Iterator[None]:
+    mark = deliver._Hand.mark_delivery
+
+    async def hopeful(self, delivery, state, error, available_at):
+        if state is DeliveryState.UNKNOWN:
+            state = DeliveryState.PENDING
+        await mark(self, delivery, state, error, available_at)
+
+    with replaced(deliver._Hand, "mark_delivery", hopeful):
+        yield
+
+
+@bug(
     "messages-taken-twice",
     "ZUB-W06, G2-W12",
     "Two senders choose the same messages, and each takes them in a transaction of its own",
@@ -228,6 +258,22 @@ def messages_taken_twice() -> Iterator[None]:
     with several(
         replaced(SqlStore, "take_deliveries", take_deliveries),
         queries(take_deliveries=("and state = 'pending'", "")),
+    ):
+        yield
+
+
+@bug(
+    "sending-for-ever",
+    "Rota, before it was simulated",
+    "A message whose outcome could not be written stays in sending for ever",
+)
+def sending_for_ever() -> Iterator[None]:
+    async def forget(store, worker, mine):
+        mine.marks.clear()
+
+    with several(
+        replaced(deliver, "_catch_up", forget),
+        queries(orphaned_deliveries=("available_at <= :now or", "available_at < 0 or")),
     ):
         yield
 

@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rota.doors.library.client import Rota
 from rota.doors.library.options import policy_from
-from rota.errors import IllegalMove, NotFound, Unavailable
+from rota.errors import IllegalMove, NotFound, RotaError, Unavailable
 from rota.flow.define import schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
@@ -86,12 +87,14 @@ async def _opened(address: str) -> Rota:
     return rota
 
 
-async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _patiently(ask: Callable[[], Awaitable[Answer]], *more: type[RotaError]) -> Answer:
     """Ask until the database answers."""
     while True:
         try:
             return await ask()
-        except Unavailable:
+        except RotaError as fault:
+            if not isinstance(fault, (Unavailable, *more)):
+                raise
             await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -127,10 +130,11 @@ class _Calls:
         await _patiently(partial(spaces.set_space, self._store, LOCAL, "main", "UTC"))
         limit = Limit(scope=Scope.GROUP, key=GROUP, cap=GROUP_CAP)
         await _patiently(partial(self._store.set_limits, [limit]))
-        if self._number > 0:
-            return
-        for name, (work, options, after) in TASKS.items():
+        again = self._number > 0
+        for name, (work, options, after) in islice(TASKS.items(), 3 if again else None):
             await self._put(name, work, options, after)
+        if again:
+            return
         for name, every in SCHEDULES.items():
             made = await _patiently(partial(self._rota.schedule, name, every=every))
             note("scheduled", sure=True, task=name, schedule=made.id)
@@ -157,7 +161,7 @@ class _Calls:
         self._count += 1
         key = f"{self._number}.{self._count}"
         ask = partial(self._rota.enqueue, task, {"of": key}, key=key, delay=delay)
-        run_id = await _patiently(ask)
+        run_id = await _patiently(ask, NotFound)  # an earlier caller may have yet to define it
         note("queued", sure=True, task=task, key=key, run=run_id)
         return run_id
 

@@ -87,6 +87,9 @@ class Driver:
         elif self._case.sure:
             self._complain(f"life {number} never came to {blow}")
         self._bury(daemon, blow)
+        if caller.struck:
+            self.result.kills += caller.killed
+            caller = self._start_caller(number, blow, armed=False)
         self._callers.append((number, blow, caller))
 
     def _until_struck(self, daemon: Process, caller: Process, blow: Blow) -> bool:
@@ -95,7 +98,7 @@ class Driver:
         deadline = time.monotonic() + patience
         told = False
         while time.monotonic() < deadline:
-            if not daemon.alive or (not caller.alive and caller.code != 0):
+            if not daemon.alive or caller.struck:
                 return daemon.code != 0
             for process in (daemon, caller):
                 if process.stopped:
@@ -131,7 +134,7 @@ class Driver:
     def _see_off(self, number: int, blow: Blow, caller: Process) -> None:
         """Let the caller finish; one that was hurt does everything again."""
         for _ in range(2):
-            if not caller.wait(CALLER_SECONDS):
+            if not caller.finish(CALLER_SECONDS):
                 caller.kill()
                 self._complain(f"caller {number} did not come to an end")
                 return

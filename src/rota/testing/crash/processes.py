@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rota.faultpoints import arm
+from rota.faultpoints import EXIT_CODE, arm
 from rota.testing.crash.caller import call
 from rota.timing.zones import zone
 
@@ -66,6 +66,11 @@ class Process:
         return "Rota is up." in self.log.read_text(errors="replace")
 
     @property
+    def struck(self) -> bool:
+        """Whether it was ended by a fault, and not by itself."""
+        return not self.alive and self.code in {-signal.SIGKILL, EXIT_CODE}
+
+    @property
     def killed(self) -> bool:
         """Whether it was ended by SIGKILL."""
         return not self.alive and self.code == -signal.SIGKILL
@@ -73,6 +78,16 @@ class Process:
     def wait(self, seconds: float) -> bool:
         """Wait for its end; true if it has come."""
         return wait_for(lambda: not self.alive, seconds)
+
+    def finish(self, seconds: float) -> bool:
+        """Wait for its end, and let it go on whenever it was stopped; true if it has come."""
+
+        def ended() -> bool:
+            if self.stopped:
+                self.send(signal.SIGCONT)
+            return not self.alive
+
+        return wait_for(ended, seconds)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if anybody is there to take it."""
