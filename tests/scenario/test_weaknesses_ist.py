@@ -169,9 +169,10 @@ async def test_ist_w21_a_slot_that_is_far_too_late_does_not_fire(desk):
     assert await desk.ledger(task) == [("too_late", 1)]
 
 
-async def test_ist_w21_a_slow_task_does_not_overlap_itself(desk):
+@pytest.mark.parametrize("lane", [None, "printer"])
+async def test_ist_w21_a_slow_task_does_not_overlap_itself(desk, lane):
     """A job could run any number of times beside itself."""
-    task = await desk.task(overlap=Overlap.SKIP)
+    task = await desk.task(overlap=Overlap.SKIP, lane=lane)
     await desk.planned(task, every="1m")
     for _ in range(5):
         desk.clock.advance(MINUTE)

@@ -7,8 +7,8 @@ import pytest
 
 from rota.testing.simulation.world import World
 
-SEEDS = 200
-SHARES = 20
+SEEDS = 1_000
+SHARES = 40
 TWICE = 50
 
 

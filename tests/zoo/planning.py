@@ -102,6 +102,17 @@ def paused_still_fires() -> Iterator[None]:
 
 
 @bug(
+    "overlap-of-another-lane",
+    "Rota, before it was simulated",
+    "A task with a lane of its own piles up: its overlap is looked for in another lane",
+    rare=True,
+)
+def overlap_of_another_lane() -> Iterator[None]:
+    with queries(active_in_lanes=("r.lane is not null", "r.lane like 'task:%'")):
+        yield
+
+
+@bug(
     "plan-older-than-the-change",
     "Rota, before it was simulated",
     "A plan made before its task was disabled is applied after it",

@@ -7,12 +7,14 @@ import json
 import random
 import shutil
 import zipfile
+from contextlib import suppress
 
 import apsw
 import pytest
 
 from rota.errors import Invalid, SchemaMismatch, Unavailable
 from rota.flow.backup import restore
+from rota.stores.kit.archive import reading
 from rota.testing.bench import Bench
 
 FLIPS = 40
@@ -75,6 +77,20 @@ async def test_a_byte_that_was_changed_is_noticed_or_means_nothing(place, saved,
         changed.write_bytes(data)
         noticed += await refused(place, changed, rows)
     assert noticed > FLIPS * 0.5
+
+
+async def test_every_bit_of_the_directory_is_looked_at(saved, tmp_path):
+    """Where the parts are and how they are packed, and what vouches for them."""
+    whole = (tmp_path / "backup.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "backup.zip") as archive:
+        begin = archive.infolist()[-1].header_offset
+    changed = tmp_path / "changed.zip"
+    for at in range(begin, len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        changed.write_bytes(data)
+        with suppress(Invalid), reading(str(changed), saved[0].store) as found:
+            assert found.backup.incarnation == saved[0].incarnation
 
 
 @pytest.mark.parametrize("text", [b"", b"hello", b"SQLite format 3\0" + bytes(4_000)])

@@ -186,41 +186,35 @@ class Archive:
         """Open a part for reading."""
         return cast("BinaryIO", self._archive.open(name))
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._archive.close()
-
 
 @contextmanager
 def reading(path: str, store: str) -> Iterator[Archive]:
     """Open a backup of one kind of store, after every byte of it was checked."""
-    archive = _checked(path, store)
-    try:
-        yield archive
-    finally:
-        archive.close()
+    with _opened(path) as file:
+        yield _checked(file, path, store)
 
 
-def _checked(path: str, store: str) -> Archive:
+def _opened(path: str) -> BinaryIO:
     try:
-        opened = zipfile.ZipFile(path)
+        return Path(path).open("rb")
     except FileNotFoundError:
         raise Invalid("file", path, "there is no such backup") from None
-    except zipfile.BadZipFile as fault:
-        raise _damaged(path, "it is no backup of Rota, or was cut short") from fault
     except OSError as fault:
         message = f"cannot read the backup {path}: {(fault.strerror or str(fault)).lower()}"
         raise Unavailable(message) from fault
+
+
+def _checked(file: BinaryIO, path: str, store: str) -> Archive:
+    try:
+        opened = zipfile.ZipFile(file)
+    except DAMAGE as fault:
+        raise _damaged(path, "it is no backup of Rota, or was cut short") from fault
     try:
         archive = Archive(path, opened, _manifest(opened, path))
         _check_store(archive.backup, store)
         _check_parts(opened, archive.manifest["parts"], path)
     except DAMAGE as fault:
-        opened.close()
         raise _damaged(path, "it was changed after it was written") from fault
-    except BaseException:
-        opened.close()
-        raise
     return archive
 
 

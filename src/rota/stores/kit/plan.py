@@ -22,17 +22,22 @@ CANCELS = "cancels"
 async def due(session: Session, now: int, most: int, only: int | None = None) -> list[DueSchedule]:
     """Return the schedules whose next slot has come, earliest first, or only one if it has."""
     rows = await session.rows("due_schedules", now=now, most=most, only=only)
-    lanes = Rows({"space_id": row[8], "lane": task_lane(row[7])} for row in rows)
-    active: dict[tuple[int, str], list[ActiveRun]] = {}
-    for run_id, epoch, state, space_id, lane, planned in (
+    lanes = Rows(
+        {"space_id": row[8], "lane": lane, "task_id": row[7]}
+        for row in rows
+        for lane in dict.fromkeys((task_lane(row[7]), policy_of(row[10]).lane))
+        if lane is not None
+    )
+    active: dict[int, list[ActiveRun]] = {}
+    for run_id, epoch, state, task_id, planned in (
         await session.rows("active_in_lanes", rows=lanes) if lanes else []
     ):
         run = ActiveRun(run_id=run_id, epoch=epoch, state=state, planned=bool(planned))
-        active.setdefault((space_id, lane), []).append(run)
-    return [_due(row, active) for row in rows]
+        active.setdefault(task_id, []).append(run)
+    return [_due(row, active.get(row[7], ())) for row in rows]
 
 
-def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedule:
+def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
     (
         schedule_id,
         version,
@@ -64,7 +69,7 @@ def _due(row: Row, active: dict[tuple[int, str], list[ActiveRun]]) -> DueSchedul
         enabled=bool(enabled),
         enabled_since=enabled_since,
         paused_until=paused_until,
-        active=tuple(active.get((space_id, task_lane(task_id)), ())),
+        active=tuple(active),
     )
 
 

@@ -230,6 +230,19 @@ class PlanContract:
             backfilled: (RunState.QUEUED, False),
         }
 
+    async def test_active_runs_of_a_task_with_a_lane_of_its_own_come_with_it(
+        self, bench: Bench
+    ) -> None:
+        task = await bench.task(lane="printer")
+        other = await bench.task("other", lane="printer")
+        await bench.schedule(task, bench.every(MINUTE))
+        (mine,) = await bench.queue(task, lane="printer")
+        (before,) = await bench.queue(task, lane=f"task:{task.id}")
+        await bench.queue(other, lane="printer")
+        bench.clock.advance(MINUTE)
+        (due,) = await bench.store.due_schedules(10)
+        assert {run.run_id for run in due.active} == {mine, before}
+
     async def test_a_plan_can_cancel_and_stop_runs(self, bench: Bench) -> None:
         due = await self._due(bench)
         task = await bench.task()

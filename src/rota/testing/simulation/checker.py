@@ -288,8 +288,8 @@ class Checker:
                 rows[new.id] = new
             if table == "runs":
                 self._keep_names(old, new)
-                if new is not None and new.lane is not None and new.state in FINISHED:
-                    picture.lanes_left[new.lane] = commit.instant
+                if new is not None and new.state in FINISHED:
+                    picture.tasks_left[new.task_id] = commit.instant
 
     def _keep_names(self, old: Row | None, new: Row | None) -> None:
         picture = self.picture

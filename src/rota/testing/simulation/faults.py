@@ -30,6 +30,9 @@ Result = TypeVar("Result")
 REPEATABLE = frozenset({"settle", "mark_delivery", "renew", "request_cancel", "apply_plans"})
 """Operations that may arrive twice without harm, and therefore do."""
 
+LOOKS = frozenset({"find_task", "due"})
+"""Reads that a decision about a task rests on."""
+
 LONGEST_DELAY = 20.0
 LONGEST_TRAVEL = 0.5
 MOST_QUERIES = 12
@@ -193,7 +196,7 @@ class SimStore(MemoryStore):
             self._note(operation, "fails")
             message = "the connection was lost"
             raise Unavailable(message)
-        if _name(operation) == "find_task":
+        if _name(operation) in LOOKS:
             self._asked = self.now() if sea.checker.clocks_agree else 0
         result: Result = self._transact(operation, args, write=False)[0]
         return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 class Commit(NamedTuple):
     """A transaction: who asked for it, what it was called, and what that process thought of time.
 
-    `asked` is the instant its process began to look at a task, `now` the one it was decided for,
+    `asked` is the instant its process began to look at its task, `now` the one it was decided for,
     `at` the one it was committed at, `instant` the same in the seconds of the history.
     """
 
@@ -42,14 +41,13 @@ class Picture:
     questions: dict[int, Row] = field(default_factory=dict)
     slots: dict[tuple[int, str], int] = field(default_factory=dict)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
-    lanes_left: dict[str, float] = field(default_factory=dict)
+    tasks_left: dict[int, float] = field(default_factory=dict)
 
-    def lane_was_busy(self, task_id: int, instant: float) -> bool:
-        """Return whether the lane of a task's slots had an unfinished run, now or just before."""
-        lane = json.loads(self.tasks[task_id].policy).get("lane") or f"task:{task_id}"
-        if self.lanes_left.get(lane, -LONGEST_DECISION) > instant - LONGEST_DECISION:
+    def was_busy(self, task_id: int, instant: float) -> bool:
+        """Return whether a task had an unfinished run, now or just before."""
+        if self.tasks_left.get(task_id, -LONGEST_DECISION) > instant - LONGEST_DECISION:
             return True
-        return any(r.lane == lane and r.state not in FINISHED for r in self.runs.values())
+        return any(r.task_id == task_id and r.state not in FINISHED for r in self.runs.values())
 
 
 def process_of(worker: str) -> str:

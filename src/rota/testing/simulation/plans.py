@@ -39,6 +39,7 @@ def check_planning(
             _broken("a dropped schedule plans nothing", new, f"cursor {new.cursor}")
         passed.add(new.id)
         _accounts_for_every_slot(picture, changes, old, new, commit)
+        _skips(picture, changes, new, commit)
     for change in changes.get("ledger", ()):
         told = change.new is not None and commit.operation == "apply_plans"
         if told and change.new.schedule_id not in passed:
@@ -115,7 +116,7 @@ def _tells_why(
     made = [c.new for c in changes.get("runs", ()) if c.old is None]
     made = [run for run in made if run.schedule_id == schedule.id]
     caught_up = [run.slot_at for run in made if run.source == "catch_up"]
-    busy = bool(made) or picture.lane_was_busy(schedule.task_id, commit.instant)
+    busy = bool(made) or picture.was_busy(schedule.task_id, commit.instant)
     for change in changes.get("ledger", ()):
         row = change.new
         if row is None or row.schedule_id != schedule.id:
@@ -127,6 +128,22 @@ def _tells_why(
         passed_over = row.reason in {"coalesced", "catch_up_cap"} and row.last_at <= on_time
         if passed_over and any(at < row.last_at for at in caught_up):
             _broken("of missed slots the newest run", schedule, f"{row.last_at} was passed over")
+
+
+def _skips(
+    picture: Picture, changes: Mapping[str, Sequence[Change]], schedule: Row, commit: Commit
+) -> None:
+    """A slot that came on time has no run beside one that was there when the planner looked."""
+    if json.loads(picture.tasks[schedule.task_id].policy)["overlap"] != "skip":
+        return
+    for change in changes.get("runs", ()):
+        run = change.new
+        if change.old is not None or (run.schedule_id, run.source) != (schedule.id, "slot"):
+            continue
+        for other in picture.runs.values():
+            beside = (other.task_id, other.lane) == (run.task_id, run.lane)
+            if beside and other.holder and other.started_at < commit.asked:
+                _broken("a slot is skipped beside another run", schedule, f"{other.id}, {run.id}")
 
 
 def _slots_that_ran(picture: Picture, schedule_id: int, after: int) -> set[int]:

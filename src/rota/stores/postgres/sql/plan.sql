@@ -12,27 +12,27 @@ cross join lateral (select * from rota.tasks where id = s.task_id limit 1) t
 cross join lateral (select name from rota.spaces where id = t.space_id limit 1) p
 order by s.next_at;
 
--- name: active_in_lanes  unfinished runs that the overlap policy looks at
+-- name: active_in_lanes  unfinished runs of a task that its overlap policy looks at
 with w as materialized (
-  select space_id, lane
-  from jsonb_to_recordset(:rows::text::jsonb) as j(space_id bigint, lane text)
+  select space_id, lane, task_id
+  from jsonb_to_recordset(:rows::text::jsonb) as j(space_id bigint, lane text, task_id bigint)
 )
-select r.id, r.epoch, r.state, r.space_id, r.lane, (r.source = 'slot')::int as planned
+select r.id, r.epoch, r.state, r.task_id, (r.source = 'slot')::int as planned
 from w cross join lateral (
   select * from rota.runs q where q.space_id = w.space_id and q.lane = w.lane
-    and q.place in ('ready', 'held') and q.lane is not null offset 0
+    and q.task_id = w.task_id and q.place in ('ready', 'held') and q.lane is not null offset 0
 ) r
 union all
-select r.id, r.epoch, r.state, r.space_id, r.lane, (r.source = 'slot')::int
+select r.id, r.epoch, r.state, r.task_id, (r.source = 'slot')::int
 from w cross join lateral (
   select * from rota.runs q where q.space_id = w.space_id and q.lane = w.lane
-    and q.state = 'running' and q.lane is not null offset 0
+    and q.task_id = w.task_id and q.state = 'running' and q.lane is not null offset 0
 ) r
 union all
-select r.id, r.epoch, r.state, r.space_id, r.lane, (r.source = 'slot')::int
+select r.id, r.epoch, r.state, r.task_id, (r.source = 'slot')::int
 from w cross join lateral (
   select * from rota.runs q where q.space_id = w.space_id and q.lane = w.lane
-    and q.state = 'waiting' and q.lane is not null offset 0
+    and q.task_id = w.task_id and q.state = 'waiting' and q.lane is not null offset 0
 ) r;
 
 -- name: lock_schedules

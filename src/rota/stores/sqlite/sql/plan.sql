@@ -6,20 +6,23 @@ from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.spac
 where s.next_at is not null and s.next_at <= :now and (:only is null or s.id = :only)
 order by s.next_at limit :most;
 
--- name: active_in_lanes  unfinished runs that the overlap policy looks at
-select r.id, r.epoch, r.state, r.space_id, r.lane, r.source = 'slot' as planned
+-- name: active_in_lanes  unfinished runs of a task that its overlap policy looks at
+select r.id, r.epoch, r.state, r.task_id, r.source = 'slot' as planned
 from jsonb_each(:rows) w join runs r indexed by runs_lane_queue
   on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
+    and r.task_id = w.value ->> 'task_id'
 where r.place in ('ready', 'held') and r.lane is not null
 union all
-select r.id, r.epoch, r.state, r.space_id, r.lane, r.source = 'slot'
+select r.id, r.epoch, r.state, r.task_id, r.source = 'slot'
 from jsonb_each(:rows) w join runs r indexed by runs_lane_running
   on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
+    and r.task_id = w.value ->> 'task_id'
 where r.state = 'running' and r.lane is not null
 union all
-select r.id, r.epoch, r.state, r.space_id, r.lane, r.source = 'slot'
+select r.id, r.epoch, r.state, r.task_id, r.source = 'slot'
 from jsonb_each(:rows) w join runs r indexed by runs_lane_waiting
   on r.space_id = w.value ->> 'space_id' and r.lane = w.value ->> 'lane'
+    and r.task_id = w.value ->> 'task_id'
 where r.state = 'waiting' and r.lane is not null;
 
 -- name: lock_schedules
