@@ -6,13 +6,15 @@ RotaError
 |  |- NotFound          there is no such thing
 |  |- Conflict          it exists already, and differs
 |  |- IllegalMove       the run's state does not allow it
-|  `- NotPermitted      this caller may not do it
+|  |- NotPermitted      this caller may not do it
+|  `- Unknown           nobody knows who this caller is
 |- Unavailable         the caller may try again later
 |  |- Busy              another process holds what is needed
 |  |  `- Stale          what was decided about has changed meanwhile
 |  `- SchemaMismatch    the database and this version do not fit
 |- LeaseLost           stop work at once; somebody else owns the run
-`- RunCancelled        raised inside a run that somebody cancelled
+|- RunCancelled        raised inside a run that somebody cancelled
+`- Rehearsed           it would have been done; nothing was changed
 """
 
 from __future__ import annotations
@@ -87,6 +89,12 @@ class NotPermitted(Refused):
     code = "not_permitted"
 
 
+class Unknown(Refused):
+    """Nobody knows who this caller is."""
+
+    code = "unauthorized"
+
+
 class Unavailable(RotaError):
     """It cannot be done now; the same request may succeed later."""
 
@@ -121,3 +129,9 @@ class RunCancelled(RotaError):
     """Somebody cancelled the run this code works for."""
 
     code = "run_cancelled"
+
+
+class Rehearsed(RotaError):
+    """A change went well and was taken back, because it was only to be tried."""
+
+    code = "rehearsed"

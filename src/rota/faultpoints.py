@@ -57,6 +57,13 @@ OPERATIONS: Final = (
     "fence_others",
     "heal",
     "prune",
+    "add_key",
+    "revoke_key",
+    "touch_keys",
+    "answer_request",
+    "put_state",
+    "drop_state",
+    "mark_seen",
     "take_deliveries",
     "mark_delivery",
 )

@@ -28,10 +28,12 @@ def first_words(function):
 
 
 def written_operations():
-    tree = ast.parse((SRC / "stores" / "kit" / "store.py").read_text())
+    kit = SRC / "stores" / "kit"
+    texts = [(kit / name).read_text() for name in ("store.py", "entrance.py")]
     writes = [
         node.args[0]
-        for node in ast.walk(tree)
+        for text in texts
+        for node in ast.walk(ast.parse(text.partition("class Behalf")[0]))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "write"
     ]
     return [getattr(first, "attr", None) or first.id for first in writes]

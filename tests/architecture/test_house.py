@@ -116,7 +116,10 @@ CLOSED_SETS = {
 }
 
 
-@pytest.mark.parametrize("path", MIGRATIONS, ids=named)
+BEGINNINGS = [path for path in MIGRATIONS if path.name == "0001_begin.sql"]
+
+
+@pytest.mark.parametrize("path", BEGINNINGS, ids=named)
 def test_closed_sets_are_the_same_in_code_and_schema(path):
     sql = path.read_text()
     for column, enum in CLOSED_SETS.items():

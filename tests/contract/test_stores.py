@@ -6,6 +6,7 @@ from rota.testing.contracts import (
     align,
     caches,
     define,
+    entrance,
     lanes,
     limits,
     outbox,
@@ -98,4 +99,20 @@ class TestViews(views.ViewContract):
 
 
 class TestCaches(caches.CacheContract):
+    pass
+
+
+class TestKeys(entrance.KeyContract):
+    pass
+
+
+class TestRequests(entrance.RequestContract):
+    pass
+
+
+class TestMemory(entrance.MemoryContract):
+    pass
+
+
+class TestTaskList(entrance.TaskListContract):
     pass

@@ -205,7 +205,7 @@ async def test_zub_w18_a_run_now_obeys_the_tasks_overlap_policy(desk):
     desk.clock.advance(MINUTE)
     await desk.plan()
     lease = await desk.claim_one()
-    manual = await run_now(desk.store, LOCAL, "job")
+    manual = (await run_now(desk.store, LOCAL, "job")).run_id
     assert await desk.claim() == []
     await desk.end(lease)
     (then,) = await desk.claim()

@@ -140,11 +140,15 @@ class Task:
     created_at: datetime
     updated_at: datetime
     deleted_at: datetime | None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task to be created or brought up to date; everything is validated already."""
+    """A task to be created or brought up to date; everything is validated already.
+
+    With `stood`, only the one that was last changed at that instant.
+    """
 
     space_id: SpaceId
     name: str
@@ -155,6 +159,8 @@ class NewTask:
     policy: Policy = field(default_factory=Policy)
     after: After | None = None
     origin: str = "cli"
+    thread: str | None = None
+    stood: int | None = None
 
 
 def task_lane(task_id: int) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from rota.model.ids import RunId, TaskId, WorkerId
 from rota.model.runs import Lease
 from rota.model.states import RunState
-from rota.model.tasks import Task
+from rota.model.tasks import Task, TaskKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,20 @@ class RunFilter:
     space_id: int | None = None
     state: RunState | None = None
     before: RunId | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    """Which tasks to list, newest first; `before` continues a list after its last id."""
+
+    space_id: int | None = None
+    name: str | None = None
+    thread: str | None = None
+    kind: TaskKind | None = None
+    enabled: bool | None = None
+    words: str | None = None
+    before: int | None = None
     limit: int = 50
 
 

@@ -1,20 +1,26 @@
-"""Who may do what: one pure function."""
+"""Who may do what: one pure function for each question."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.errors import NotFound
+from rota.errors import NotFound, NotPermitted
+from rota.model.keys import EVERY_SCOPE, KeyScope
 from rota.model.spaces import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, told by the door they came through and never by what they say."""
+    """Who asks, told by the door they came through and never by what they say.
+
+    `id` tells callers apart in the record of requests; `name` is for people.
+    """
 
     space: str = "main"
     role: Role = Role.MAIN
     name: str = "local"
+    id: str = "local"
+    scopes: frozenset[KeyScope] = EVERY_SCOPE
 
 
 LOCAL = Caller()
@@ -25,3 +31,29 @@ def check_space(caller: Caller, space: str) -> None:
     """Refuse a caller who may not act for a space, as if the space did not exist."""
     if caller.role is not Role.MAIN and caller.space != space:
         raise NotFound("space", space)
+
+
+def check_scope(caller: Caller, scope: KeyScope) -> None:
+    """Refuse a caller whose key does not open this."""
+    if scope not in caller.scopes:
+        message = f"{caller.name} may not do this: its key needs the scope {scope.value!r}"
+        raise NotPermitted(message)
+
+
+def check_grant(caller: Caller, space_role: Role, role: Role, scopes: frozenset[KeyScope]) -> None:
+    """Refuse a key that would open more than its space or the one who makes it may."""
+    if role is Role.MAIN and (caller.role is not Role.MAIN or space_role is not Role.MAIN):
+        message = "a key of a member space acts for that space only: use the role 'member'"
+        raise NotPermitted(message)
+    beyond = scopes - caller.scopes
+    if beyond:
+        message = f"{caller.name} cannot give the scope {', '.join(sorted(beyond))}: it has none"
+        raise NotPermitted(message)
+
+
+def seen_space(caller: Caller, space: str | None) -> str | None:
+    """Return the space whose things a list shows: the one asked for, or every one a caller sees."""
+    if space is None:
+        return None if caller.role is Role.MAIN else caller.space
+    check_space(caller, space)
+    return space

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
+from rota.executors.absent.executor import Absent
 from rota.executors.inprocess.executor import InProcess
 from rota.faultpoints import arm
 from rota.flow.align import align
@@ -96,8 +97,12 @@ async def looked_at(settings: Settings) -> AsyncIterator[Store]:
 
 def _make_home(settings: Settings) -> None:
     """Create the home folder where the store lives in it; any other folder must exist."""
-    if not settings.store.startswith(f"sqlite:///{settings.home}"):
-        return
+    if settings.store.startswith(f"sqlite:///{settings.home}"):
+        make_home(settings)
+
+
+def make_home(settings: Settings) -> None:
+    """Create the home folder, which only its owner may look into."""
     try:
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as fault:
@@ -126,7 +131,7 @@ def callables(settings: Settings) -> Iterator[Executor]:
 def make_crew(
     settings: Settings, store: Store, executor: Executor, roles: frozenset[str] = EVERY_ROLE
 ) -> Crew:
-    """Return a crew with one executor that sends messages to the log."""
+    """Return a crew for callables, which refuses other work and sends messages to the log."""
     me = this_process()
     wanted = CrewSettings(
         worker_id=me.worker_id,
@@ -141,7 +146,7 @@ def make_crew(
     )
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
-    return Crew(store, [executor], channels, wanted, SystemClock(), chance)
+    return Crew(store, [executor, Absent()], channels, wanted, SystemClock(), chance)
 
 
 async def apply_limits(store: Store, settings: Settings) -> None:

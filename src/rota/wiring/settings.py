@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rota.errors import Invalid, Refused
 from rota.faultpoints import parse_fault
@@ -74,6 +74,13 @@ class Settings:
     limit_space_background: int = LIMIT_SPACE_BACKGROUND
     queue_warning: int = QUEUE_WARNING
     running_warning: timedelta = RUNNING_WARNING
+    host: str = "127.0.0.1"
+    port: int | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
     fault: str = ""
@@ -109,6 +116,14 @@ def _address(value: object) -> object:
         raise ValueError(fault.advice) from None
 
 
+def _words(value: object) -> object:
+    return (
+        [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, str)
+        else value
+    )
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -124,6 +139,8 @@ _Span = Annotated[timedelta, BeforeValidator(_span), Field(gt=timedelta(), le=LO
 _Wait = Annotated[timedelta, BeforeValidator(_span), Field(ge=timedelta(), le=timedelta(days=1))]
 _Lease = Annotated[timedelta, BeforeValidator(_span), Field(ge=SHORTEST_TTL, le=timedelta(days=1))]
 _Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
+_Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+_Port = Annotated[int, Field(ge=0, le=65_535)]
 _Cap = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
 
 
@@ -144,6 +161,14 @@ MEANINGS = MappingProxyType(
         "limit_space_background": "metered runs of one space at once in the background pool",
         "queue_warning": "ready runs from which `rota status` warns of `queue_depth_high`",
         "running_warning": "age of a running run from which it warns of `running_task_stale`",
+        "host": "the address the API listens on; any other than loopback needs TLS or a proxy",
+        "port": "the port of the API; 7682 if it is free, or else any, if none is given",
+        "tls_cert": "a certificate in PEM, for `https`",
+        "tls_key": "its private key in PEM",
+        "trusted_proxies": "addresses of proxies that speak TLS for the API, and whose "
+        "`X-Forwarded-For` is believed",
+        "hosts": "further names that requests may call this host by",
+        "calls": "callables, `module:function`, that may be named over HTTP",
         "log_level": "`debug`, `info`, `warning` or `error`",
         "log_format": "`json`, `text`, or `auto`: text on a terminal",
         "fault": "for tests of Rota itself: `name:hit:action` hurts the process at a "
@@ -169,26 +194,33 @@ class Wanted(BaseModel):
     limit_space_background: _Cap = LIMIT_SPACE_BACKGROUND
     queue_warning: _Count = QUEUE_WARNING
     running_warning: _Span = RUNNING_WARNING
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: _Port | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    trusted_proxies: _Words = ()
+    hosts: _Words = ()
+    calls: _Words = ()
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
     log_format: Annotated[LogFormat, BeforeValidator(_lower)] = "auto"
     fault: Annotated[str, BeforeValidator(_fault)] = ""
 
 
-def load_settings(home: str | None = None, store: str | None = None) -> Settings:
+def load_settings(home: str | None = None, store: str | None = None, **typed: object) -> Settings:
     """Return the settings of a home folder, or refuse them with everything that is wrong."""
-    settings, faults = read_settings(home, store)
+    settings, faults = read_settings(home, store, **typed)
     if settings is None:
         raise Refused("; ".join(faults))
     return settings
 
 
 def read_settings(
-    home: str | None = None, store: str | None = None
+    home: str | None = None, store: str | None = None, **more: object
 ) -> tuple[Settings | None, list[str]]:
     """Return the settings, or None and one sentence for each thing that is wrong with them."""
     folder = Path(home or os.environ.get(f"{PREFIX}HOME") or DEFAULT_HOME).expanduser().absolute()
     written, faults = _read_file(folder / FILE_NAME)
-    typed = {} if store is None else {"store": store}
+    typed = {name: value for name, value in {"store": store, **more}.items() if value is not None}
     try:
         wanted = _reader(written)(**typed)
     except ValidationError as fault:

@@ -82,7 +82,7 @@ async def test_run_now_runs_a_disabled_task_and_moves_no_schedule(desk):
     task = await desk.task()
     stored = await desk.planned(task, every="1h")
     await desk.store.disable_task(task, "off", None, [])
-    run_id = await run_now(desk.store, LOCAL, "job", payload={"a": 1})
+    run_id = (await run_now(desk.store, LOCAL, "job", payload={"a": 1})).run_id
     assert await desk.claim_ids() == [run_id]
     assert (await desk.run(run_id)).source is Source.MANUAL
     (standing,) = await desk.store.list_schedules([task.id])

@@ -202,7 +202,7 @@ async def test_runs_that_were_asked_for_are_never_replaced(desk):
     await desk.planned(task, every="1m", anchor=datetime(2026, 3, 2, 12, 0, tzinfo=UTC))
     start = desk.clock.now() - timedelta(minutes=10)
     filled = await backfill(desk.store, LOCAL, "job", start=start, end=desk.clock.now())
-    manual = await run_now(desk.store, LOCAL, "job")
+    manual = (await run_now(desk.store, LOCAL, "job")).run_id
     for _ in range(3):
         desk.clock.advance(MINUTE)
         await desk.plan()

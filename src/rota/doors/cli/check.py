@@ -58,6 +58,8 @@ def _plain(value: object) -> str | int | bool:
         return format_duration(value) if value else "0s"
     if isinstance(value, Path):
         return str(value)
+    if value is None or isinstance(value, tuple):
+        return ", ".join(value or ())
     return (
         hidden_password(value)
         if isinstance(value, str)

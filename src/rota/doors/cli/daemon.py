@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from rota.doors.api.door import open_door
 from rota.doors.cli.calls import look_here
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.samples import create_samples
@@ -34,6 +35,7 @@ from rota.wiring.settings import Settings
 
 EXIT_CODES = {Ending.LEFT_BEHIND: 0, Ending.INTERRUPTED: 130}
 MOST_RUNS = 1_000_000
+HIGHEST_PORT = 65_535
 
 
 def register(app: typer.Typer) -> None:
@@ -47,6 +49,12 @@ def up(
     samples: Annotated[
         bool, typer.Option("--samples", help="Create a few sample tasks if there are no tasks yet.")
     ] = False,
+    port: Annotated[
+        str | None, typer.Option("--port", metavar="N", help="Port of the API [7682 if free].")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Address of it [127.0.0.1].")
+    ] = None,
 ) -> None:
     """Start Rota in the foreground: plan, run, deliver and repair until stopped.
 
@@ -54,10 +62,12 @@ def up(
     exits with 0; a second Ctrl-C stops at once and exits with 130. What was running then is
     tried again at the next start, as the task's --on-lost says.
 
-    Example: rota up --home ./.rota
+    The HTTP API is served meanwhile; the other commands find it by the home folder.
+
+    Example: rota up --home ./.rota --port 7682
     """
     desk = Desk(context)
-    settings = desk.settings()
+    settings = desk.settings(port=maybe_whole("port", port, 0, HIGHEST_PORT), host=host)
     form = "json" if desk.out.as_json else settings.log_format
     name_traces = configure_logging(settings.log_level, form, color=settings.color)
     look_here()
@@ -81,8 +91,10 @@ async def _up(
                 desk.out.line(line)
             sys.stdout.flush()
 
-        with callables(settings) as executor:
-            ending = await serve(make_crew(settings, store, executor), ready)
+        async with open_door(settings, store) as url:
+            lines.insert(1, f"  api    {url}")
+            with callables(settings) as executor:
+                ending = await serve(make_crew(settings, store, executor), ready)
     if ending is not Ending.DRAINED:
         # Work that cannot be stopped would keep the loop and the interpreter from ending.
         logging.shutdown()

@@ -36,11 +36,11 @@ class Desk:
         self.invocation = given if isinstance(given, Invocation) else Invocation()
         self.out = Output(as_json=self.invocation.as_json)
 
-    def settings(self) -> Settings:
-        """Read the settings."""
+    def settings(self, **typed: object) -> Settings:
+        """Read the settings; what was typed wins."""
         from rota.wiring.settings import load_settings  # noqa: PLC0415 - slow to load
 
-        return load_settings(self.invocation.home, self.invocation.store)
+        return load_settings(self.invocation.home, self.invocation.store, **typed)
 
     def look(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
         """Do one piece of work that reads, on a store that nothing can be written to."""

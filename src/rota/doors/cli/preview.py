@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.moments import parse_instant
 from rota.doors.cli.show import wall_named
 from rota.doors.cli.values import now, whole
+from rota.flow.observe.moments import parse_instant
 from rota.timing.natural import read
 from rota.timing.timetable import timetable
 from rota.timing.words import describe

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.moments import parse_instant
 from rota.doors.cli.show import NOTHING, Output, iso, wall, wall_named
 from rota.doors.cli.values import maybe_whole, now, run_number, whole
 from rota.doors.cli.wire import (
@@ -21,6 +20,7 @@ from rota.doors.cli.wire import (
     run_record,
 )
 from rota.flow.define import runs
+from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.runs import RunView, list_runs, view_run
 from rota.flow.observe.telling import counted, first_line, span
 from rota.model.ids import RunId

@@ -9,7 +9,6 @@ import typer
 from rota.doors.cli import task_options as opt
 from rota.doors.cli.calls import check_call
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.moments import parse_instant
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_words import (
     policy_words,
@@ -24,6 +23,7 @@ from rota.doors.cli.wire import run_record, task_record
 from rota.errors import Invalid
 from rota.flow.define import runs, schedules, tasks
 from rota.flow.define.names import get_task
+from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import TaskView, list_tasks, view_task
 from rota.model.instants import from_micros
 from rota.model.plans import StoredSchedule
@@ -284,7 +284,7 @@ def run(
     """
     desk = Desk(context)
     value = json_value("payload", payload)
-    run_id = desk.ask(lambda store: runs.run_now(store, LOCAL, name, space, payload=value))
+    run_id = desk.ask(lambda store: runs.run_now(store, LOCAL, name, space, payload=value)).run_id
     desk.out.record({"run": run_id})
     desk.out.line(f"Queued run {run_id} of {name}. Follow it: rota run {run_id}")
 

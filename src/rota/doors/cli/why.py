@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.moments import parse_day, parse_instant
 from rota.doors.cli.show import iso
 from rota.doors.cli.wire import zone_of
 from rota.flow.define.names import get_task
 from rota.flow.observe.facts import Span, gather
+from rota.flow.observe.moments import parse_day, parse_instant
 from rota.flow.observe.telling import clock, wall
 from rota.flow.observe.why import Why, explain
 from rota.model.instants import from_micros

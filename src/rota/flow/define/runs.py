@@ -53,13 +53,45 @@ def check_key(key: str | None) -> str | None:
 
 
 async def run_now(
-    store: Store, caller: Caller, name: str, space: str = "main", *, payload: object = None
-) -> RunId:
+    store: Store,
+    caller: Caller,
+    name: str,
+    space: str = "main",
+    *,
+    payload: object = None,
+    key: str | None = None,
+) -> Enqueued:
     """Queue a run of a task at once, even of a disabled one; its schedules do not move."""
     task = await get_task(store, caller, name, space)
-    template = template_for(task, Source.MANUAL, store.now())
-    batch = RunBatch(template=template, payloads=[encode_payload(payload)])
-    return (await queue(store, [batch]))[0][0].run_id
+    return await enqueue(store, task, payload, key=key, source=Source.MANUAL)
+
+
+async def enqueue(
+    store: Store,
+    task: Task,
+    payload: object,
+    *,
+    key: str | None = None,
+    at: datetime | None = None,
+    priority: int | None = None,
+    source: Source = Source.ENQUEUE,
+) -> Enqueued:
+    """Queue one run of a task that the caller may use."""
+    template = template_for(task, source, store.now(), at, priority)
+    keys = [] if key is None else [check_key(key)]
+    batch = RunBatch(template=template, payloads=[encode_payload(payload)], keys=keys)
+    return (await queue(store, [batch]))[0][0]
+
+
+async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
+    """Queue a new run with what a finished one was given."""
+    run = await find_run(store, caller, run_id)
+    if run.state not in FINISHED:
+        raise IllegalMove(run.state, "be tried again: it has not ended")
+    tasks = await store.get_tasks([run.task_id])
+    if not tasks or tasks[0].deleted_at is not None:
+        raise NotFound("task", run.task, "it was deleted; create it again first")
+    return await enqueue(store, tasks[0], json.loads(run.payload), source=Source.MANUAL)
 
 
 def template_for(

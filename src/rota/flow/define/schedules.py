@@ -17,22 +17,24 @@ from rota.model.spaces import Space
 from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.rules.permission import Caller
-from rota.timing import rules
+from rota.timing import natural, rules
+from rota.timing.options import build
 from rota.timing.timetable import timetable
 
-KINDS = ("cron", "every", "rrule", "at", "times")
+KINDS = ("cron", "every", "rrule", "at", "times", "words")
 MOST_SCHEDULES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """When a task is to run, in a caller's words; exactly one of the first five is given."""
+    """When a task is to run, as a caller says it; exactly one of the first six is given."""
 
     cron: str | None = None
     every: str | timedelta | None = None
     rrule: str | None = None
     at: str | datetime | None = None
     times: str | tuple[str, ...] | None = None
+    words: str | None = None
     weekdays: str | tuple[str, ...] = ()
     timezone: str | None = None
     anchor: datetime | None = None
@@ -41,7 +43,7 @@ class Wish:
 
     @property
     def kinds(self) -> list[str]:
-        """Return which of the five were given."""
+        """Return which of the six were given."""
         return [kind for kind in KINDS if getattr(self, kind) is not None]
 
 
@@ -63,6 +65,9 @@ def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rul
             return rules.rrule(wish.rrule or "", created_at=begun, **options)
         case "at":
             return rules.once(wish.at or "", now=now, allow_past=wish.allow_past, **options)
+        case "words":
+            said = natural.read(wish.words or "", now=now, timezone=options["timezone"])
+            return build(said.kind, said.expression, anchor=said.anchor, **options)
         case _:
             return rules.calendar(wish.times or "", weekdays=wish.weekdays, **options)
 

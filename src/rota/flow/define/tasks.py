@@ -41,8 +41,12 @@ async def put_task(
     replace: bool = False,
     wish: Wish | None = None,
     schedule: str = "default",
+    thread: str | None = None,
+    stood: int | None = None,
 ) -> Task:
     """Create a task, or with `replace` bring the one of its name up to date.
+
+    `stood` is when the caller believes it was last changed; Stale if it was changed since.
 
     With a wish its schedule comes into being in the same step; if anything is wrong with either,
     nothing changes. A task that a program declared is changed by that program only.
@@ -72,6 +76,8 @@ async def put_task(
         policy=policy,
         after=after,
         origin=origin,
+        thread=thread,
+        stood=stood,
     )
     if wish is None:
         return await store.put_task(task, after_id)

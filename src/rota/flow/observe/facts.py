@@ -79,8 +79,11 @@ class Facts:
     narrowed: bool = False
 
 
-async def gather(store: Store, task: Task, span: Span | None) -> Facts:
-    """Read what is known about a task in a span, or in the last day if none is given."""
+async def gather(store: Store, task: Task, span: Span | None, only: str | None = None) -> Facts:
+    """Read what is known about a task in a span, or in the last day if none is given.
+
+    With `only`, nothing is told of the runs of other spaces.
+    """
     now = from_micros(store.now())
     schedules = await store.list_schedules([task.id])
     asked = span or Span(start=now - A_DAY, end=now)
@@ -96,6 +99,7 @@ async def gather(store: Store, task: Task, span: Span | None) -> Facts:
         run
         for state in (RunState.RUNNING, RunState.WAITING, RunState.QUEUED)
         for run in await store.list_runs(RunFilter(state=state, limit=MOST_RUNS))
+        if only in {None, run.space}
     ]
     mine = sorted({*runs, *asked_for}, key=lambda r: (r.slot_at or r.created_at, r.id))
     others = await store.get_tasks(sorted({run.task_id for run in unfinished}))

@@ -10,11 +10,10 @@ from rota.model.deliveries import Delivery
 from rota.model.events import Event
 from rota.model.ids import RunId
 from rota.model.runs import Attempt, Question, Run
-from rota.model.spaces import Role
 from rota.model.states import RunState
 from rota.model.views import RunFilter
 from rota.ports.store import Store
-from rota.rules.permission import Caller, check_space
+from rota.rules.permission import Caller, seen_space
 
 MOST_OPEN = 1_000
 MOST_DELIVERIES = 100
@@ -42,12 +41,8 @@ async def list_runs(
     limit: int = 50,
 ) -> list[Run]:
     """Return runs, newest first; a task is looked up in the space, `main` if none is given."""
-    if space is None and caller.role is not Role.MAIN:
-        space = caller.space
-    owner = None
-    if space is not None:
-        check_space(caller, space)
-        owner = (await store.find_space(space)).id
+    space = seen_space(caller, space)
+    owner = None if space is None else (await store.find_space(space)).id
     task_id = None
     if task is not None:
         task_id = (await get_task(store, caller, task, space or "main")).id

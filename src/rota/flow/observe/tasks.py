@@ -14,7 +14,7 @@ from rota.model.spaces import Space
 from rota.model.tasks import Task
 from rota.model.views import RunFilter
 from rota.ports.store import Store
-from rota.rules.permission import Caller, check_space
+from rota.rules.permission import Caller, seen_space
 
 RECENT = 5
 
@@ -35,12 +35,8 @@ async def list_tasks(
     store: Store, caller: Caller, space: str | None
 ) -> list[tuple[Task, list[StoredSchedule]]]:
     """Return tasks by name, each with its schedules; of one space, or of all."""
-    if space is None and caller.space != "main":
-        space = caller.space
-    owner = None
-    if space is not None:
-        check_space(caller, space)
-        owner = (await store.find_space(space)).id
+    space = seen_space(caller, space)
+    owner = None if space is None else (await store.find_space(space)).id
     tasks = await store.list_tasks(owner)
     found: dict[int, list[StoredSchedule]] = {task.id: [] for task in tasks}
     for schedule in await store.list_schedules(list(found)):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
 from rota.errors import Unavailable
 from rota.model.backups import Backup, Restored
 from rota.model.deliveries import Delivery, DeliveryState
-from rota.model.events import Event
 from rota.model.ids import RunId, ScheduleId
-from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
-from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
+from rota.model.plans import DueSchedule, Plan, StandingSchedule, StoredSchedule
+from rota.model.requests import NewRequest
+from rota.model.runs import Enqueued, OpenRun, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
-from rota.model.views import Claimed, QueueView, Renewal, RunFilter, WorkerView
+from rota.model.views import Claimed, Renewal
 from rota.ports.store import Looker
 from rota.stores.kit import (
     claim,
@@ -32,24 +31,28 @@ from rota.stores.kit import (
     views,
     workers,
 )
+from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
+from rota.stores.kit.looking import Looking
+from rota.stores.kit.requests import stamped
 from rota.stores.kit.restore import PassOver
 
 Result = TypeVar("Result")
-Listener = Callable[[str], None]
 
 MOST_JOINED = 2_000
 
 
-class SqlStore(ABC):
+class SqlStore(Entrance, Looking):
     """Everything the ports ask of a store, over a dialect's transactions."""
+
+    path = ""
 
     elsewhere = False
 
     incarnation = ""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        super().__init__()
         self._known: claim.Known = {}
         self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(self._enqueue, MOST_JOINED)
         self._settles: Joiner[Settlement, bool] = Joiner(self._settle, MOST_JOINED)
@@ -58,36 +61,13 @@ class SqlStore(ABC):
         """Make sure this process may plan and work; true if it is now the only one."""
         return False
 
+    def behalf(self, request: NewRequest) -> Behalf:
+        """Return this store for one request, which is written down with its first change."""
+        return Behalf(self, request)
+
     def again(self) -> Self | None:
         """Return a second store on the same database, or None where a lock makes it needless."""
         return None
-
-    @abstractmethod
-    def now(self) -> int:
-        """Return the store's own time in microseconds; every decision uses this clock."""
-
-    @abstractmethod
-    async def write(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation in a transaction that has committed when this returns."""
-
-    @abstractmethod
-    async def read(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation that only reads, on one consistent view."""
-
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a listener with every topic that is announced; returns how to stop that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def announce(self, topics: Sequence[str]) -> None:
-        """Tell every listener of this process about topics."""
-        for listener in tuple(self._listeners):
-            for topic in topics:
-                listener(topic)
 
     # define
 
@@ -301,73 +281,6 @@ class SqlStore(ABC):
         """Return when the next delivery may be sent."""
         return await self.read(outbox.next_delivery)
 
-    # observe
-
-    async def list_tasks(self, space_id: int | None) -> list[Task]:
-        """Return tasks by name."""
-        return await self.read(views.list_tasks, space_id)
-
-    async def list_spaces(self) -> list[Space]:
-        """Return every space."""
-        return await self.read(views.list_spaces)
-
-    async def list_runs(self, wanted: RunFilter) -> list[Run]:
-        """Return runs, newest first."""
-        return await self.read(views.list_runs, wanted)
-
-    async def get_run(self, run_id: int) -> Run | None:
-        """Return a run by id."""
-        found = await self.read(views.get_runs, [run_id])
-        return found[0] if found else None
-
-    async def list_attempts(self, run_id: int) -> list[Attempt]:
-        """Return the ended attempts of a run."""
-        return await self.read(views.list_attempts, run_id)
-
-    async def list_questions(self, run_ids: Sequence[int]) -> list[Question]:
-        """Return the questions of runs."""
-        return await self.read(views.list_questions, list(run_ids))
-
-    async def get_question(self, question_id: int) -> Question | None:
-        """Return a question by id."""
-        return await self.read(views.get_question, question_id)
-
-    async def list_events(self, after: int, most: int) -> list[Event]:
-        """Return events after an id."""
-        return await self.read(views.list_events, after, most)
-
-    async def run_events(self, run_id: int) -> list[Event]:
-        """Return the events of a run."""
-        return await self.read(views.run_events, run_id)
-
-    async def slot_runs(self, task_id: int, start: int, end: int) -> list[Run]:
-        """Return the runs of a task's slots in a span."""
-        return await self.read(views.slot_runs, task_id, start, end)
-
-    async def ledger_rows(self, task_id: int, start: int, end: int) -> list[LedgerRow]:
-        """Return the ledger rows of a task that touch a span."""
-        return await self.read(views.ledger_rows, task_id, start, end)
-
-    async def list_deliveries(self, run_id: int | None, most: int) -> list[Delivery]:
-        """Return deliveries, newest first."""
-        return await self.read(views.list_deliveries, run_id, most)
-
-    async def list_limits(self) -> list[Limit]:
-        """Return every limit."""
-        return await self.read(views.list_limits)
-
-    async def count_runs(self, task_id: int) -> dict[str, int]:
-        """Return how many runs a task has had, by state."""
-        return await self.read(views.counts, task_id)
-
-    async def list_workers(self) -> list[WorkerView]:
-        """Return every known worker."""
-        return await self.read(views.list_workers)
-
-    async def view_queue(self) -> QueueView:
-        """Return how full the queue is."""
-        return await self.read(views.queue)
-
     async def examine(self, make: Callable[[], Looker]) -> Looker:
         """Show every row to an examiner on one consistent view, and return it."""
         return await self.read(verify.examine, make, self.now())
@@ -389,3 +302,49 @@ class SqlStore(ABC):
         """Refuse, unless the dialect knows how."""
         message = f"cannot restore {path} into memory: give another --store"
         raise Unavailable(message)
+
+
+class Behalf(SqlStore):
+    """A store for one request: its first change carries the word of who asked for it."""
+
+    def __init__(self, store: SqlStore, request: NewRequest) -> None:
+        super().__init__()
+        self._store = store
+        self._request = request
+        self.path = store.path
+        self.incarnation = store.incarnation
+        self.elsewhere = store.elsewhere
+        self.request_id: int | None = None
+
+    def now(self) -> int:
+        """Return the store's own time."""
+        return self._store.now()
+
+    def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call a listener with every topic that is announced; returns how to stop that."""
+        return self._store.subscribe(listener)
+
+    async def write(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation in a transaction, the first one together with the request."""
+        if self.request_id is not None:
+            return await self._store.write(operation, *args)
+        both = stamped(self._request, operation, self.now())
+        self.request_id, result = await self._store.write(both, *args)
+        return result
+
+    async def read(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation that only reads, on one consistent view."""
+        return await self._store.read(operation, *args)
+
+    async def open(self) -> None:
+        """Nothing to do: the store behind it is open."""
+
+    async def look(self) -> None:
+        """Nothing to do: the store behind it is open."""
+
+    async def close(self) -> None:
+        """Nothing to do: the store behind it stays open."""

@@ -6,11 +6,11 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from rota.errors import NotFound
+from rota.errors import NotFound, Stale
 from rota.model.codec import from_json, to_json
 from rota.model.events import EventName
 from rota.model.ids import SpaceId, TaskId
-from rota.model.instants import from_micros, maybe_instant
+from rota.model.instants import from_micros, maybe_instant, to_micros
 from rota.model.spaces import Role, Space
 from rota.model.tasks import After, AfterOn, NewTask, Policy, Task, TaskKind
 from rota.stores.kit.session import Row, Rows, Session, one
@@ -93,6 +93,7 @@ def _as_task(row: tuple[Any, ...]) -> Task:
         created_at,
         updated_at,
         deleted_at,
+        thread,
     ) = row
     after = None if after_task is None else After(task=after_task, on=AfterOn(after_on))
     return Task(
@@ -115,6 +116,7 @@ def _as_task(row: tuple[Any, ...]) -> Task:
         created_at=from_micros(created_at),
         updated_at=from_micros(updated_at),
         deleted_at=maybe_instant(deleted_at),
+        thread=thread,
     )
 
 
@@ -142,8 +144,14 @@ async def put_task(session: Session, task: NewTask, after_id: int | None, now: i
         "after_task_id": after_id,
         "after_on": None if task.after is None else task.after.on.value,
         "origin": task.origin,
+        "thread": task.thread,
     }
+    if task.thread is not None:
+        await _join_thread(session, task.space_id, task.thread, now)
     found = await find_task(session, task.space_id, task.name)
+    if task.stood is not None and (found is None or to_micros(found.updated_at) != task.stood):
+        message = f"the task {task.name!r} has changed meanwhile: look at it again"
+        raise Stale(message)
     if found is not None and _same(found, task):
         return found
     if found is None:
@@ -159,6 +167,14 @@ async def put_task(session: Session, task: NewTask, after_id: int | None, now: i
     return saved
 
 
+async def _join_thread(session: Session, space_id: int, key: str, now: int) -> None:
+    """Make sure a thread exists and belongs to a space."""
+    await add_thread(session, space_id, key, now)
+    row = await one(session, "find_thread", key=key)
+    if row is None or row[0] != space_id:
+        raise NotFound("thread", key)
+
+
 def _same(found: Task, task: NewTask) -> bool:
     return (
         found.title == task.title
@@ -168,6 +184,7 @@ def _same(found: Task, task: NewTask) -> bool:
         and found.policy == task.policy
         and found.after == task.after
         and found.origin == task.origin
+        and found.thread == task.thread
     )
 
 

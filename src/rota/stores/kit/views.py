@@ -14,7 +14,7 @@ from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Limit, Scope, Space
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Task
-from rota.model.views import QueueView, RunFilter, WorkerView
+from rota.model.views import QueueView, RunFilter, TaskFilter, WorkerView
 from rota.stores.kit.outbox import as_delivery
 from rota.stores.kit.session import Row, Session
 from rota.stores.kit.tasks import as_space, as_task
@@ -206,6 +206,22 @@ def _as_event(row: Row) -> Event:
         run_id=None if row[5] is None else RunId(row[5]),
         data=json.loads(row[6]),
     )
+
+
+async def find_tasks(session: Session, wanted: TaskFilter) -> list[Task]:
+    """Return tasks, newest first."""
+    rows = await session.rows(
+        "find_tasks",
+        space_id=wanted.space_id,
+        name=wanted.name,
+        thread=wanted.thread,
+        kind=None if wanted.kind is None else wanted.kind.value,
+        enabled=None if wanted.enabled is None else int(wanted.enabled),
+        words=wanted.words,
+        before=LAST if wanted.before is None else wanted.before,
+        most=wanted.limit,
+    )
+    return [as_task(row) for row in rows]
 
 
 async def list_tasks(session: Session, space_id: int | None) -> list[Task]:

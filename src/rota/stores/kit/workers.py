@@ -115,6 +115,7 @@ async def prune(session: Session, before: int, most: int) -> int:
     """
     ledger = await session.rows("prune_ledger", before=before, most=most)
     await session.run("forget_workers", before=before)
+    await session.run("prune_requests", before=before, most=most)
     events = await session.rows("oldest_events", before=before, most=most)
     if ledger or events:
         await session.run("keep_pruned_before", before=before)

@@ -17,16 +17,19 @@ from typing import Any, Final, TypeVar
 
 from rota.doors.library.client import Rota
 from rota.doors.library.options import policy_from
-from rota.errors import IllegalMove, NotFound, RotaError, Unavailable
-from rota.flow.define import schedules, spaces, tasks
+from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
+from rota.flow.define import keys, memory, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
 from rota.model.ids import RunId
 from rota.model.instants import to_micros
+from rota.model.keys import EVERY_SCOPE, Key
+from rota.model.requests import NewRequest
 from rota.model.spaces import Limit, Scope
 from rota.model.states import FINISHED, RunState
 from rota.model.tasks import After, AfterOn, Policy, Retry
 from rota.rules.permission import LOCAL
+from rota.rules.tokens import SECRET_BYTES, digest_of
 from rota.testing.crash.witness import note, noted
 
 Answer = TypeVar("Answer")
@@ -187,6 +190,7 @@ class _Calls:
         """Define a task with a schedule and a run, disable and enable it, and take all away."""
         name = f"passing{self._number}"
         await self._put(name, "quick", {})
+        await self._remember(name)
         wish = Wish(cron="0 0 1 1 *")
         await _patiently(partial(schedules.put_schedule, self._store, LOCAL, name, wish))
         await self._enqueue(name, FAR)
@@ -196,6 +200,45 @@ class _Calls:
         with suppress(NotFound):  # it is gone, and the answer was lost
             await _patiently(partial(tasks.delete_task, self._store, LOCAL, name))
         note("deleted", sure=True, task=name)
+
+    async def _remember(self, name: str) -> None:
+        """Keep a value and an item for a task, and a key for whoever comes."""
+        value = f"value {self._number}"
+        for word in ("kept", "passing"):
+            await _patiently(partial(memory.put_state, self._store, LOCAL, name, word, value))
+        with suppress(NotFound):  # it is gone, and the answer was lost
+            await _patiently(partial(memory.drop_state, self._store, LOCAL, name, "passing"))
+        items = [("mail", f"item {self._number}", None)]
+        await _patiently(partial(memory.mark_seen, self._store, LOCAL, name, items))
+        note("remembered", sure=True, task=name, value=value, item=items[0][1])
+        secret = f"secret {self._number}".encode().ljust(SECRET_BYTES)
+        key = await self._key(name, secret)
+        await _patiently(partial(self._store.touch_keys, {key.id: self._store.now()}))
+        await _patiently(partial(keys.revoke_key, self._store, LOCAL, key.id))
+        note("revoked", sure=True, key=key.id)
+        await self._ask_once(name, value)
+
+    async def _key(self, name: str, secret: bytes) -> Key:
+        found = await _patiently(partial(self._store.find_key, digest_of(secret)))
+        if found is not None:
+            return found
+        make = partial(keys.create_key, self._store, LOCAL, name, secret, scopes=EVERY_SCOPE)
+        return (await _patiently(make))[0]
+
+    async def _ask_once(self, name: str, value: str) -> None:
+        """Make a change under a key of its own, however often it takes."""
+        task = await _patiently(partial(get_task, self._store, LOCAL, name))
+        word = f"once {self._number}"
+        request = NewRequest(caller="caller", space="main", command="put", key=word, digest=word)
+        with suppress(Conflict):  # it was done, and the answer was lost
+            put = partial(
+                self._store.behalf(request).put_state, task.id, "once", f'"{value}"', word
+            )
+            await _patiently(put)
+        found = await _patiently(partial(self._store.find_request, "caller", word))
+        if found is not None:
+            await _patiently(partial(self._store.answer_request, found.id, 200, value))
+        note("asked", sure=True, key=word, answer=value)
 
     async def _drop_schedule(self, name: str) -> None:
         with suppress(NotFound):  # it is gone, and the answer was lost

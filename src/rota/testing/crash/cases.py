@@ -27,6 +27,7 @@ ONCE: Final = frozenset(
         *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
         *("put_schedule", "drop_schedule", "set_limits", "request_cancel", "align_schedules"),
         *("register", "retire", "fence_others", "mark_stuck", "heal", "prune"),
+        *("add_key", "revoke_key", "touch_keys", "answer_request", "drop_state", "mark_seen"),
         *("snapshot", "lock", "crew", "drain"),
     }
 )
@@ -41,6 +42,12 @@ FEW: Final = {
     "register.statement": 1,
     "retire.statement": 1,
     "fence_others.statement": 1,
+    "add_key.statement": 2,
+    "revoke_key.statement": 1,
+    "touch_keys.statement": 1,
+    "answer_request.statement": 1,
+    "drop_state.statement": 1,
+    "mark_seen.statement": 1,
 }
 """What a life comes to a few times only."""
 

@@ -79,6 +79,7 @@ class _Case:
             if line["question"] not in answered:
                 yield f"the answer to question {line['question']} was acknowledged and is gone"
         yield from self._lost_definitions()
+        yield from self._lost_memories()
 
     def _lost_definitions(self) -> Iterator[str]:
         alive = Counter(t["name"] for t in self._found["tasks"] if t["deleted_at"] is None)
@@ -91,6 +92,25 @@ class _Case:
         for line in self._said("unscheduled"):
             if any(s["deleted_at"] is None for s in self._schedules_of(line["task"])):
                 yield f"the schedule of {line['task']} was acknowledged as dropped and is there"
+
+    def _lost_memories(self) -> Iterator[str]:
+        kept = {(self._tasks[s["task_id"]], s["key"]): s["value"] for s in self._found["state"]}
+        seen = {(self._tasks[s["task_id"]], s["item"]) for s in self._found["seen"]}
+        for line in self._said("remembered"):
+            value = kept.get((line["task"], "kept"))
+            if value != json.dumps(line["value"]) or (line["task"], line["item"]) not in seen:
+                yield f"what {line['task']} was to remember is gone: {value}"
+            if (line["task"], "passing") in kept:
+                yield f"what {line['task']} was to forget is there"
+        revoked = {key["id"] for key in self._found["keys"] if key["revoked_at"] is not None}
+        for line in self._said("revoked"):
+            if line["key"] not in revoked:
+                yield f"key {line['key']} was acknowledged as revoked and is not"
+        answers = Counter((r["key"], r["answer"]) for r in self._found["requests"])
+        for line in self._said("asked"):
+            count = answers[line["key"], line["answer"]]
+            if count != 1:
+                yield f"the request {line['key']} was made {count} times"
 
     def _schedules_of(self, task: str) -> Rows:
         return [s for s in self._found["schedules"] if self._tasks[s["task_id"]] == task]

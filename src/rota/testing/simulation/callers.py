@@ -180,7 +180,7 @@ class Caller:
     async def run_now(self) -> None:
         """Run a task at once."""
         name = self._draw.one(TASKS)
-        run_id = await runs.run_now(self._store, LOCAL, name, space_of(name))
+        run_id = (await runs.run_now(self._store, LOCAL, name, space_of(name))).run_id
         if run_id not in self._sea.checker.picture.runs:
             self._broken("what was acknowledged is there", f"run {run_id}")
         self._known.append(run_id)

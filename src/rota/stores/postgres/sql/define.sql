@@ -19,10 +19,13 @@ select w.space_id, w.key, :now::bigint
 from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, key text)
 on conflict (key) do nothing;
 
+-- name: find_thread
+select space_id from rota.threads where key = :key::text;
+
 -- name: find_task
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.space_id = :space_id::bigint and t.name = :name::text and t.deleted_at is null;
@@ -30,7 +33,7 @@ where t.space_id = :space_id::bigint and t.name = :name::text and t.deleted_at i
 -- name: get_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.id = any(:ids::bigint[]);
@@ -38,16 +41,31 @@ where t.id = any(:ids::bigint[]);
 -- name: list_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.deleted_at is null and (:space_id::bigint is null or t.space_id = :space_id::bigint)
 order by p.name, t.name;
 
+-- name: find_tasks
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+from rota.tasks t join rota.spaces p on p.id = t.space_id
+left join rota.tasks u on u.id = t.after_task_id
+where t.id < :before::bigint and t.deleted_at is null
+  and (:space_id::bigint is null or t.space_id = :space_id::bigint)
+  and (:name::text is null or t.name = :name::text)
+  and (:thread::text is null or t.thread = :thread::text)
+  and (:kind::text is null or t.kind = :kind::text)
+  and (:enabled::int is null or t.enabled = :enabled::int)
+  and (:words::text is null or strpos(lower(t.name || ' ' || t.title), lower(:words::text)) > 0)
+order by t.id desc limit :most::bigint;
+
 -- name: successors_of
 select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
   t.policy, u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 join rota.tasks u on u.id = t.after_task_id
 where t.after_task_id = any(:ids::bigint[]) and t.after_task_id is not null
@@ -56,18 +74,19 @@ order by t.id;
 
 -- name: insert_tasks
 insert into rota.tasks (space_id, name, title, kind, route, spec, policy, after_task_id, after_on,
-  origin, enabled, enabled_since, created_at, updated_at)
+  origin, thread, enabled, enabled_since, created_at, updated_at)
 select w.space_id, w.name, w.title, w.kind, w.route, w.spec, w.policy, w.after_task_id, w.after_on,
-  w.origin, 1, :now::bigint, :now::bigint, :now::bigint
+  w.origin, w.thread, 1, :now::bigint, :now::bigint, :now::bigint
 from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, name text, title text, kind text,
-  route text, spec text, policy text, after_task_id bigint, after_on text, origin text);
+  route text, spec text, policy text, after_task_id bigint, after_on text, origin text,
+  thread text);
 
 -- name: update_tasks  updated_at tells versions apart, so that no two are equal
 update rota.tasks t set title = w.title, kind = w.kind, route = w.route, spec = w.spec,
   policy = w.policy, after_task_id = w.after_task_id, after_on = w.after_on, origin = w.origin,
-  updated_at = greatest(:now::bigint, t.updated_at + 1)
+  thread = w.thread, updated_at = greatest(:now::bigint, t.updated_at + 1)
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, title text, kind text, route text,
-  spec text, policy text, after_task_id bigint, after_on text, origin text)
+  spec text, policy text, after_task_id bigint, after_on text, origin text, thread text)
 where t.id = w.id;
 
 -- name: enable_task

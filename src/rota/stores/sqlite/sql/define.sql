@@ -17,49 +17,63 @@ insert into threads (space_id, key, created_at)
 select value ->> 'space_id', value ->> 'key', :now from jsonb_each(:rows) where true
 on conflict (key) do nothing;
 
+-- name: find_thread
+select space_id from threads where key = :key;
+
 -- name: find_task
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where t.space_id = :space_id and t.name = :name and t.deleted_at is null;
 
 -- name: get_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where t.id in (select value from json_each(:ids));
 
 -- name: list_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
 order by p.name, t.name;
 
+-- name: find_tasks
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
+where t.id < :before and t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
+  and (:name is null or t.name = :name) and (:thread is null or t.thread = :thread)
+  and (:kind is null or t.kind = :kind) and (:enabled is null or t.enabled = :enabled)
+  and (:words is null or instr(lower(t.name || ' ' || t.title), lower(:words)) > 0)
+order by t.id desc limit :most;
+
 -- name: successors_of
 select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
   t.policy, u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
 from tasks t join spaces p on p.id = t.space_id join tasks u on u.id = t.after_task_id
 where t.after_task_id in (select value from json_each(:ids)) and t.after_task_id is not null
   and t.deleted_at is null;
 
 -- name: insert_tasks
 insert into tasks (space_id, name, title, kind, route, spec, policy, after_task_id, after_on, origin,
-  enabled, enabled_since, created_at, updated_at)
+  thread, enabled, enabled_since, created_at, updated_at)
 select value ->> 'space_id', value ->> 'name', value ->> 'title', value ->> 'kind',
   value ->> 'route', value ->> 'spec', value ->> 'policy', value ->> 'after_task_id',
-  value ->> 'after_on', value ->> 'origin', 1, :now, :now, :now
+  value ->> 'after_on', value ->> 'origin', value ->> 'thread', 1, :now, :now, :now
 from jsonb_each(:rows);
 
 -- name: update_tasks  updated_at tells versions apart, so that no two are equal
 update tasks set title = w.value ->> 'title', kind = w.value ->> 'kind', route = w.value ->> 'route',
   spec = w.value ->> 'spec', policy = w.value ->> 'policy',
   after_task_id = w.value ->> 'after_task_id', after_on = w.value ->> 'after_on',
-  origin = w.value ->> 'origin', updated_at = max(:now, updated_at + 1)
+  origin = w.value ->> 'origin', thread = w.value ->> 'thread', updated_at = max(:now, updated_at + 1)
 from jsonb_each(:rows) w where tasks.id = w.value ->> 'id';
 
 -- name: enable_task

@@ -1,0 +1,1 @@
+"""The HTTP door: routes from the catalogue, a guard before them, a server around both."""

@@ -1,0 +1,108 @@
+"""The door of a daemon: opened with it, announced in its home, closed before it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from rota.doors.api.backoff import Backoff
+from rota.doors.api.entrance import Entrance
+from rota.doors.api.guard import App, Guard, Receive, Scope, Send, Trust
+from rota.doors.api.server import (
+    Place,
+    address_of,
+    announced,
+    names_of,
+    opened_socket,
+    serving,
+)
+from rota.doors.kit.office import Bounds, House
+from rota.errors import Unavailable
+from rota.flow.observe.status import Thresholds
+from rota.ports.store import Store
+from rota.wiring.admin import ensure_admin_key
+from rota.wiring.compose import make_home
+from rota.wiring.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NOTE_SECONDS = 30.0
+
+
+def place_of(settings: Settings) -> Place:
+    """Return where the settings want the door."""
+    return Place(
+        host=settings.host,
+        port=settings.port,
+        tls_cert=settings.tls_cert,
+        tls_key=settings.tls_key,
+        proxies=frozenset(settings.trusted_proxies),
+    )
+
+
+@asynccontextmanager
+async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
+    """Serve the API until the block is left; gives its address."""
+    make_home(settings)
+    place = place_of(settings)
+    sock = opened_socket(place)
+    try:
+        await ensure_admin_key(store, settings.home)
+        bounds = Bounds(
+            warnings=Thresholds(queue=settings.queue_warning, running=settings.running_warning),
+            calls=frozenset(settings.calls),
+            retention=settings.retention,
+        )
+        house = House(store=store, chance=random.SystemRandom(), bounds=bounds)
+        entrance = Entrance(store)
+        trust = Trust(hosts=names_of(place, frozenset(settings.hosts)), proxies=place.proxies)
+        url = address_of(sock, place)
+        async with serving(Guard(_Built(house), entrance, trust, Backoff()), sock, place):
+            with announced(settings.home, url):
+                noting = asyncio.get_running_loop().create_task(_note_uses(entrance))
+                try:
+                    yield url
+                finally:
+                    noting.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await noting
+        entrance.close()
+    finally:
+        sock.close()
+
+
+class _Built:
+    """The application, built when it is first asked for: most daemons start and are left alone.
+
+    It is built beside the loop, on which the work of the daemon goes on.
+    """
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._app: App | None = None
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            async with self._lock:
+                if self._app is None:
+                    loop = asyncio.get_running_loop()
+                    self._app = await loop.run_in_executor(None, self._build)
+        await self._app(scope, receive, send)
+
+    def _build(self) -> App:
+        from rota.doors.api.app import build_app  # noqa: PLC0415 - slow to load
+
+        return build_app(self._house)
+
+
+async def _note_uses(entrance: Entrance) -> None:
+    while True:
+        try:
+            await asyncio.sleep(NOTE_SECONDS)
+        finally:
+            with suppress(Unavailable):
+                await entrance.note_use()

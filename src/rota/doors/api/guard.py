@@ -1,0 +1,224 @@
+"""What stands before every route: who may speak to this host, how much, and in whose name.
+
+Everything is decided by headers alone, before a body is read and before a route is looked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from rota.doors.api.backoff import Backoff
+from rota.doors.api.entrance import Entrance
+from rota.doors.kit.faults import fault_record, told
+from rota.errors import RotaError, Unknown
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEALTH = "/healthz"
+OPEN_TO_ALL = frozenset({HEALTH, "/readyz"})
+LONGEST_BODY = 1 << 20
+MOST_HEADERS = 100
+LONGEST_HEADERS = 16 << 10
+LONGEST_PATH = 8 << 10
+BODY_SECONDS = 30.0
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+BODIES = frozenset({"POST", "PUT", "PATCH"})
+ALONE = frozenset({b"host", b"authorization", b"content-length", b"origin", b"transfer-encoding"})
+"""Headers of which a request may have one."""
+EVERY_ANSWER = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Turned(RotaError):
+    """A request that gets no further than the guard."""
+
+    def __init__(
+        self, status: int, code: str, message: str, headers: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = tuple(headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Which names this host goes by, and whose word about a client's address is believed."""
+
+    hosts: frozenset[str] = LOOPBACK
+    proxies: frozenset[str] = field(default_factory=frozenset)
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: App, entrance: Entrance, trust: Trust, backoff: Backoff) -> None:
+        self._app = app
+        self._entrance = entrance
+        self._trust = trust
+        self._backoff = backoff
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or turn it away with one sentence."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            return
+        send = _with_headers(send)
+        try:
+            headers = _headers(scope)
+            self._check(scope, headers)
+            if scope["path"] == HEALTH:
+                await _say(send, 200, {"status": "ok"})
+                return
+            if scope["path"] not in OPEN_TO_ALL:
+                scope["caller"] = await self._caller(scope, headers)
+        except RotaError as fault:
+            await _turn_away(send, fault)
+            return
+        await self._app(scope, _bounded(receive), send)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if _name_of(host) not in self._trust.hosts:
+            raise Turned(421, "wrong_host", "this host does not go by that name")
+        self._check_origin(headers, host)
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            raise Turned(400, "bad_request", "a body has one length: drop Transfer-Encoding")
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Turned(415, "unsupported_media", "send the body as it is, without an encoding")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            raise Turned(400, "bad_request", "Content-Length must be a number")
+        if int(length) > LONGEST_BODY:
+            raise Turned(413, "too_large", f"a body has at most {LONGEST_BODY} bytes")
+        sends = length != b"0" or b"transfer-encoding" in headers
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if sends and scope["method"] in BODIES and kind != b"application/json":
+            raise Turned(415, "unsupported_media", "send JSON: `Content-Type: application/json`")
+
+    def _check_origin(self, headers: dict[bytes, bytes], host: str) -> None:
+        """Refuse what a browser sends for a page of somebody else."""
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host:
+            raise Turned(403, "wrong_origin", "a page of another site may not ask this one")
+        if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
+            raise Turned(403, "wrong_origin", "a page of another site may not ask this one")
+
+    async def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> object:
+        address = self._address(scope, headers)
+        given = headers.get(b"authorization")
+        try:
+            return await self._entrance.caller_of(
+                None if given is None else given.decode("latin-1")
+            )
+        except Unknown as fault:
+            wait = self._backoff.waits(address)
+            if wait > 0:
+                again = [("retry-after", str(math.ceil(wait)))]
+                message = f"too many wrong keys: wait {math.ceil(wait)} s"
+                raise Turned(429, "too_many_guesses", message, again) from None
+            if given is not None:
+                self._backoff.failed(address)
+            raise Turned(401, fault.code, str(fault), [("www-authenticate", "Bearer")]) from None
+
+    def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        """Return where a request comes from; only a trusted proxy may say that it is elsewhere."""
+        client = scope.get("client")
+        address = str(client[0]) if client else ""
+        forwarded = headers.get(b"x-forwarded-for")
+        if forwarded is None or address not in self._trust.proxies:
+            return address
+        return forwarded.decode("latin-1").rpartition(",")[2].strip() or address
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    given = scope["headers"]
+    if len(given) > MOST_HEADERS or sum(len(n) + len(v) for n, v in given) > LONGEST_HEADERS:
+        raise Turned(431, "too_large", "the request has too many or too long headers")
+    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > LONGEST_PATH:
+        raise Turned(414, "too_large", "the address is too long")
+    found: dict[bytes, bytes] = {}
+    for name, value in given:
+        if name in found and name in ALONE:
+            raise Turned(400, "bad_request", f"give {name.decode('latin-1')} once")
+        found[name] = value
+    return found
+
+
+def _name_of(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *EVERY_ANSWER]
+        await send(message)
+
+    return sending
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Read a body no longer, in bytes and in time, than any sound one is."""
+    size = 0
+    done = False
+
+    async def receiving() -> Message:
+        nonlocal size, done
+        if done:
+            return await receive()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        if message["type"] == "http.request":
+            size += len(message.get("body", b""))
+            done = not message.get("more_body", False)
+            if size > LONGEST_BODY:
+                raise Turned(413, "too_large", f"a body has at most {LONGEST_BODY} bytes")
+        return message
+
+    return receiving
+
+
+async def _turn_away(send: Send, fault: RotaError) -> None:
+    status = fault.status if isinstance(fault, Turned) else told(fault).status
+    headers = fault.headers if isinstance(fault, Turned) else ()
+    await _say(send, status, fault_record(fault), [("connection", "close"), *headers])
+
+
+async def _say(
+    send: Send, status: int, record: object, headers: Iterable[tuple[str, str]] = ()
+) -> None:
+    body = json.dumps(record, ensure_ascii=False).encode()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                *((name.encode(), value.encode()) for name, value in headers),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,171 @@
+"""The server: one socket, opened by rule, with bounds on what a client may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+
+from rota.doors.api.guard import LOOPBACK, App
+from rota.errors import Invalid, Refused, Unavailable
+
+log = logging.getLogger(__name__)
+
+USUAL_PORT = 7682
+KEEP_ALIVE_SECONDS = 30
+SHUTDOWN_SECONDS = 5
+MOST_CONNECTIONS = 2_000
+BACKLOG = 1_024
+PLACE = "api.json"
+PRIVATE = 0o600
+STARTING_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the door is; without a port the usual one if it is free, or else any."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    proxies: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def scheme(self) -> str:
+        """How the door is spoken to."""
+        return "http" if self.tls_cert is None else "https"
+
+
+def check_place(place: Place) -> None:
+    """Refuse a door that strangers could reach in the clear."""
+    if (place.tls_cert is None) != (place.tls_key is None):
+        raise Invalid("tls_cert", place.tls_cert or "", "give tls_cert and tls_key together")
+    if _is_loopback(place.host) or place.tls_cert is not None or place.proxies:
+        return
+    message = (
+        f"host {place.host!r}: others could reach it in the clear; set tls_cert and tls_key, name "
+        "the proxy that speaks TLS for it in trusted_proxies, or keep the default 127.0.0.1"
+    )
+    raise Refused(message)
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host in {"localhost", "::1"}
+
+
+def opened_socket(place: Place) -> socket.socket:
+    """Return a socket that listens where it was asked to."""
+    check_place(place)
+    wanted = [place.port] if place.port is not None else [USUAL_PORT, 0]
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    for port in wanted:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((place.host, port))
+        except OSError as fault:
+            sock.close()
+            if fault.errno == errno.EADDRINUSE and port != wanted[-1]:
+                continue
+            message = f"cannot listen on {place.host}:{port}: {(fault.strerror or '').lower()}"
+            raise Unavailable(message) from fault
+        sock.setblocking(False)
+        return sock
+    raise AssertionError
+
+
+def address_of(sock: socket.socket, place: Place) -> str:
+    """Return the address that people and programs open."""
+    host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{place.scheme}://{shown}:{port}"
+
+
+@contextmanager
+def announced(home: Path, url: str) -> Iterator[None]:
+    """Leave word of the door in the home folder while it is open."""
+    path = home / PLACE
+    text = json.dumps({"url": url, "pid": os.getpid()}) + "\n"
+    begun = path.with_name(f".{PLACE}.{os.getpid()}")
+    try:
+        handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        begun.replace(path)
+    except OSError as fault:
+        message = f"cannot write {path}: {(fault.strerror or str(fault)).lower()}"
+        raise Unavailable(message) from fault
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if path.read_text() == text:
+                path.unlink()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the daemon."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take none."""
+        yield
+
+
+@asynccontextmanager
+async def serving(app: App, sock: socket.socket, place: Place) -> AsyncIterator[None]:
+    """Answer requests until the block is left, then let those under way end."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        limit_concurrency=MOST_CONNECTIONS,
+        backlog=BACKLOG,
+        h11_max_incomplete_event_size=64 << 10,
+        ssl_certfile=None if place.tls_cert is None else str(place.tls_cert),
+        ssl_keyfile=None if place.tls_key is None else str(place.tls_key),
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    server = _Server(config)
+    task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]))
+    try:
+        await _started(server, task)
+        yield
+    finally:
+        server.should_exit = True
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+    while not server.started:
+        if task.done():
+            task.result()
+            message = "the server ended before it began"
+            raise Unavailable(message)
+        await asyncio.sleep(STARTING_SECONDS)
+
+
+def names_of(place: Place, more: frozenset[str]) -> frozenset[str]:
+    """Return the names that a request may call this host by."""
+    bound = frozenset() if place.host in {"0.0.0.0", "::"} else frozenset({place.host.lower()})  # noqa: S104
+    return LOOPBACK | bound | frozenset(name.lower() for name in more)

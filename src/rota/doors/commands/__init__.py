@@ -1,0 +1,1 @@
+"""The commands themselves, one module a noun; see `rota.doors.kit.catalogue`."""

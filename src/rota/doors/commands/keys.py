@@ -1,0 +1,114 @@
+"""Keys: create, list, revoke."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+
+from pydantic import Field
+
+from rota.doors.commands.shapes import Asked, Given, Id, SpaceName, Word
+from rota.doors.kit.catalogue import command
+from rota.doors.kit.office import Office
+from rota.flow.define import keys
+from rota.model.keys import Key, KeyScope
+from rota.model.spaces import Role
+from rota.rules.tokens import SECRET_BYTES
+
+USUAL = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
+
+
+class NewKey(Asked):
+    """A key to be made."""
+
+    name: Word
+    space: SpaceName | None = None
+    role: Role | None = None
+    scopes: frozenset[KeyScope] = Field(default=USUAL, min_length=1)
+    expires_at: datetime | None = None
+
+
+class OneKey(Asked):
+    """One key."""
+
+    key: Id
+
+
+class KeysOf(Asked):
+    """Which keys to list."""
+
+    space: SpaceName | None = None
+
+
+class KeyGiven(Given):
+    """A key; its secret is shown once, when it is made."""
+
+    id: int
+    name: str
+    prefix: str
+    space: str
+    role: Role
+    scopes: list[KeyScope]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyMade(KeyGiven):
+    """A new key, with the token that nobody can show again."""
+
+    token: str
+
+
+class Keys(Given):
+    """The keys the caller may see, oldest first."""
+
+    keys: list[KeyGiven]
+
+
+def key_given(key: Key) -> KeyGiven:
+    """Return a key as it goes over a wire."""
+    return KeyGiven(
+        id=key.id,
+        name=key.name,
+        prefix=key.prefix,
+        space=key.space,
+        role=key.role,
+        scopes=sorted(key.scopes),
+        created_at=key.created_at,
+        created_by=key.created_by,
+        expires_at=key.expires_at,
+        used_at=key.used_at,
+        revoked_at=key.revoked_at,
+    )
+
+
+@command("GET", "/v1/keys", KeyScope.ADMIN)
+async def list_keys(office: Office, asked: KeysOf) -> Keys:
+    """List keys, oldest first; secrets are nowhere."""
+    found = await keys.list_keys(office.store, office.caller, asked.space)
+    return Keys(keys=[key_given(key) for key in found])
+
+
+@command("POST", "/v1/keys", KeyScope.ADMIN, status=201)
+async def create_key(office: Office, asked: NewKey) -> KeyMade:
+    """Make a key for a space; the token in the answer is shown this once."""
+    key, token = await keys.create_key(
+        office.store,
+        office.caller,
+        asked.name,
+        secrets.token_bytes(SECRET_BYTES),
+        space=asked.space or office.caller.space,
+        role=asked.role,
+        scopes=asked.scopes,
+        expires_at=asked.expires_at,
+    )
+    return KeyMade(**key_given(key).model_dump(), token=token)
+
+
+@command("DELETE", "/v1/keys/{key}", KeyScope.ADMIN)
+async def revoke_key(office: Office, asked: OneKey) -> KeyGiven:
+    """Let a key open nothing any more, at once and everywhere."""
+    return key_given(await keys.revoke_key(office.store, office.caller, asked.key))

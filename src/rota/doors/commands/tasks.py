@@ -1,0 +1,386 @@
+"""Tasks: create, list, look at, change, run, enable, disable, delete; what is next, and why."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from rota.doors.commands.finding import space_of, task_of
+from rota.doors.commands.shapes import (
+    Asked,
+    Given,
+    Id,
+    Json,
+    Limit,
+    OneTask,
+    RunGiven,
+    SpaceName,
+    TaskGiven,
+    TaskName,
+    Text,
+    ThreadKey,
+    Word,
+    run_given,
+    task_given,
+)
+from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked, Zone
+from rota.doors.kit.catalogue import command
+from rota.doors.kit.office import Office
+from rota.errors import Invalid, NotPermitted, Stale
+from rota.flow.define import runs, tasks
+from rota.flow.observe.moments import parse_instant
+from rota.flow.observe.tasks import next_fires, view_task
+from rota.model.instants import from_micros, to_micros
+from rota.model.keys import KeyScope
+from rota.model.tasks import After, AfterOn, Policy, Task, TaskKind
+from rota.model.views import TaskFilter
+from rota.rules.permission import seen_space
+
+Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE)]
+Call = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=200)
+]
+ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
+KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
+FIRES = 3
+MOST_FIRES = 100
+LONGEST_SLUG = 40
+
+
+class TasksWanted(Asked):
+    """Which tasks to list, newest first."""
+
+    space: SpaceName | None = None
+    thread: ThreadKey | None = None
+    state: Literal["all", "enabled", "disabled"] = "all"
+    kind: TaskKind | None = None
+    name: TaskName | None = None
+    text: Word | None = None
+    before: Id | None = None
+    limit: Limit = 100
+
+
+class Tasks(Given):
+    """Tasks, newest first; `next` continues the list as `before`."""
+
+    tasks: list[TaskGiven]
+    next: int | None
+
+
+class AfterAsked(Asked):
+    """The task to follow, and on which ends of its runs."""
+
+    task: TaskName
+    on: AfterOn = AfterOn.SUCCESS
+
+
+class Work(Asked):
+    """What a task does: instructions for an agent, a program, or a callable."""
+
+    instructions: Annotated[Text, StringConstraints(min_length=1)] | None = None
+    command: list[Text] | None = Field(default=None, min_length=1, max_length=1_000)
+    call: Call | None = None
+    agent: Word | None = None
+    model_tier: Literal["low", "medium", "high"] | None = None
+    tools: list[Word] | None = Field(default=None, max_length=1_000)
+
+    def spec(self) -> dict[str, Any]:
+        """Return what the task's executor is told."""
+        names = ("instructions", "command", "call", "agent", "model_tier", "tools")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+class NewTask(Work):
+    """A task to be made, with at most one schedule; without one it runs only when asked."""
+
+    name: TaskName | None = None
+    title: Title = ""
+    space: SpaceName | None = None
+    thread: ThreadKey | None = None
+    schedule: ScheduleAsked | None = None
+    policy: PolicyAsked | None = None
+    after: AfterAsked | None = None
+
+    @model_validator(mode="after")
+    def _one_work(self) -> NewTask:
+        if len([name for name in KIND_OF if getattr(self, name) is not None]) != 1:
+            message = f"say what to do: exactly one of {', '.join(KIND_OF)}"
+            raise ValueError(message)
+        return self
+
+
+class NewThreadTask(Asked):
+    """A task of a conversation, in words."""
+
+    thread_key: ThreadKey
+    title: Annotated[Title, StringConstraints(min_length=1)]
+    instructions: Annotated[Text, StringConstraints(min_length=1)]
+    schedule: ScheduleAsked | None = None
+    policy: PolicyAsked | None = None
+
+
+class ChangedTask(OneTask, Work):
+    """What is to change in a task; what is left out stays. A new rule replaces the old one."""
+
+    title: Title | None = None
+    schedule: ScheduleAsked | None = None
+    schedule_name: TaskName = "default"
+    policy: PolicyAsked | None = None
+    after: AfterAsked | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> ChangedTask:
+        if not self.model_fields_set - {"task", "space", "schedule_name"}:
+            message = "say what to change"
+            raise ValueError(message)
+        return self
+
+
+class TaskShown(TaskGiven):
+    """A task with its tally and its newest runs."""
+
+    counts: dict[str, int]
+    recent: list[RunGiven]
+    fires: list[datetime]
+
+
+class RunNow(OneTask):
+    """What a run that was asked for is given."""
+
+    payload: Json = None
+    input: Text | None = None
+    key: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
+
+
+class RunQueued(Given):
+    """A run that stands in the queue; `created` is false if it stood there already."""
+
+    run: int
+    created: bool = True
+
+
+class Disabled(OneTask):
+    """Why and until when a task's slots are not to run."""
+
+    reason: Title = ""
+    until: Word | None = None
+    timezone: Zone | None = None
+
+
+class Deleted(Given):
+    """What was taken out of use."""
+
+    deleted: bool = True
+    id: int
+    name: str
+
+
+@command("GET", "/v1/tasks", KeyScope.READ)
+async def list_tasks(office: Office, asked: TasksWanted) -> Tasks:
+    """List tasks, newest first."""
+    store = office.store
+    space = seen_space(office.caller, asked.space)
+    wanted = TaskFilter(
+        space_id=None if space is None else (await store.find_space(space)).id,
+        name=asked.name,
+        thread=asked.thread,
+        kind=asked.kind,
+        enabled=None if asked.state == "all" else asked.state == "enabled",
+        words=asked.text,
+        before=asked.before,
+        limit=asked.limit,
+    )
+    found = await store.find_tasks(wanted)
+    own: dict[int, list[Any]] = {task.id: [] for task in found}
+    for schedule in await store.list_schedules(list(own)) if own else ():
+        own[schedule.task_id].append(schedule)
+    now = from_micros(store.now())
+    more = found[-1].id if len(found) == asked.limit else None
+    return Tasks(tasks=[task_given(task, own[task.id], now) for task in found], next=more)
+
+
+@command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
+async def create_task(office: Office, asked: NewTask) -> TaskShown:
+    """Create a task."""
+    return await _create(office, asked)
+
+
+@command("POST", "/v1/threads/{thread_key}/tasks", KeyScope.DEFINE, status=201)
+async def create_thread_task(office: Office, asked: NewThreadTask) -> TaskShown:
+    """Create a task for an agent that belongs to a conversation."""
+    wanted = NewTask(
+        title=asked.title,
+        instructions=asked.instructions,
+        thread=asked.thread_key,
+        schedule=asked.schedule,
+        policy=asked.policy,
+    )
+    return await _create(office, wanted)
+
+
+@command("GET", "/v1/tasks/{task}", KeyScope.READ)
+async def show_task(office: Office, asked: OneTask) -> TaskShown:
+    """Return a task with its schedules, its tally, its newest runs and its next fires."""
+    return await _shown(office, await task_of(office, asked.task, asked.space))
+
+
+@command("PATCH", "/v1/tasks/{task}", KeyScope.DEFINE)
+async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
+    """Change what is given and leave the rest.
+
+    With `If-Match` only the task that the caller has seen is changed.
+    """
+    task = await task_of(office, asked.task, asked.space)
+    stood = await _as_seen(office, task)
+    spec = {**task.spec, **asked.spec()}
+    kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
+    if kinds - {task.kind}:
+        advice = f"this is a task of the kind {task.kind}; create another one instead"
+        raise Invalid("kind", ", ".join(kinds), advice)
+    _check_call(office, asked.call)
+    after = task.after
+    if "after" in asked.model_fields_set:
+        after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
+    await tasks.put_task(
+        office.store,
+        office.caller,
+        task.name,
+        space=task.space,
+        title=task.title if asked.title is None else asked.title,
+        kind=task.kind,
+        route=task.route,
+        spec=spec,
+        policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
+        after=after,
+        origin=task.origin if task.origin != tasks.CODE else "api",
+        replace=True,
+        wish=None if asked.schedule is None else asked.schedule.wish(),
+        schedule=asked.schedule_name,
+        thread=task.thread,
+        stood=stood,
+    )
+    return await _shown(office, await task_of(office, str(task.id), None))
+
+
+@command("DELETE", "/v1/tasks/{task}", KeyScope.DEFINE)
+async def delete_task(office: Office, asked: OneTask) -> Deleted:
+    """Take a task out of use: queued runs are cancelled, running ones told to stop.
+
+    Its history stays until retention, and its name may be used again.
+    """
+    task = await task_of(office, asked.task, asked.space)
+    await _as_seen(office, task)
+    gone = await tasks.delete_task(office.store, office.caller, task.name, task.space)
+    return Deleted(id=gone.id, name=gone.name)
+
+
+@command("POST", "/v1/tasks/{task}/run-now", KeyScope.RUN, status=201)
+async def run_task(office: Office, asked: RunNow) -> RunQueued:
+    """Queue a run now, also of a disabled task; its schedules do not move."""
+    task = await task_of(office, asked.task, asked.space)
+    payload = asked.payload
+    if asked.input is not None:
+        if payload is not None:
+            raise Invalid("input", asked.input, "give either an input or a payload")
+        payload = {"input": asked.input}
+    done = await runs.run_now(
+        office.store, office.caller, task.name, task.space, payload=payload, key=asked.key
+    )
+    return RunQueued(run=done.run_id, created=done.created)
+
+
+@command("POST", "/v1/tasks/{task}/enable", KeyScope.DEFINE)
+async def enable_task(office: Office, asked: OneTask) -> TaskShown:
+    """Let a task's slots run again, from now on."""
+    task = await task_of(office, asked.task, asked.space)
+    return await _shown(
+        office, await tasks.enable_task(office.store, office.caller, task.name, task.space)
+    )
+
+
+@command("POST", "/v1/tasks/{task}/disable", KeyScope.DEFINE)
+async def disable_task(office: Office, asked: Disabled) -> TaskShown:
+    """Stop a task's slots from running, for good or until a time; what runs goes on."""
+    task = await task_of(office, asked.task, asked.space)
+    until = None
+    if asked.until is not None:
+        home = (await office.store.find_space(task.space)).timezone
+        now = from_micros(office.store.now())
+        until = parse_instant(asked.until, asked.timezone or home, now, "until")
+    changed = await tasks.disable_task(
+        office.store, office.caller, task.name, task.space, reason=asked.reason, until=until
+    )
+    return await _shown(office, changed)
+
+
+async def _create(office: Office, asked: NewTask) -> TaskShown:
+    space = space_of(office, asked.space)
+    kind = next(KIND_OF[name] for name in KIND_OF if getattr(asked, name) is not None)
+    _check_call(office, asked.call)
+    owner = await office.store.find_space(space)
+    base = Policy(metered=kind is not TaskKind.PYTHON)
+    name = asked.name or await _free_name(office, owner.id, asked)
+    following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
+    task = await tasks.put_task(
+        office.store,
+        office.caller,
+        name,
+        space=space,
+        title=asked.title,
+        kind=kind,
+        route=ROUTES[kind],
+        spec=asked.spec(),
+        policy=base if asked.policy is None else asked.policy.over(base),
+        after=following,
+        origin="cli" if office.local else "api",
+        wish=None if asked.schedule is None else asked.schedule.wish(),
+        thread=asked.thread,
+    )
+    return await _shown(office, task)
+
+
+def _check_call(office: Office, call: str | None) -> None:
+    if call is not None and not office.local and call not in office.bounds.calls:
+        message = (
+            f"the callable {call!r} may not be named over the network: add it to the setting "
+            "`calls`, or create the task with `rota` on the machine itself"
+        )
+        raise NotPermitted(message)
+
+
+async def _free_name(office: Office, space_id: int, asked: NewTask) -> str:
+    """Return a name that nobody has, made of what the task is about."""
+    said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
+    slug = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")[:LONGEST_SLUG].strip("-") or "task"
+    name, count = slug, 1
+    while await office.store.find_task(space_id, name) is not None:
+        count += 1
+        name = f"{slug}-{count}"
+    return name
+
+
+async def _as_seen(office: Office, task: Task) -> int | None:
+    """Refuse to change a task that is no longer as the caller has seen it."""
+    if office.stands is None:
+        return None
+    own = await office.store.list_schedules([task.id])
+    given = task_given(task, own, from_micros(office.store.now()))
+    if office.stands not in {"*", given.etag()}:
+        message = f"the task {task.name!r} has changed meanwhile: look at it again"
+        raise Stale(message)
+    return to_micros(task.updated_at)
+
+
+async def _shown(office: Office, task: Task) -> TaskShown:
+    view = await view_task(office.store, office.caller, task.name, task.space)
+    given = task_given(view.task, view.schedules, view.now)
+    fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
+    return TaskShown(
+        **dict(given),
+        counts=view.counts,
+        recent=[run_given(run) for run in view.recent],
+        fires=fires[:FIRES],
+    )

@@ -1,0 +1,66 @@
+"""How a fault is told, at every door: its code, its HTTP status and its exit code."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rota.errors import (
+    Conflict,
+    IllegalMove,
+    Invalid,
+    NotFound,
+    NotPermitted,
+    Refused,
+    RotaError,
+    Stale,
+    Unavailable,
+    Unknown,
+)
+
+
+class Told(NamedTuple):
+    """What a kind of fault means to a program."""
+
+    status: int
+    exit_code: int
+
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+DENIED = 4
+CONFLICT = 5
+UNREACHABLE = 6
+WAITING = 7
+TIMEOUT = 8
+INTERRUPTED = 130
+
+TOLD: dict[type[RotaError], Told] = {
+    Invalid: Told(400, USAGE),
+    Unknown: Told(401, DENIED),
+    NotPermitted: Told(403, DENIED),
+    NotFound: Told(404, NOT_FOUND),
+    IllegalMove: Told(409, CONFLICT),
+    Conflict: Told(409, CONFLICT),
+    Refused: Told(400, USAGE),
+    Stale: Told(412, CONFLICT),
+    Unavailable: Told(503, UNREACHABLE),
+    RotaError: Told(500, FAILED),
+}
+"""By kind; a kind that is not named is told like the one it is a kind of."""
+
+
+def told(fault: RotaError) -> Told:
+    """Return what a fault means to a program."""
+    return next(TOLD[kind] for kind in type(fault).__mro__ if kind in TOLD)
+
+
+def fault_record(fault: RotaError, hint: str | None = None) -> dict[str, Any]:
+    """Return a fault as the body of an answer."""
+    error: dict[str, Any] = {"code": fault.code, "message": str(fault)}
+    if isinstance(fault, Invalid):
+        error["field"] = fault.field
+    if hint is not None:
+        error["hint"] = hint
+    return {"error": error}

@@ -1,0 +1,46 @@
+"""What a command has at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rota.flow.observe.status import Thresholds
+from rota.ports.clock import Random
+from rota.ports.store import Store
+from rota.rules.permission import Caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What an installation has settled for every door."""
+
+    warnings: Thresholds = field(default_factory=Thresholds)
+    calls: frozenset[str] = frozenset()
+    """Dotted paths of callables that any door may name."""
+    retention: timedelta = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """What a door that stays open lends to every request."""
+
+    store: Store
+    chance: Random
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """Serves one request: the store, who asks, and under which conditions.
+
+    `local` says that the owner of this process asks, and nobody over a wire; `stands` is what the
+    caller believes the thing to be like that is to be changed.
+    """
+
+    store: Store
+    caller: Caller
+    chance: Random
+    bounds: Bounds = field(default_factory=Bounds)
+    local: bool = False
+    stands: str | None = None

@@ -1,0 +1,123 @@
+"""Carries a command out: scope, request, answer; the same at every door."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from rota.doors.kit.catalogue import Command
+from rota.doors.kit.office import Office
+from rota.errors import Conflict, Invalid, Rehearsed
+from rota.model.requests import NewRequest, Request
+from rota.rules.permission import check_scope
+
+NO_CONTENT = 204
+LONGEST_KEY = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command was answered with; the text is JSON, or empty for a rehearsal."""
+
+    status: int
+    text: str
+    etag: str | None = None
+    again: bool = False
+    """Whether this is what an earlier request with the same key was answered."""
+
+
+class Doubtful(Conflict):
+    """A request with this key was carried out or is under way, and its answer is not known."""
+
+    code = "in_doubt"
+
+
+async def perform(
+    command: Command,
+    office: Office,
+    asked: BaseModel,
+    *,
+    key: str | None = None,
+    rehearsal: bool = False,
+) -> Answer:
+    """Do what was asked for; a request that comes again under its key is answered as before."""
+    check_scope(office.caller, command.scope)
+    if not command.writes:
+        return _answer(command, await command.does(office, asked))
+    request = _request(command, office, asked, key, rehearsal=rehearsal)
+    if key is not None:
+        earlier = await office.store.find_request(request.caller, key)
+        if earlier is not None:
+            return _again(earlier, request)
+    store = office.store.behalf(request)
+    try:
+        answer = _answer(command, await command.does(replace(office, store=store), asked))
+    except Rehearsed:
+        return Answer(status=NO_CONTENT, text="")
+    if rehearsal:
+        return Answer(status=NO_CONTENT, text="")
+    if key is not None and store.request_id is not None:
+        await office.store.answer_request(store.request_id, answer.status, answer.text)
+    return answer
+
+
+def read_request(takes: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    """Return what was asked for, or refuse it in one sentence."""
+    try:
+        return takes.model_validate(values)
+    except ValidationError as fault:
+        raise refused(fault) from None
+
+
+def refused(fault: ValidationError) -> Invalid:
+    """Return the first thing that is wrong with a request."""
+    first = fault.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "body"
+    advice = first["msg"].removeprefix("Value error, ")
+    value = "" if first["type"] == "missing" else first["input"]
+    return Invalid(field, value, advice[:1].lower() + advice[1:])
+
+
+def _answer(command: Command, given: BaseModel) -> Answer:
+    etag = getattr(given, "etag", None)
+    return Answer(status=command.status, text=given.model_dump_json(), etag=etag and etag())
+
+
+def _request(
+    command: Command, office: Office, asked: BaseModel, key: str | None, *, rehearsal: bool
+) -> NewRequest:
+    if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isprintable()):
+        raise Invalid("Idempotency-Key", key, f"use 1 to {LONGEST_KEY} printable characters")
+    digest = None
+    if key is not None:
+        body = f"{command.name}\n{asked.model_dump_json()}"
+        digest = hashlib.sha256(body.encode()).hexdigest()
+    about = {name: getattr(asked, name) for name in command.named}
+    for name in ("space", "name", "task"):
+        if getattr(asked, name, None) is not None:
+            about[name] = getattr(asked, name)
+    return NewRequest(
+        caller=office.caller.id,
+        space=office.caller.space,
+        command=command.name,
+        about=about,
+        key=key,
+        digest=digest,
+        rehearsal=rehearsal,
+    )
+
+
+def _again(earlier: Request, request: NewRequest) -> Answer:
+    if earlier.digest != request.digest:
+        message = f"the key {request.key!r} was used for another request: use another key"
+        raise Conflict(message)
+    if earlier.status is None or earlier.answer is None:
+        message = (
+            f"a request with the key {request.key!r} was carried out or is under way, "
+            "and its answer is not known: look before you ask again"
+        )
+        raise Doubtful(message)
+    return Answer(status=earlier.status, text=earlier.answer, again=True)

@@ -1,0 +1,77 @@
+"""Keys: made, shown once, revoked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rota.errors import Invalid, NotFound
+from rota.model.instants import maybe_micros, to_micros
+from rota.model.keys import Key, KeyScope, NewKey
+from rota.model.spaces import Role
+from rota.ports.store import Store
+from rota.rules.permission import Caller, check_grant, check_space, seen_space
+from rota.rules.tokens import SECRET_BYTES, digest_of, prefix_of, token_of
+
+LONGEST_NAME = 128
+
+
+async def create_key(
+    store: Store,
+    caller: Caller,
+    name: str,
+    secret: bytes,
+    *,
+    space: str = "main",
+    role: Role | None = None,
+    scopes: frozenset[KeyScope],
+    expires_at: datetime | None = None,
+) -> tuple[Key, str]:
+    """Make a key for a space; return it with its token, which nobody can show again."""
+    check_space(caller, space)
+    if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+        raise Invalid("name", name, f"use 1 to {LONGEST_NAME} printable characters")
+    if not scopes:
+        raise Invalid("scopes", "", f"give at least one of {', '.join(KeyScope)}")
+    if expires_at is not None and to_micros(expires_at) <= store.now():
+        raise Invalid("expires_at", expires_at.isoformat(), "is in the past; give a time to come")
+    if len(secret) != SECRET_BYTES:
+        raise Invalid("secret", len(secret), f"needs {SECRET_BYTES} bytes")
+    owner = await store.find_space(space)
+    wanted = role or min(owner.role, caller.role, key=(Role.MEMBER, Role.MAIN).index)
+    check_grant(caller, owner.role, wanted, scopes)
+    key = await store.add_key(
+        NewKey(
+            space_id=owner.id,
+            name=name,
+            prefix=prefix_of(secret),
+            digest=digest_of(secret),
+            role=wanted,
+            scopes=scopes,
+            created_by=caller.name,
+            expires_at=maybe_micros(expires_at),
+        )
+    )
+    return key, token_of(secret)
+
+
+async def list_keys(store: Store, caller: Caller, space: str | None = None) -> list[Key]:
+    """Return the keys a caller may know of, oldest first."""
+    shown = seen_space(caller, space)
+    owner = None if shown is None else (await store.find_space(shown)).id
+    return await store.list_keys(owner)
+
+
+async def revoke_key(store: Store, caller: Caller, key_id: int) -> Key:
+    """Let a key open nothing any more, at once and everywhere."""
+    found = await _find(store, caller, key_id)
+    if found.revoked_at is None:
+        await store.revoke_key(key_id)
+        found = await _find(store, caller, key_id)
+    return found
+
+
+async def _find(store: Store, caller: Caller, key_id: int) -> Key:
+    for key in await list_keys(store, caller):
+        if key.id == key_id:
+            return key
+    raise NotFound("key", key_id, "see `rota key list`")

@@ -1,0 +1,107 @@
+"""What tasks remember: values under keys, and items they have seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rota.errors import Invalid, NotFound
+from rota.flow.define.names import get_task
+from rota.model.memory import Remembered, Seen
+from rota.ports.store import Store
+from rota.rules.permission import Caller
+
+LONGEST_KEY = 256
+LONGEST_VALUE = 64 * 1024
+MOST_VALUES = 10_000
+LONGEST_ITEM = 512
+LONGEST_PROVIDER = 128
+MOST_ITEMS = 1_000
+_ENCODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+
+
+async def put_state(
+    store: Store, caller: Caller, task: str, key: str, value: object, space: str = "main"
+) -> Remembered:
+    """Keep a value under a key of a task, whatever stood there."""
+    owner = await get_task(store, caller, task, space)
+    _check_word("key", key, LONGEST_KEY)
+    text = _encode("value", value)
+    new = await store.get_state(owner.id, key) is None
+    if new and await store.count_state(owner.id) >= MOST_VALUES:
+        raise Invalid("key", key, f"a task keeps at most {MOST_VALUES} values: delete some first")
+    return await store.put_state(owner.id, key, text, caller.name)
+
+
+async def get_state(
+    store: Store, caller: Caller, task: str, key: str, space: str = "main"
+) -> Remembered:
+    """Return what stands under a key of a task."""
+    owner = await get_task(store, caller, task, space)
+    found = await store.get_state(owner.id, key)
+    if found is None:
+        raise NotFound("state", key, f"see `rota state list {task}`")
+    return found
+
+
+async def list_state(
+    store: Store, caller: Caller, task: str, space: str = "main", *, after: str = "", most: int
+) -> list[Remembered]:
+    """Return what a task keeps, by key."""
+    owner = await get_task(store, caller, task, space)
+    return await store.list_state(owner.id, after, most)
+
+
+async def drop_state(
+    store: Store, caller: Caller, task: str, key: str, space: str = "main"
+) -> None:
+    """Forget what stands under a key of a task."""
+    owner = await get_task(store, caller, task, space)
+    if not await store.drop_state(owner.id, key):
+        raise NotFound("state", key, f"see `rota state list {task}`")
+
+
+async def mark_seen(
+    store: Store,
+    caller: Caller,
+    task: str,
+    items: Sequence[tuple[str, str, object]],
+    space: str = "main",
+) -> list[Seen]:
+    """Count items (provider, item, data) of a task as seen once more."""
+    owner = await get_task(store, caller, task, space)
+    if not 0 < len(items) <= MOST_ITEMS:
+        raise Invalid("items", len(items), f"mark 1 to {MOST_ITEMS} items at once")
+    if len({(provider, item) for provider, item, _ in items}) != len(items):
+        raise Invalid("items", len(items), "each item may be named once in a request")
+    for provider, item, _ in items:
+        _check_word("provider", provider, LONGEST_PROVIDER)
+        _check_word("item", item, LONGEST_ITEM)
+    rows = [(provider, item, _encode("data", data)) for provider, item, data in items]
+    return await store.mark_seen(owner.id, rows)
+
+
+async def get_seen(
+    store: Store, caller: Caller, task: str, provider: str, item: str, space: str = "main"
+) -> Seen:
+    """Return an item as a task has seen it."""
+    owner = await get_task(store, caller, task, space)
+    found = await store.get_seen(owner.id, provider, item)
+    if found is None:
+        raise NotFound("item", item, "it has not been seen")
+    return found
+
+
+def _check_word(field: str, word: str, most: int) -> None:
+    if not (0 < len(word) <= most and word.isprintable()):
+        raise Invalid(field, word, f"use 1 to {most} printable characters")
+
+
+def _encode(field: str, value: object) -> str:
+    try:
+        text = _ENCODE(value)
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise Invalid(field, value, f"must be plain JSON values ({fault})") from None
+    if len(text.encode()) > LONGEST_VALUE:
+        raise Invalid(field, text, f"has more than {LONGEST_VALUE} bytes: keep it in a file")
+    return text

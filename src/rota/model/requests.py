@@ -1,0 +1,39 @@
+"""What somebody asked for through a door, as it is written down beside the change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRequest:
+    """A change somebody asks for; `key` and `digest` let the same request come twice.
+
+    A rehearsal goes as far as the change itself, and takes it back.
+    """
+
+    caller: str
+    space: str
+    command: str
+    about: dict[str, Any] = field(default_factory=dict)
+    key: str | None = None
+    digest: str | None = None
+    rehearsal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A change that was made, who asked for it, and what they were answered if that was kept."""
+
+    id: int
+    at: datetime
+    caller: str
+    space: str
+    command: str
+    about: dict[str, Any]
+    key: str | None
+    digest: str | None
+    status: int | None
+    answer: str | None

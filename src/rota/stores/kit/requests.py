@@ -1,0 +1,80 @@
+"""Requests: a change and the word of who asked for it are one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from rota.errors import Conflict, Rehearsed
+from rota.model.instants import from_micros
+from rota.model.requests import NewRequest, Request
+from rota.stores.kit.session import Row, Session, one
+
+Result = TypeVar("Result")
+Operation = Callable[..., Coroutine[Any, Any, Result]]
+
+
+def stamped(
+    request: NewRequest, operation: Operation[Result], now: int
+) -> Operation[tuple[int, Result]]:
+    """Return an operation that writes a request down and then does what was asked for."""
+
+    async def both(session: Session, *args: object) -> tuple[int, Result]:
+        row = await one(
+            session,
+            "insert_request",
+            now=now,
+            caller=request.caller,
+            space=request.space,
+            command=request.command,
+            about=json.dumps(request.about),
+            key=request.key,
+            digest=request.digest,
+        )
+        if row is None:
+            message = (
+                f"a request with the key {request.key!r} was made at the same time: look first"
+            )
+            raise Conflict(message)
+        result = await operation(session, *args)
+        if request.rehearsal:
+            raise Rehearsed
+        return row[0], result
+
+    both.__name__ = operation.__name__
+    return both
+
+
+async def answer_request(session: Session, request_id: int, status: int, answer: str) -> None:
+    """Keep what a request was answered, for when it comes again."""
+    await session.run("answer_request", id=request_id, status=status, answer=answer)
+
+
+async def find_request(session: Session, caller: str, key: str) -> Request | None:
+    """Return the request that a caller made under a key."""
+    row = await one(session, "find_request", caller=caller, key=key)
+    return None if row is None else _as_request(row)
+
+
+async def list_requests(
+    session: Session, space: str | None, before: int, most: int
+) -> list[Request]:
+    """Return requests, newest first."""
+    rows = await session.rows("list_requests", space=space, before=before, most=most)
+    return [_as_request(row) for row in rows]
+
+
+def _as_request(row: Row) -> Request:
+    return Request(
+        id=row[0],
+        at=from_micros(row[1]),
+        caller=row[2],
+        space=row[3],
+        command=row[4],
+        about=json.loads(row[5]),
+        key=row[6],
+        digest=row[7],
+        status=row[8],
+        answer=row[9],
+    )
