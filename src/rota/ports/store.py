@@ -65,6 +65,9 @@ class Definitions(Timed, Protocol):
     async def find_task(self, space_id: int, name: str) -> Task | None:
         """Return a task by name."""
 
+    async def task_named(self, space: str, name: str) -> Task | None:
+        """Return a task by its space's name and its own."""
+
     async def get_tasks(self, ids: Sequence[int]) -> list[Task]:
         """Return tasks by id."""
 

@@ -13,12 +13,14 @@ from pydantic import BaseModel, create_model
 from starlette.exceptions import HTTPException
 
 from rota.doors.api.openapi import describe_api
+from rota.doors.api.sharing import Sharing
 from rota.doors.commands.shapes import Asked
 from rota.doors.kit.catalogue import Command, every_command
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import House, Office
-from rota.doors.kit.perform import perform, read_request
+from rota.doors.kit.perform import Answer, perform, read_request
 from rota.errors import Invalid, RotaError
+from rota.rules.permission import check_scope
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +32,9 @@ CODES = {404: "not_found", 405: "method_not_allowed"}
 def build_app(house: House) -> FastAPI:
     """Return the application with every route in it."""
     app = FastAPI(title="Rota", openapi_url=None, docs_url=None, redoc_url=None)
+    sharing: Sharing[Answer] = Sharing()
     for command in every_command():
-        _add(app, command, house)
+        _add(app, command, house, sharing)
     document = describe_api(app)
 
     async def openapi() -> Response:
@@ -58,7 +61,17 @@ def _plain(function: Any) -> Any:  # noqa: ANN401 - a coroutine function of no a
     return route
 
 
-def _add(app: FastAPI, command: Command, house: House) -> None:
+async def _look(
+    sharing: Sharing[Answer], command: Command, office: Office, asked: BaseModel
+) -> Answer:
+    """Answer a question together with everybody who sees the same and asks the same."""
+    check_scope(office.caller, command.scope)
+    seen_as = (office.caller.role, office.caller.space)
+    question = (command.name, seen_as, asked.model_dump_json())
+    return await sharing.ask(question, lambda: perform(command, office, asked))
+
+
+def _add(app: FastAPI, command: Command, house: House, sharing: Sharing[Answer]) -> None:
     """Add one route whose signature says what the command takes."""
     rest = _rest_of(command)
     whole = rest is command.takes
@@ -78,13 +91,16 @@ def _add(app: FastAPI, command: Command, house: House) -> None:
             bounds=house.bounds,
             stands=headers.get("if-match"),
         )
-        answer = await perform(
-            command,
-            office,
-            asked,
-            key=headers.get("idempotency-key"),
-            rehearsal=headers.get("rota-dry-run", "").lower() in YES,
-        )
+        if command.writes:
+            answer = await perform(
+                command,
+                office,
+                asked,
+                key=headers.get("idempotency-key"),
+                rehearsal=headers.get("rota-dry-run", "").lower() in YES,
+            )
+        else:
+            answer = await _look(sharing, command, office, asked)
         response = Response(answer.text or None, answer.status, media_type="application/json")
         if answer.etag is not None:
             response.headers["etag"] = answer.etag

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -19,7 +20,7 @@ from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.schedules import RuleKind
 from rota.model.spaces import Role, Space
 from rota.model.states import Place, RunState
-from rota.model.tasks import AfterOn, Pool, Task, TaskKind
+from rota.model.tasks import AfterOn, Policy, Pool, Task, TaskKind
 from rota.timing.rules import from_record
 from rota.timing.words import describe
 
@@ -44,7 +45,7 @@ class Asked(BaseModel):
 
 
 class Given(BaseModel):
-    """An answer."""
+    """An answer; the functions below make it of values that are right already."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -219,7 +220,7 @@ class DeliveryGiven(Given):
 
 def space_given(space: Space) -> SpaceGiven:
     """Return a space as it goes over a wire."""
-    return SpaceGiven(
+    return SpaceGiven.model_construct(
         name=space.name,
         role=space.role,
         timezone=space.timezone,
@@ -227,16 +228,33 @@ def space_given(space: Space) -> SpaceGiven:
     )
 
 
+class _Told(NamedTuple):
+    record: dict[str, Any]
+    kind: RuleKind | None
+    words: str
+
+
+@lru_cache(maxsize=10_000)
+def _told(rule: str) -> _Told:
+    """Return what a stored rule says, and says in words; many schedules share one."""
+    record = json.loads(rule)
+    try:
+        read = from_record(record)
+        return _Told(record, read.kind, describe(read))
+    except RotaError as fault:  # set aside by the planner; the rest of the answer still stands
+        return _Told(record, None, f"cannot be read: {fault}")
+
+
+@lru_cache(maxsize=1_000)
+def _policy(policy: Policy) -> dict[str, Any]:
+    record = to_json(policy)
+    return record if isinstance(record, dict) else {}
+
+
 def schedule_given(schedule: StoredSchedule) -> ScheduleGiven:
     """Return a schedule with its rule, and the rule in words."""
-    record = json.loads(schedule.rule)
-    kind: RuleKind | None = None
-    try:
-        rule = from_record(record)
-        kind, words = rule.kind, describe(rule)
-    except RotaError as fault:  # set aside by the planner; the rest of the answer still stands
-        words = f"cannot be read: {fault}"
-    return ScheduleGiven(
+    record, kind, words = _told(schedule.rule)
+    return ScheduleGiven.model_construct(
         id=schedule.id,
         name=schedule.name,
         task=schedule.task,
@@ -256,8 +274,12 @@ def schedule_given(schedule: StoredSchedule) -> ScheduleGiven:
 def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -> TaskGiven:
     """Return a task with its schedules."""
     paused = task.paused_until is not None and task.paused_until > now
-    after = None if task.after is None else AfterGiven(task=task.after.task, on=task.after.on)
-    return TaskGiven(
+    after = (
+        None
+        if task.after is None
+        else AfterGiven.model_construct(task=task.after.task, on=task.after.on)
+    )
+    return TaskGiven.model_construct(
         id=task.id,
         name=task.name,
         space=task.space,
@@ -273,7 +295,7 @@ def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -
         failures=task.failures,
         origin=task.origin,
         after=after,
-        policy=_record(to_json(task.policy)),
+        policy=_policy(task.policy),
         schedules=[schedule_given(schedule) for schedule in schedules],
         created_at=task.created_at,
         updated_at=task.updated_at,
@@ -282,7 +304,7 @@ def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -
 
 def run_given(run: Run) -> RunGiven:
     """Return a run as it goes over a wire."""
-    return RunGiven(
+    return RunGiven.model_construct(
         id=run.id,
         task=run.task,
         task_id=run.task_id,
@@ -317,7 +339,7 @@ def run_given(run: Run) -> RunGiven:
 
 def attempt_given(attempt: Attempt) -> AttemptGiven:
     """Return an attempt as it goes over a wire."""
-    return AttemptGiven(
+    return AttemptGiven.model_construct(
         number=attempt.number,
         cause=attempt.cause,
         worker=attempt.worker,
@@ -330,7 +352,7 @@ def attempt_given(attempt: Attempt) -> AttemptGiven:
 
 def question_given(question: Question) -> QuestionGiven:
     """Return a question as it goes over a wire."""
-    return QuestionGiven(
+    return QuestionGiven.model_construct(
         id=question.id,
         run=question.run_id,
         kind="lost" if question.kind == "lost" else "ask",
@@ -347,7 +369,7 @@ def question_given(question: Question) -> QuestionGiven:
 
 def event_given(event: Event) -> EventGiven:
     """Return an event as it goes over a wire."""
-    return EventGiven(
+    return EventGiven.model_construct(
         id=event.id,
         at=event.at,
         name=event.name,
@@ -359,7 +381,7 @@ def event_given(event: Event) -> EventGiven:
 
 def delivery_given(delivery: Delivery) -> DeliveryGiven:
     """Return a delivery as it goes over a wire."""
-    return DeliveryGiven(
+    return DeliveryGiven.model_construct(
         id=delivery.id,
         run=delivery.run_id,
         channel=delivery.channel,
@@ -375,7 +397,3 @@ def delivery_given(delivery: Delivery) -> DeliveryGiven:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _record(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -25,8 +25,8 @@ def check_name(field: str, name: str) -> None:
 async def get_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
     """Return a task by name."""
     check_space(caller, space)
-    owner = await store.find_space(space)
-    found = await store.find_task(owner.id, name)
+    found = await store.task_named(space, name)
     if found is None:
+        await store.find_space(space)  # which may be what is not there
         raise NotFound("task", name, "see `rota task list`")
     return found

@@ -97,6 +97,10 @@ class SqlStore(Entrance, Looking):
         """Return a task by name."""
         return await self.read(tasks.find_task, space_id, name)
 
+    async def task_named(self, space: str, name: str) -> Task | None:
+        """Return a task by its space's name and its own."""
+        return await self.read(tasks.task_named, space, name)
+
     async def get_tasks(self, ids: Sequence[int]) -> list[Task]:
         """Return tasks by id."""
         return await self.read(tasks.get_tasks, list(ids))

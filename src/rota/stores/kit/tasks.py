@@ -126,6 +126,12 @@ async def find_task(session: Session, space_id: int, name: str) -> Task | None:
     return None if row is None else as_task(row)
 
 
+async def task_named(session: Session, space: str, name: str) -> Task | None:
+    """Return a task by its space's name and its own."""
+    row = await one(session, "task_named", space=space, name=name)
+    return None if row is None else as_task(row)
+
+
 async def get_tasks(session: Session, ids: list[int]) -> list[Task]:
     """Return tasks by id, deleted ones included."""
     return [as_task(row) for row in await session.rows("get_tasks", ids=ids)] if ids else []

@@ -30,6 +30,14 @@ from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.space_id = :space_id::bigint and t.name = :name::text and t.deleted_at is null;
 
+-- name: task_named
+select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
+  u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+from rota.tasks t join rota.spaces p on p.id = t.space_id
+left join rota.tasks u on u.id = t.after_task_id
+where p.name = :space::text and t.name = :name::text and t.deleted_at is null;
+
 -- name: get_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
