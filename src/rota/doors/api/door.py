@@ -8,9 +8,10 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from rota.doors.api.asgi import App, Receive, Scope, Send
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.entrance import Entrance
-from rota.doors.api.guard import App, Guard, Receive, Scope, Send, Trust
+from rota.doors.api.guard import Guard, Trust
 from rota.doors.api.server import (
     Place,
     address_of,
@@ -94,9 +95,9 @@ class _Built:
         await self._app(scope, receive, send)
 
     def _build(self) -> App:
-        from rota.doors.api.app import build_app  # noqa: PLC0415 - slow to load
+        from rota.doors.api.routes import Api  # noqa: PLC0415 - slow to load
 
-        return build_app(self._house)
+        return Api(self._house)
 
 
 async def _note_uses(entrance: Entrance) -> None:

@@ -6,23 +6,16 @@ Everything is decided by headers alone, before a body is read and before a route
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
+from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.entrance import Entrance
 from rota.doors.kit.faults import fault_record, told
 from rota.errors import RotaError, Unknown
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEALTH = "/healthz"
 OPEN_TO_ALL = frozenset({HEALTH, "/readyz"})
@@ -84,7 +77,7 @@ class Guard:
             headers = _headers(scope)
             self._check(scope, headers)
             if scope["path"] == HEALTH:
-                await _say(send, 200, {"status": "ok"})
+                await Reply.record(200, {"status": "ok"}).send(send)
                 return
             if scope["path"] not in OPEN_TO_ALL:
                 scope["caller"] = await self._caller(scope, headers)
@@ -203,22 +196,4 @@ def _bounded(receive: Receive) -> Receive:
 async def _turn_away(send: Send, fault: RotaError) -> None:
     status = fault.status if isinstance(fault, Turned) else told(fault).status
     headers = fault.headers if isinstance(fault, Turned) else ()
-    await _say(send, status, fault_record(fault), [("connection", "close"), *headers])
-
-
-async def _say(
-    send: Send, status: int, record: object, headers: Iterable[tuple[str, str]] = ()
-) -> None:
-    body = json.dumps(record, ensure_ascii=False).encode()
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                *((name.encode(), value.encode()) for name, value in headers),
-            ],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
+    await Reply.record(status, fault_record(fault), [("connection", "close"), *headers]).send(send)

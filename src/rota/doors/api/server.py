@@ -16,7 +16,8 @@ from pathlib import Path
 
 import uvicorn
 
-from rota.doors.api.guard import LOOPBACK, App
+from rota.doors.api.asgi import App
+from rota.doors.api.guard import LOOPBACK
 from rota.errors import Invalid, Refused, Unavailable
 
 log = logging.getLogger(__name__)

@@ -98,12 +98,13 @@ def find_command(method: str, path: str) -> tuple[Command, dict[str, str]]:
     groups: Iterable[str] = sorted(MODULES, key=lambda group: group != first)
     for group in groups:
         for known in commands_of(group):
-            match = _pattern(known.path).fullmatch(path) if known.method == method else None
+            match = pattern_of(known.path).fullmatch(path) if known.method == method else None
             if match is not None:
                 return known, {name: unquote(value) for name, value in match.groupdict().items()}
     raise NotFound("command", f"{method} {path}")
 
 
 @cache
-def _pattern(path: str) -> re.Pattern[str]:
+def pattern_of(path: str) -> re.Pattern[str]:
+    """Return what the addresses of a command look like."""
     return re.compile(_FIELD.sub(r"(?P<\1>[^/]+)", path))

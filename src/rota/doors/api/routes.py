@@ -1,0 +1,221 @@
+"""The application: a route for every command of the catalogue, and nothing that decides."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+
+from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
+from rota.doors.api.document import describe_api
+from rota.doors.api.sharing import Sharing
+from rota.doors.kit.catalogue import Command, every_command, pattern_of
+from rota.doors.kit.faults import fault_record, told
+from rota.doors.kit.office import House, Office
+from rota.doors.kit.perform import Answer, perform, refused
+from rota.errors import Invalid, RotaError
+from rota.rules.permission import Caller, check_scope
+
+log = logging.getLogger(__name__)
+
+BODIES = frozenset({"POST", "PUT", "PATCH"})
+YES = b"true"
+MOST_QUERIES = 100
+DOCUMENT = "/v1/openapi.json"
+READY = "/readyz"
+NOTHING_HERE = "there is nothing here: see /v1/openapi.json"
+
+Page = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class _Found(NamedTuple):
+    command: Command
+    named: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    command: Command
+    pattern: re.Pattern[str]
+    whole: frozenset[str]
+    """The fields that are whole numbers in the path."""
+
+
+class Api:
+    """Answers requests that the guard has let through."""
+
+    def __init__(self, house: House, pages: dict[str, Page] | None = None) -> None:
+        self._house = house
+        self._pages = pages or {}
+        self._sharing: Sharing[Answer] = Sharing()
+        self._plain: dict[tuple[str, str], Command] = {}
+        self._routes: list[_Route] = []
+        for command in every_command():
+            if command.named:
+                whole = frozenset(n for n in command.named if _is_whole(command.takes, n))
+                self._routes.append(_Route(command, pattern_of(command.path), whole))
+            else:
+                self._plain[command.method, command.path] = command
+        self._document: bytes | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        page = self._pages.get(scope["path"])
+        if page is not None:
+            await page(scope, receive, send)
+            return
+        try:
+            reply = await self._reply(scope, receive)
+        except RotaError as fault:
+            status = getattr(fault, "status", told(fault).status)
+            reply = Reply.record(status, fault_record(fault))
+        except Exception:
+            log.exception("api.unexpected", extra={"path": scope["path"]})
+            error = {"code": "unexpected", "message": "something went wrong here; see the log"}
+            reply = Reply.record(500, {"error": error})
+        await reply.send(send)
+
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+        method, path = scope["method"], scope["path"]
+        found = self._find(method, path)
+        if found is None:
+            return await self._other(method, path)
+        command = found.command
+        headers = dict(scope["headers"])
+        asked = await self._asked(found, scope, receive)
+        stands = headers.get(b"if-match")
+        office = Office(
+            store=self._house.store,
+            caller=_caller(scope),
+            chance=self._house.chance,
+            bounds=self._house.bounds,
+            stands=None if stands is None else stands.decode("latin-1"),
+        )
+        if command.writes:
+            key = headers.get(b"idempotency-key")
+            answer = await perform(
+                command,
+                office,
+                asked,
+                key=None if key is None else key.decode("latin-1"),
+                rehearsal=headers.get(b"rota-dry-run", b"").lower() == YES,
+            )
+        else:
+            answer = await self._look(command, office, asked)
+        return _reply_of(answer)
+
+    async def _look(self, command: Command, office: Office, asked: BaseModel) -> Answer:
+        """Answer a question together with everybody who sees the same and asks the same."""
+        check_scope(office.caller, command.scope)
+        seen_as = (office.caller.role, office.caller.space)
+        question = (command.name, seen_as, asked.model_dump_json())
+        return await self._sharing.ask(question, lambda: perform(command, office, asked))
+
+    def _find(self, method: str, path: str) -> _Found | None:
+        command = self._plain.get((method, path))
+        if command is not None:
+            return _Found(command, {})
+        for route in self._routes:
+            if route.command.method == method:
+                match = route.pattern.fullmatch(path)
+                if match is not None:
+                    return _Found(route.command, match.groupdict())
+        return None
+
+    async def _other(self, method: str, path: str) -> Reply:
+        if path == DOCUMENT and method == "GET":
+            if self._document is None:
+                self._document = json.dumps(describe_api()).encode()
+            return Reply(200, self._document)
+        if path == READY and method == "GET":
+            await self._house.store.next_due()
+            return Reply.record(200, {"status": "ok"})
+        allowed = sorted(set(self._allowed(path)))
+        if allowed:
+            message = f"{method} is not possible here: {', '.join(allowed)} is"
+            error = {"code": "method_not_allowed", "message": message}
+            return Reply.record(405, {"error": error}, [("allow", ", ".join(allowed))])
+        return Reply.record(404, {"error": {"code": "not_found", "message": NOTHING_HERE}})
+
+    def _allowed(self, path: str) -> Iterable[str]:
+        if path in {DOCUMENT, READY}:
+            yield "GET"
+        yield from (method for method, known in self._plain if known == path)
+        for route in self._routes:
+            if route.pattern.fullmatch(path):
+                yield route.command.method
+
+    async def _asked(self, found: _Found, scope: Scope, receive: Receive) -> BaseModel:
+        command = found.command
+        try:
+            if command.method not in BODIES:
+                return command.takes.model_validate_strings({**_query(scope), **found.named})
+            if scope["query_string"]:
+                raise Invalid("query", "", "say everything in the body")
+            body = await whole_body(receive)
+            if not found.named:
+                return command.takes.model_validate_json(body or b"{}", strict=True)
+            return self._merged(command, found.named, body)
+        except ValidationError as fault:
+            raise refused(fault) from None
+
+    def _merged(self, command: Command, named: dict[str, str], body: bytes) -> BaseModel:
+        """Read a body together with what stands in the path."""
+        said = _object(body)
+        route = next(route for route in self._routes if route.command is command)
+        for name, value in named.items():
+            if name in said:
+                raise Invalid(name, said[name], "it stands in the path already")
+            whole = name in route.whole and value.isascii() and value.isdigit()
+            said[name] = int(value) if whole and len(value) <= len(str(2**63)) else value
+        return command.takes.model_validate_json(json.dumps(said), strict=True)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        raise Invalid("body", "", "send one JSON object") from None
+    if not isinstance(said, dict):
+        raise Invalid("body", "", "send one JSON object")
+    return said
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    try:
+        text = scope["query_string"].decode("ascii")
+        pairs = parse_qsl(
+            text, keep_blank_values=True, max_num_fields=MOST_QUERIES, errors="strict"
+        )
+    except ValueError:
+        raise Invalid("query", "", "it cannot be read") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Invalid(name, value, "give it once")
+        found[name] = value
+    return found
+
+
+def _is_whole(takes: type[BaseModel], name: str) -> bool:
+    return takes.model_fields[name].annotation is int
+
+
+def _caller(scope: Scope) -> Caller:
+    caller: Caller = scope["caller"]
+    return caller
+
+
+def _reply_of(answer: Answer) -> Reply:
+    headers = []
+    if answer.etag is not None:
+        headers.append(("etag", answer.etag))
+    if answer.again:
+        headers.append(("idempotency-replayed", "true"))
+    return Reply(answer.status, answer.text.encode(), headers)
