@@ -55,7 +55,7 @@ class Stop(StrEnum):
 class Attempt:
     """One attempt that is going on; a plain class, because a busy worker makes very many."""
 
-    __slots__ = ("assignment", "began", "started", "stop", "task", "timer")
+    __slots__ = ("assignment", "began", "entered", "started", "stop", "task", "timer")
 
     def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
         self.assignment = assignment
@@ -63,6 +63,7 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.stop: Stop | None = None
         self.began = 0.0
+        self.entered = False
         self.started = 0.0
 
 

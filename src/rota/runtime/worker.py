@@ -156,9 +156,13 @@ class Worker:
 
     async def _attempt(self, assignment: Assignment) -> None:
         lease = assignment.lease
+        attempt = self._attempts[lease.run_id]
+        attempt.entered = True
         try:
             reach("attempt.begin")
-            if lease.expires_micros is not None and lease.expires_micros <= self._store.now():
+            if attempt.stop is not None:
+                report = self._stopped(assignment)
+            elif lease.expires_micros is not None and lease.expires_micros <= self._store.now():
                 report = Report(outcome=Expired(reason="it waited in the queue past its deadline"))
             else:
                 report = await self._by_route[lease.route].run(assignment)
@@ -281,7 +285,8 @@ class Worker:
         if reason is Stop.TIMEOUT and self._time_left(attempt):
             return
         attempt.stop = reason
-        attempt.task.cancel()
+        if attempt.entered:  # a task that is cancelled before its first step never takes it
+            attempt.task.cancel()
         if self._group is not None and reason is Stop.TIMEOUT:
             self._group.create_task(self._watch(attempt))
 

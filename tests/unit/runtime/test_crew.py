@@ -11,6 +11,7 @@ import pytest
 from rota.errors import Unavailable
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
 from rota.model.states import RunState
+from rota.runtime.attempts import Stop
 from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
@@ -310,3 +311,21 @@ async def test_a_crew_rescues_what_an_earlier_process_left(desk, stage):
     for run_id in ids:
         assert await desk.state(run_id) is RunState.SUCCEEDED
         assert (await desk.run(run_id)).losses == 1
+
+
+async def test_a_run_that_is_cancelled_before_its_first_step_ends(desk, stage):
+    """A task that is cancelled before it has begun never runs, and nobody would end its run."""
+    (run_id,) = await desk.queue(await desk.task())
+    on = stage()
+    worker = on.crew.worker
+    start = worker._start
+
+    def start_and_stop(assignment):
+        start(assignment)
+        worker.stop_run(assignment.lease.run_id, Stop.CANCEL)
+
+    worker._start = start_and_stop
+    async with on.working():
+        await worker.idle()
+    assert (await desk.store.get_run(run_id)).state is RunState.CANCELLED
+    assert on.puppet.begun.empty()

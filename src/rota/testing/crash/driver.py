@@ -134,7 +134,7 @@ class Driver:
     def _see_off(self, number: int, blow: Blow, caller: Process) -> None:
         """Let the caller finish; one that was hurt does everything again."""
         for _ in range(2):
-            if not caller.finish(CALLER_SECONDS):
+            if not caller.finish(CALLER_SECONDS, [other for *_, other in self._callers]):
                 caller.kill()
                 self._complain(f"caller {number} did not come to an end")
                 return

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -79,12 +79,16 @@ class Process:
         """Wait for its end; true if it has come."""
         return wait_for(lambda: not self.alive, seconds)
 
-    def finish(self, seconds: float) -> bool:
-        """Wait for its end, and let it go on whenever it was stopped; true if it has come."""
+    def finish(self, seconds: float, others: Sequence[Process] = ()) -> bool:
+        """Wait for its end; true if it has come.
+
+        It and others go on whenever they were stopped: one that holds the database holds up all.
+        """
 
         def ended() -> bool:
-            if self.stopped:
-                self.send(signal.SIGCONT)
+            for process in (self, *others):
+                if process.stopped:
+                    process.send(signal.SIGCONT)
             return not self.alive
 
         return wait_for(ended, seconds)
