@@ -94,7 +94,7 @@ class Marks:
 
 
 def python_of(side: str) -> str:
-    ours = side in {"ours", "raw"}
+    ours = side in {"ours", "raw", "load"}
     return sys.executable if ours else str(PEERS / "bin" / "python")
 
 

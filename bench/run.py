@@ -19,7 +19,10 @@ from bench.measures.base import Bench, Measure  # noqa: E402
 from bench.server import Server  # noqa: E402
 from bench.table import Row, keep, table  # noqa: E402
 
-MEASURES = ("drain", "growth", "bulk", "enqueue", "pickup", "lateness", "idle", "claim", "memory")
+MEASURES = (
+    *("drain", "growth", "bulk", "enqueue", "pickup"),
+    *("lateness", "idle", "claim", "memory", "api"),
+)
 STORES = ("sqlite", "postgres")
 PINS = ROOT / "bench" / "peers.txt"
 

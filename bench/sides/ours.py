@@ -397,8 +397,19 @@ async def _growth(address: str, first: int, last: int) -> dict[str, Any]:
     }
 
 
+def queue(address: str, task: str, n: int) -> dict[str, Any]:
+    return run_async(_queue(address, task, n))
+
+
+async def _queue(address: str, task: str, n: int) -> dict[str, Any]:
+    async with Rota(address) as rota:
+        for begin in range(0, n, CHUNK):
+            await rota.enqueue_many(task, range(begin, min(n, begin + CHUNK)))
+    return {"queued": n}
+
+
 if __name__ == "__main__":
     serve(
         drain, history, bulk, single, worker, pickup_other, pickup_same, lateness, prepare_idle, idle,
-        prepare_claims, claims, growth,
+        prepare_claims, claims, growth, queue,
     )  # fmt: skip

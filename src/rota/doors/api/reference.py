@@ -1,0 +1,75 @@
+"""The reference page of the HTTP API, made from the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rota.doors.kit.catalogue import Command, commands_of, every_command
+from rota.doors.kit.faults import TOLD
+from rota.model.keys import KeyScope
+
+FILE = "http.md"
+MADE = "This page is made by `python -m rota.doors.api.reference`; a test keeps it current."
+BEGIN = """\
+`rota up` serves the API on `http://127.0.0.1:7682`, or on another port if that one is taken;
+`api.json` in the home folder says where. `GET /v1/openapi.json` describes every request and answer
+exactly (OpenAPI 3.1).
+
+```
+curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v1/tasks
+```
+
+- **Keys.** Every request but `/healthz` and `/readyz` carries `Authorization: Bearer rota_…`. The
+  home folder's `admin.key` opens everything; others are made by `POST /v1/keys` and shown once. A
+  key belongs to a space and opens only that, unless its role is `main`. What belongs to somebody
+  else is not found (404).
+- **Writing.** `Idempotency-Key` lets the same request come twice and be carried out once; with
+  another body it is a conflict. `Rota-Dry-Run: true` tries a change and takes it back (204).
+  `If-Match` with the `ETag` of a task changes only what the caller has seen (412). Who changed what
+  is told by `GET /v1/requests`.
+- **Lists** are newest first; `next` of one page is `before` of the following one.
+- **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`; the code is stable and the
+  message one sentence for people."""
+
+SCOPES = {
+    KeyScope.READ: "look at everything of the space",
+    KeyScope.RUN: "queue, cancel, retry and answer runs",
+    KeyScope.DEFINE: "create, change and delete tasks, schedules and what tasks remember",
+    KeyScope.ADMIN: "spaces, keys, limits, and the daemon itself",
+    KeyScope.SQL: "ask the database in SQL, read-only",
+}
+
+
+def http_page() -> str:
+    """Return the page of the HTTP API."""
+    scopes = [f"| `{scope}` | {meaning} |" for scope, meaning in SCOPES.items()]
+    codes = [
+        f"| `{kind.code}` | {means.status} | {_first_sentence(kind.__doc__)} |"
+        for kind, means in TOLD.items()
+    ]
+    parts = [
+        "# The HTTP API",
+        MADE,
+        BEGIN,
+        "\n".join(["| scope | opens |", "|---|---|", *scopes]),
+        "\n".join(["| code | status | meaning |", "|---|---|---|", *codes]),
+    ]
+    groups = dict.fromkeys(command.group for command in every_command())
+    for group in groups:
+        rows = [_row(command) for command in commands_of(group)]
+        head = ["| request | scope | what it does |", "|---|---|---|"]
+        parts.append(f"## {group.capitalize()}\n\n" + "\n".join([*head, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(command: Command) -> str:
+    summary = command.about.partition("\n")[0].rstrip(".")
+    return f"| `{command.method} {command.path}` | `{command.scope}` | {summary} |"
+
+
+def _first_sentence(text: str | None) -> str:
+    return (text or "").partition("\n")[0].rstrip(".")
+
+
+if __name__ == "__main__":
+    (Path("docs/reference") / FILE).write_text(http_page(), encoding="utf-8")

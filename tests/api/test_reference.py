@@ -1,0 +1,10 @@
+"""The reference page of the HTTP API says what the catalogue says."""
+
+from pathlib import Path
+
+from rota.doors.api.reference import FILE, http_page
+
+
+def test_the_page_is_current():
+    written = (Path(__file__).parents[2] / "docs" / "reference" / FILE).read_text()
+    assert written == http_page(), "run `python -m rota.doors.api.reference`"
