@@ -12,6 +12,7 @@ from rota.doors.commands.shapes import Given, OneTask, Word
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
+from rota.flow.define import runs
 from rota.flow.observe.facts import Span, gather
 from rota.flow.observe.moments import parse_day, parse_instant
 from rota.flow.observe.tasks import next_fires
@@ -43,6 +44,22 @@ class Fires(Given):
 
     task: str
     fires: list[FireGiven]
+
+
+class SlotsBetween(OneTask):
+    """Which slots to fill: from one time to another, in a zone."""
+
+    start: Word
+    end: Word = "now"
+    timezone: Zone | None = None
+
+
+class Filled(Given):
+    """The runs that were queued, and the span whose slots they stand for."""
+
+    runs: list[int]
+    start: datetime
+    end: datetime
 
 
 class WhyOf(OneTask):
@@ -88,6 +105,21 @@ async def next_of_task(office: Office, asked: NextOf) -> Fires:
         ]
     found.sort(key=lambda fire: fire.at)
     return Fires(task=task.name, fires=found[: asked.n])
+
+
+@command("POST", "/v1/tasks/{task}/backfill", KeyScope.RUN, status=201)
+async def backfill_task(office: Office, asked: SlotsBetween) -> Filled:
+    """Queue a run for every slot of a span that has none; slots that ran are left alone."""
+    store = office.store
+    task = await task_of(office, asked.task, asked.space)
+    where = asked.timezone or (await store.find_space(task.space)).timezone
+    now = from_micros(store.now())
+    first = parse_instant(asked.start, where, now, "start")
+    last = parse_instant(asked.end, where, now, "end")
+    # A slot at the very beginning of the span belongs to it.
+    begin = first - timedelta(microseconds=1)
+    ids = await runs.backfill(store, office.caller, task.name, begin, last, task.space)
+    return Filled(runs=list(ids), start=first, end=last)
 
 
 @command("GET", "/v1/tasks/{task}/why", KeyScope.READ)

@@ -26,7 +26,10 @@ Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
 
 ROOT = "/v1/"
 PACKAGE = "rota.doors.commands"
-MODULES = ("spaces", "keys", "tasks", "slots", "schedules", "runs", "status", "state")
+MODULES = (
+    *("spaces", "keys", "tasks", "slots", "schedules"),
+    *("runs", "status", "state", "limits"),
+)
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
