@@ -11,35 +11,25 @@ datetimes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from rota.model.backups import Backup, Restored
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId, ScheduleId
-from rota.model.keys import Key, NewKey
-from rota.model.memory import Remembered, Seen
 from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
-from rota.model.requests import NewRequest, Request
+from rota.model.requests import NewRequest
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
+from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
+from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
-
-
-class Timed(Protocol):
-    """Has the one clock that every decision uses."""
-
-    def now(self) -> int:
-        """Return the store's own time in microseconds; on PostgreSQL the database's."""
-
-    def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call a listener with every topic that is announced; returns how to stop that."""
 
 
 class Definitions(Timed, Protocol):
@@ -282,62 +272,6 @@ class Views(Timed, Protocol):
         """
 
 
-class Entrance(Timed, Protocol):
-    """What doors keep: who may come in, what was asked for, and what tasks remember."""
-
-    async def add_key(self, key: NewKey) -> Key:
-        """Keep a key."""
-
-    async def find_key(self, digest: str) -> Key | None:
-        """Return a key by the digest of its secret."""
-
-    async def list_keys(self, space_id: int | None) -> list[Key]:
-        """Return keys, oldest first."""
-
-    async def revoke_key(self, key_id: int) -> None:
-        """Let a key open nothing any more."""
-
-    async def touch_keys(self, used: Mapping[int, int]) -> None:
-        """Note when keys were last used."""
-
-    def behalf(self, request: NewRequest) -> Behalf:
-        """Return this store for one request.
-
-        The request is written down in the transaction of its first change; Conflict if its caller
-        has made another one under the same key.
-        """
-
-    async def answer_request(self, request_id: int, status: int, answer: str) -> None:
-        """Keep what a request was answered, for when it comes again."""
-
-    async def find_request(self, caller: str, key: str) -> Request | None:
-        """Return the request that a caller made under a key."""
-
-    async def list_requests(self, space: str | None, before: int, most: int) -> list[Request]:
-        """Return requests, newest first."""
-
-    async def put_state(self, task_id: int, key: str, value: str, who: str) -> Remembered:
-        """Keep a value under a key of a task, whatever stood there."""
-
-    async def get_state(self, task_id: int, key: str) -> Remembered | None:
-        """Return what stands under a key of a task."""
-
-    async def list_state(self, task_id: int, after: str, most: int) -> list[Remembered]:
-        """Return what a task keeps, by key."""
-
-    async def count_state(self, task_id: int) -> int:
-        """Return how many values a task keeps."""
-
-    async def drop_state(self, task_id: int, key: str) -> bool:
-        """Forget what stands under a key of a task; false if nothing does."""
-
-    async def mark_seen(self, task_id: int, items: Sequence[tuple[str, str, str]]) -> list[Seen]:
-        """Count items of a task (provider, item, data) as seen once more."""
-
-    async def get_seen(self, task_id: int, provider: str, item: str) -> Seen | None:
-        """Return an item as a task has seen it, or None."""
-
-
 class Backups(Protocol):
     """What outlives a database: files that hold it as it stood at one instant."""
 
@@ -372,6 +306,13 @@ class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Entrance, Bac
     """Whether another process carries out the store's work."""
 
     incarnation: str
+
+    def behalf(self, request: NewRequest) -> Behalf:
+        """Return this store for one request.
+
+        The request is written down in the transaction of its first change; Conflict if its caller
+        has made another one under the same key.
+        """
 
     async def take_roles(self) -> bool:
         """Make sure this process may plan and work; true if it is now the only one.
