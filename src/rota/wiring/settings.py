@@ -23,10 +23,9 @@ from rota.faultpoints import parse_fault
 from rota.timing.durations import parse_duration
 from rota.timing.zones import zone
 from rota.wiring.addresses import check_address
+from rota.wiring.surroundings import OF_COMMANDS, PREFIX, home_folder
 
-PREFIX = "ROTA_"
 FILE_NAME = "rota.toml"
-DEFAULT_HOME = "~/.rota"
 
 SLOTS = 1_000
 """Runs at once in one process: coroutines are cheap."""
@@ -218,7 +217,7 @@ def read_settings(
     home: str | None = None, store: str | None = None, **more: object
 ) -> tuple[Settings | None, list[str]]:
     """Return the settings, or None and one sentence for each thing that is wrong with them."""
-    folder = Path(home or os.environ.get(f"{PREFIX}HOME") or DEFAULT_HOME).expanduser().absolute()
+    folder = home_folder(home)
     written, faults = _read_file(folder / FILE_NAME)
     typed = {name: value for name, value in {"store": store, **more}.items() if value is not None}
     try:
@@ -236,7 +235,7 @@ def read_settings(
 
 def unknown_variables() -> list[str]:
     """Return the ROTA_* variables that stand for no setting, as one finds after a typing error."""
-    known = {f"{PREFIX}{name.upper()}" for name in ("home", *Wanted.model_fields)}
+    known = {f"{PREFIX}{name.upper()}" for name in (*OF_COMMANDS, *Wanted.model_fields)}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 

@@ -42,7 +42,7 @@ def read_only_home(disk, capsys):
 
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
 def test_a_command_that_needs_to_write_says_so_in_one_sentence(read_only_home, capsys, words):
-    assert main([*words, "--home", str(read_only_home)]) == 1
+    assert main([*words, "--home", str(read_only_home)]) == 6
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
@@ -60,7 +60,7 @@ def test_a_file_that_may_only_be_read_can_be_looked_at(tmp_path, capsys):
         assert main([*words, "--home", str(home)]) == 0
     capsys.readouterr()
     for words in (["task", "run", "hello"], ["once"], ["up"]):
-        assert main([*words, "--home", str(home)]) == 1
+        assert main([*words, "--home", str(home)]) == 6
         err = capsys.readouterr().err
         assert err.startswith("rota: cannot write to the database ")
         assert err.endswith(": check the rights to the file and its folder\n")
@@ -78,7 +78,7 @@ def test_a_restore_into_it_is_refused_in_one_sentence(read_only_home, capsys, tm
     file = str(tmp_path / "backup.zip")
     assert main(["backup", file, "--home", str(read_only_home)]) == 0
     capsys.readouterr()
-    assert main(["restore", file, "--force", "--home", str(read_only_home)]) == 1
+    assert main(["restore", file, "--force", "--home", str(read_only_home)]) == 6
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "read-only file system" in err

@@ -11,7 +11,7 @@ def test_samples_run_within_seconds_and_people_can_read_it(house):
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
     assert daemon.out.seen[0] == "Rota is up."
-    assert {task["name"] for task in house.json("task", "list")} == {
+    assert {task["name"] for task in house.json("task", "list")["tasks"]} == {
         "hello",
         "count",
         "flaky",
@@ -42,14 +42,14 @@ def test_a_schedule_made_by_another_process_fires(house):
 def test_a_second_daemon_is_refused_and_the_first_goes_on(house):
     first = house.up()
     second = house.rota("up")
-    assert second.returncode == 1
+    assert second.returncode == 6
     assert second.stdout == ""
     last = second.stderr.splitlines()[-1]
     assert last.startswith(f"rota: another Rota (process {first.process.pid}) is working on")
     house.json("task", "create", "hello", "--call", "rota.samples:hello")
     house.json("task", "run", "hello")
     first.log.wait("run.settled", "hello")
-    assert house.rota("once").returncode == 1
+    assert house.rota("once").returncode == 6
 
 
 def test_sigterm_lets_a_run_end(house):
@@ -130,7 +130,7 @@ def test_a_running_run_is_cancelled_from_another_process(house):
 def test_explicit_limits_win_at_every_start_and_defaults_only_fill_gaps(house):
     house.json("limit", "set", "pool", "background", "--cap", "9")
     daemon = house.up(ROTA_LIMIT_FOREGROUND="7")
-    found = {(x["scope"], x["key"]): x["cap"] for x in house.json("limit", "list")}
+    found = {(x["scope"], x["key"]): x["cap"] for x in house.json("limit", "list")["limits"]}
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
     assert found == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 
@@ -18,7 +19,9 @@ def test_a_daemon_that_cannot_write_waits_until_it_can(house):
     let_write(daemon, 1)
     daemon.log.wait("service.unavailable", "cannot use the database", "its disk fails")
     house.json("task", "create", "hello", "--call", "rota.samples:hello")
-    house.json("task", "run", "hello")
+    told = house.rota("task", "run", "hello", "--json")
+    assert (told.returncode, json.loads(told.stderr)["error"]["code"]) == (6, "unavailable")
+    house.json("task", "run", "hello", "--store", f"sqlite:///{house.database}")
     daemon.log.wait("service.unavailable")
     assert daemon.process.poll() is None
     let_write(daemon, resource.RLIM_INFINITY)

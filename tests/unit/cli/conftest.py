@@ -45,10 +45,10 @@ class Terminal:
     def json(self, *words: str) -> Any:
         return self.ok(*words, "--json").json
 
-    def refused(self, *words: str) -> str:
-        """Run what must be refused: one sentence, exit code 2; return the sentence."""
+    def refused(self, *words: str, code: int = 2) -> str:
+        """Run what must be refused: one sentence and the exit code; return the sentence."""
         answer = self(*words)
-        assert answer.code == 2, answer
+        assert answer.code == code, answer
         assert answer.out == ""
         assert answer.err.startswith("rota: ")
         assert answer.err.count("\n") == 1, answer.err
@@ -57,7 +57,16 @@ class Terminal:
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch):
-    for name in ("ROTA_HOME", "ROTA_STORE", "ROTA_SLOTS", "ROTA_LOG_FORMAT", "NO_COLOR"):
+    for name in (
+        "ROTA_HOME",
+        "ROTA_STORE",
+        "ROTA_SLOTS",
+        "ROTA_LOG_FORMAT",
+        "NO_COLOR",
+        "ROTA_URL",
+        "ROTA_KEY",
+        "ROTA_THREAD_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -18,7 +18,7 @@ def test_a_backup_is_written_and_restored_elsewhere(worked, tmp_path):
     answer = worked.ok("restore", str(file), "--store", other)
     assert answer.out.startswith(f"Restored {other}: 1 task, 0 schedules, 1 run, ")
     assert answer.out.endswith("next    rota verify, then rota up\n")
-    assert [run["id"] for run in worked.json("runs", "--store", other)] == [1]
+    assert [run["id"] for run in worked.json("runs", "--store", other)["runs"]] == [1]
     assert worked.json("verify", "--store", other)["ok"]
 
 
@@ -36,15 +36,17 @@ def test_both_answer_in_json(worked, tmp_path):
 def test_nothing_is_replaced_unasked(worked, tmp_path):
     file = str(tmp_path / "backup.zip")
     worked.ok("backup", file)
-    assert worked.refused("backup", file).endswith("choose another name, or --force to replace it")
-    assert "is not empty: --force moves it aside" in worked.refused("restore", file)
+    assert worked.refused("backup", file, code=5).endswith(
+        "choose another name, or --force to replace it"
+    )
+    assert "is not empty: --force moves it aside" in worked.refused("restore", file, code=5)
     worked.ok("backup", file, "--force")
     worked.ok("restore", file, "--force")
 
 
 def test_there_is_nothing_to_back_up_where_there_is_no_database(rota, tmp_path):
     answer = rota("backup", str(tmp_path / "backup.zip"))
-    assert answer.code == 1
+    assert answer.code == 6
     assert answer.err.startswith("rota: there is no database ")
     assert not rota.home.exists()
     assert list(tmp_path.iterdir()) == []
@@ -55,4 +57,4 @@ def test_a_restore_makes_the_home_it_needs(worked, tmp_path):
     worked.ok("backup", file)
     worked.home = tmp_path / "another" / "home"
     worked.ok("restore", file)
-    assert [task["name"] for task in worked.json("task", "list")] == ["hello"]
+    assert [task["name"] for task in worked.json("task", "list")["tasks"]] == ["hello"]

@@ -69,7 +69,7 @@ def test_the_version_is_told(capsys):
 
 def test_a_database_that_cannot_be_opened_is_unavailable(rota, tmp_path):
     answer = rota("task", "list", "--store", f"sqlite:///{tmp_path}/no/such/folder/rota.db")
-    assert answer.code == 1
+    assert answer.code == 6
     assert answer.err.startswith("rota: cannot open the database")
     assert answer.err.count("\n") == 1
 
@@ -94,7 +94,7 @@ def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(rota):
 def test_a_folder_in_the_place_of_the_database_is_one_sentence(rota):
     (rota.home / "rota.db").mkdir(parents=True)
     answer = rota("task", "list")
-    assert answer.code == 1
+    assert answer.code == 6
     assert answer.err.startswith("rota: cannot open the database ")
     assert answer.err.count("\n") == 1
 
@@ -103,12 +103,12 @@ def test_a_file_that_is_no_database_is_one_sentence(rota):
     rota.home.mkdir()
     (rota.home / "rota.db").write_text("this is not a database" * 100)
     answer = rota("task", "list")
-    assert answer.code == 1
+    assert answer.code == 6
     assert answer.err.startswith("rota: cannot read ")
     assert answer.err.count("\n") == 1
 
 
 def test_an_unavailable_store_is_told_in_json(rota, tmp_path):
     answer = rota("task", "list", "--json", "--store", f"sqlite:///{tmp_path}/no/rota.db")
-    assert answer.code == 1
+    assert answer.code == 6
     assert answer.error["code"] == "unavailable"

@@ -11,17 +11,17 @@ def test_once_processes_what_is_ready_and_says_how_many(rota, hello):
     assert rota.ok("once", "--max-runs", "2").out == "Processed 2 runs.\n"
     assert rota.json("once")["processed"] == 1
     assert rota.ok("once").out == "Processed 0 runs.\n"
-    states = [run["state"] for run in rota.json("runs")]
+    states = [run["state"] for run in rota.json("runs")["runs"]]
     assert states == ["succeeded"] * 3
 
 
 def test_a_dry_run_tells_and_changes_nothing(rota, hello):
     rota.ok("task", "run", hello)
-    before = rota.json("runs")
+    before = rota.json("runs")["runs"]
     answer = rota.ok("once", "--dry-run")
     assert answer.out == "Would process 1 run; nothing was changed.\n  hello: run 1 is ready\n"
     assert rota.json("once", "--dry-run")["would_run"] == 1
-    assert rota.json("runs") == before
+    assert rota.json("runs")["runs"] == before
 
 
 def test_a_dry_run_makes_no_database(rota):
@@ -53,11 +53,11 @@ def test_runs_are_listed_newest_first_and_filtered(rota, hello):
     rota.ok("task", "run", hello)
     rota.ok("task", "run", "other")
     rota.ok("once", "--max-runs", "1")
-    assert [r["id"] for r in rota.json("runs")] == [2, 1]
-    assert [r["task"] for r in rota.json("runs", "--task", "other")] == ["other"]
-    assert [r["id"] for r in rota.json("runs", "--state", "queued")] == [2]
-    assert [r["id"] for r in rota.json("runs", "--limit", "1")] == [2]
-    assert [r["id"] for r in rota.json("runs", "--before", "2")] == [1]
+    assert [r["id"] for r in rota.json("runs")["runs"]] == [2, 1]
+    assert [r["task"] for r in rota.json("runs", "--task", "other")["runs"]] == ["other"]
+    assert [r["id"] for r in rota.json("runs", "--state", "queued")["runs"]] == [2]
+    assert [r["id"] for r in rota.json("runs", "--limit", "1")["runs"]] == [2]
+    assert [r["id"] for r in rota.json("runs", "--before", "2")["runs"]] == [1]
     assert rota.ok("runs").out.splitlines()[0].startswith("RUN  TASK")
     assert rota.ok("runs", "--state", "failed").out == "No runs.\n"
 
@@ -69,29 +69,33 @@ def test_runs_are_listed_newest_first_and_filtered(rota, hello):
         (("--limit", "0"), "limit"),
         (("--limit", "all"), "all"),
         (("--before", "x"), "before"),
-        (("--task", "ghost"), "ghost"),
-        (("--space", "ghost"), "ghost"),
     ],
 )
 def test_bad_filters_are_refused(rota, options, named):
     assert named in rota.refused("runs", *options)
 
 
+@pytest.mark.parametrize("option", ["--task", "--space"])
+def test_a_filter_by_what_is_not_there_is_told(rota, option):
+    assert "ghost" in rota.refused("runs", option, "ghost", code=3)
+
+
 def test_a_queued_run_is_cancelled_once(rota, hello):
     rota.ok("task", "run", hello)
     assert rota.json("cancel", "1")["state"] == "cancelled"
-    assert "ended already" in rota.refused("cancel", "1")
-    assert "no run" in rota.refused("cancel", "77")
+    assert "ended already" in rota.refused("cancel", "1", code=5)
+    assert "no run" in rota.refused("cancel", "77", code=3)
     assert "whole number" in rota.refused("cancel", "x")
-    assert "no run" in rota.refused("run", "77")
+    assert "no run" in rota.refused("run", "77", code=3)
 
 
 def test_a_question_is_shown_and_answered_once(rota):
     rota.ok("task", "create", "ask", "--call", "rota.samples:approve")
     rota.ok("task", "run", "ask")
     rota.ok("once")
-    asked = rota.json("questions")[0]
-    assert (asked["question"], asked["options"], asked["task"]) == (
+    waiting = rota.json("questions")["waiting"][0]
+    asked = waiting["question"]
+    assert (asked["question"], asked["options"], waiting["run"]["task"]) == (
         "Shall I go on?",
         ["yes", "no"],
         "ask",
@@ -99,8 +103,9 @@ def test_a_question_is_shown_and_answered_once(rota):
     assert "Shall I go on? [yes/no]" in rota.ok("questions").out
     assert "yes, no" in rota.refused("answer", "1", "perhaps")
     assert rota.json("answer", "1", "yes")["state"] == "queued"
-    assert "closed" in rota.refused("answer", "1", "no")
-    assert "no question" in rota.refused("answer", "9", "no")
+    assert "closed" in rota.refused("answer", "1", "no", code=5)
+    assert "no run" in rota.refused("answer", "9", "no", code=3)
+    assert "no question" in rota.refused("answer", "1", "no", "--question", "9", code=3)
     assert "whole number" in rota.refused("answer", "first", "no")
     rota.ok("once")
     assert rota.json("run", "1")["result"] == "the answer was yes"
@@ -121,7 +126,7 @@ def test_backfill_queues_the_slots_of_a_span(rota):
     rota.ok("task", "create", "x", *HELLO, "--cron", "0 7 * * *")
     done = rota.json("backfill", "x", "--from", "2026-03-01", "--to", "2026-03-08")
     assert len(done["runs"]) == 7
-    assert done["from"] == "2026-03-01T00:00:00+00:00"
+    assert done["start"] == "2026-03-01T00:00:00Z"
     again = rota.ok("backfill", "x", "--from", "2026-03-01", "--to", "2026-03-08")
     assert again.out.startswith("Queued 0 runs")
 
@@ -139,8 +144,8 @@ def test_backfill_takes_a_slot_at_the_very_beginning(rota):
     [
         (("--from", "2026-03-02", "--to", "2026-03-01"), "later"),
         (("--from", "2026-03-02", "--to", "2099-03-01"), "future"),
-        (("--from", "sometime"), "from"),
-        (("--from", "2026-03-02", "--to", "sometime"), "to"),
+        (("--from", "sometime"), "start"),
+        (("--from", "2026-03-02", "--to", "sometime"), "end"),
         (("--from", "2026-03-02", "--timezone", "Mars"), "timezone"),
     ],
 )
@@ -149,15 +154,15 @@ def test_a_bad_span_is_refused(rota, hello, span, named):
 
 
 def test_spaces_are_listed_created_and_changed(rota):
-    assert rota.json("space", "list")[0]["name"] == "main"
+    assert rota.json("space", "list")["spaces"][0]["name"] == "main"
     assert rota.json("space", "create", "alice", "--timezone", "Asia/Tokyo")["role"] == "member"
     assert rota.json("space", "set", "alice", "--timezone", "UTC")["timezone"] == "UTC"
-    assert "already" in rota.refused("space", "create", "alice")
+    assert "already" in rota.refused("space", "create", "alice", code=5)
     assert "Europe/Berlin" in rota.refused("space", "set", "alice", "--timezone", "Europe/Berlim")
-    assert "ghost" in rota.refused("space", "set", "ghost", "--timezone", "UTC")
+    assert "ghost" in rota.refused("space", "set", "ghost", "--timezone", "UTC", code=3)
     assert "name" in rota.refused("space", "create", "Two Words")
     assert "timezone" in rota.refused("space", "create", "bob", "--timezone", "Mars/Base")
-    assert [s["name"] for s in rota.json("space", "list")] == ["main", "alice"]
+    assert [s["name"] for s in rota.json("space", "list")["spaces"]] == ["main", "alice"]
 
 
 def test_limits_are_set_listed_and_removed(rota):
@@ -166,7 +171,7 @@ def test_limits_are_set_listed_and_removed(rota):
     rota.ok("limit", "set", "space", "background/alice", "--cap", "1")
     rota.ok("limit", "set", "group", "mail", "--cap", "2", "--rate", "10/1m")
     rota.ok("limit", "set", "total", "--cap", "8")
-    found = {(x["scope"], x["key"]): x for x in rota.json("limit", "list")}
+    found = {(x["scope"], x["key"]): x for x in rota.json("limit", "list")["limits"]}
     assert found["pool", "background"]["cap"] == 3
     assert found["space", "background/alice"]["cap"] == 1
     assert found["group", "mail"] == {
@@ -174,7 +179,7 @@ def test_limits_are_set_listed_and_removed(rota):
     }  # fmt: skip
     assert "10 in 1 min" in rota.ok("limit", "list").out
     rota.ok("limit", "remove", "group", "mail")
-    assert "no limit" in rota.refused("limit", "remove", "group", "mail")
+    assert "no limit" in rota.refused("limit", "remove", "group", "mail", code=3)
 
 
 @pytest.mark.parametrize(
@@ -183,20 +188,22 @@ def test_limits_are_set_listed_and_removed(rota):
         (("galaxy", "x", "--cap", "1"), "galaxy"),
         (("pool", "deep", "--cap", "1"), "deep"),
         (("total", "x", "--cap", "1"), "key"),
-        (("space", "background/ghost", "--cap", "1"), "ghost"),
         (("group", "", "--cap", "1"), "group"),
         (("pool", "background"), "--cap"),
         (("pool", "background", "--cap", "x"), "cap"),
         (("pool", "background", "--cap", "-1"), "cap"),
         (("group", "mail", "--rate", "10"), "10/1m"),
         (("group", "mail", "--rate", "x/1m"), "rate"),
-        (("group", "mail", "--rate", "1/x"), "rate"),
+        (("group", "mail", "--rate", "1/x"), "period"),
         (("pool", "background", "--rate", "1/1m"), "groups"),
     ],
 )
 def test_a_bad_limit_is_refused(rota, words, named):
     assert named in rota.refused("limit", "set", *words)
-    assert rota.json("limit", "list") == []
+    assert "ghost" in rota.refused(
+        "limit", "set", "space", "background/ghost", "--cap", "1", code=3
+    )
+    assert rota.json("limit", "list")["limits"] == []
 
 
 def test_status_warns_of_work_that_nobody_does(rota, hello):

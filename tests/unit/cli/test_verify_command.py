@@ -45,21 +45,21 @@ def test_a_damaged_one_exits_with_1_and_says_where_and_what_to_do(worked):
     assert violation["where"] == "run 2"
 
 
-def test_a_database_that_is_not_there_exits_with_2_and_is_not_made(rota):
-    assert rota.refused("verify").startswith("there is no database ")
+def test_a_database_that_is_not_there_exits_with_6_and_is_not_made(rota):
+    assert rota.refused("verify", code=6).startswith("there is no database ")
     assert not rota.home.exists()
 
 
-def test_what_is_no_database_exits_with_2(rota):
+def test_what_is_no_database_exits_with_6(rota):
     rota.home.mkdir()
     (rota.home / "rota.db").write_text("hello, this is no database at all\n" * 100)
-    assert "it is not a database, check the address" in rota.refused("verify")
+    assert "it is not a database, check the address" in rota.refused("verify", code=6)
 
 
-def test_another_schema_exits_with_2_and_is_left_as_it_is(worked):
+def test_another_schema_exits_with_6_and_is_left_as_it_is(worked):
     for version, advice in ((0, "start `rota up` once"), (999, "use the newer Rota")):
         damage(worked.home, f"pragma user_version = {version}")
-        assert advice in worked.refused("verify")
+        assert advice in worked.refused("verify", code=6)
 
 
 def test_a_table_that_is_missing_exits_with_2(worked):

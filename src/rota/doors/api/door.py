@@ -20,9 +20,8 @@ from rota.doors.api.server import (
     opened_socket,
     serving,
 )
-from rota.doors.kit.office import Bounds, House
+from rota.doors.kit.office import House, bounds_of
 from rota.errors import Unavailable
-from rota.flow.observe.status import Thresholds
 from rota.ports.store import Store
 from rota.wiring.admin import ensure_admin_key
 from rota.wiring.compose import make_home
@@ -52,12 +51,7 @@ async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
     sock = opened_socket(place)
     try:
         await ensure_admin_key(store, settings.home)
-        bounds = Bounds(
-            warnings=Thresholds(queue=settings.queue_warning, running=settings.running_warning),
-            calls=frozenset(settings.calls),
-            retention=settings.retention,
-        )
-        house = House(store=store, chance=random.SystemRandom(), bounds=bounds)
+        house = House(store=store, chance=random.SystemRandom(), bounds=bounds_of(settings))
         entrance = Entrance(store)
         trust = Trust(hosts=names_of(place, frozenset(settings.hosts)), proxies=place.proxies)
         url = address_of(sock, place)

@@ -15,37 +15,50 @@ MODULES = MappingProxyType(
     {
         "up": "daemon",
         "once": "daemon",
+        "add": "add",
+        "ls": "task",
+        "run": "run",
+        "logs": "logs",
+        "why": "why",
+        "status": "status",
+        "watch": "watch",
         "task": "task",
-        "backfill": "runs",
         "runs": "runs",
-        "run": "runs",
         "cancel": "runs",
+        "retry": "runs",
+        "backfill": "runs",
         "questions": "questions",
         "answer": "questions",
-        "why": "why",
         "next": "preview",
-        "status": "status",
+        "state": "state",
         "space": "space",
+        "key": "key",
         "limit": "limit",
+        "requests": "requests",
+        "open": "address",
         "check": "check",
         "verify": "verify",
         "backup": "backup",
         "restore": "backup",
+        "completion": "completion",
     }
 )
 """Which module of this folder holds a command."""
 
 PAGE_WIDTH = 80
-ANYWHERE = "Anywhere on the line: --home DIR, --store ADDRESS, --json, --debug."
+ANYWHERE = "Anywhere on the line: --home DIR, --store ADDRESS, --url URL, --json, --debug."
 INTRODUCTION = """
 The duty roster for agents: decides when work happens, runs it durably, and can say why.
 
 \b
 Start:    rota up
-Add:      rota task create hello --call rota.samples:hello --every 10s
-Look:     rota status, rota runs, rota why hello
+Add:      rota add "weekdays 7:00" "Summarise my inbox"
+          rota task create hello --call rota.samples:hello --every 10s
+Look:     rota ls, rota status, rota runs, rota logs hello, rota why hello
+Run:      rota run hello --wait
 
---home, --store, --json and --debug may stand anywhere on the line.
+A daemon that is up is asked; without one the commands work on the database.
+--home, --store, --url, --json and --debug may stand anywhere on the line.
 """
 
 
@@ -90,6 +103,10 @@ def _root(
             "--store", metavar="ADDRESS", help="Database [ROTA_STORE, sqlite:///HOME/rota.db]."
         ),
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Daemon to ask [ROTA_URL, that of the home]."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show where an unexpected fault came from.")
@@ -98,4 +115,4 @@ def _root(
         bool, typer.Option("--version", "-V", help="Show the version and exit.")
     ] = False,
 ) -> None:
-    context.obj = Invocation(home=home, store=store, as_json=as_json, debug=debug)
+    context.obj = Invocation(home=home, store=store, url=url, as_json=as_json, debug=debug)

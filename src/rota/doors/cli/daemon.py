@@ -17,7 +17,6 @@ from rota.doors.cli.samples import create_samples
 from rota.doors.cli.values import maybe_whole
 from rota.flow.observe.foresight import Foresight, foresee
 from rota.flow.observe.telling import counted
-from rota.ports.store import Store
 from rota.wiring.addresses import hidden_password
 from rota.wiring.compose import (
     Ending,
@@ -133,7 +132,7 @@ def once(
     most = maybe_whole("max-runs", max_runs, 1, MOST_RUNS)
     settings = desk.settings()
     if dry_run:
-        _tell_foresight(desk, _foresee(desk, settings), most)
+        _tell_foresight(desk, _foresee(settings), most)
         return
     name_traces = configure_logging(settings.log_level, settings.log_format, color=settings.color)
     look_here()
@@ -152,14 +151,15 @@ def once(
     desk.out.line(f"Processed {counted(done['processed'], 'run')}{sent}.")
 
 
-def _foresee(desk: Desk, settings: Settings) -> Foresight:
+def _foresee(settings: Settings) -> Foresight:
     if not database_exists(settings):
         return Foresight()
 
-    async def work(store: Store) -> Foresight:
-        return await foresee(store)
+    async def work() -> Foresight:
+        async with opened(settings) as store:
+            return await foresee(store)
 
-    return desk.ask(work)
+    return run_async(work())
 
 
 def _tell_foresight(desk: Desk, seen: Foresight, most: int | None) -> None:

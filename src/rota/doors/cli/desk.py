@@ -1,21 +1,32 @@
-"""What every command has at hand: the options that stand anywhere, settings, the store."""
+"""What every command has at hand: the options that stand anywhere, and somebody to ask.
+
+A command asks for what the catalogue offers, as any client does: the daemon over HTTP when there is
+one, or else the database itself, in this process. The answers are the same.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import quote
 
 import typer
 
 from rota.doors.cli.show import Output
+from rota.errors import NotFound, RotaError, shown
+from rota.wiring.surroundings import Surroundings, look_around
 
 if TYPE_CHECKING:
     from rota.ports.store import Store
     from rota.wiring.settings import Settings
 
 Answer = TypeVar("Answer")
+Record = dict[str, Any]
+
+MAIN = "main"
+MOST_NAMES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +35,147 @@ class Invocation:
 
     home: str | None = None
     store: str | None = None
+    url: str | None = None
     as_json: bool = False
     debug: bool = False
+
+
+class Clerk(Protocol):
+    """Carries out a command of the catalogue, wherever that is."""
+
+    def call(self, method: str, path: str, said: Record, *, dry_run: bool = False) -> Record:
+        """Return the answer, which is empty for a rehearsal that went well."""
+
+    def close(self) -> None:
+        """Let go of what is held."""
 
 
 class Desk:
     """Serves one command."""
 
-    def __init__(self, context: typer.Context) -> None:
-        given = context.obj
-        self.invocation = given if isinstance(given, Invocation) else Invocation()
+    def __init__(self, asked: typer.Context | Invocation) -> None:
+        """Serve the command of a context, or whoever closes the desk."""
+        found = asked if isinstance(asked, Invocation) else asked.obj
+        self.invocation = found if isinstance(found, Invocation) else Invocation()
         self.out = Output(as_json=self.invocation.as_json)
+        self._clerks: list[Clerk] = []
+        if not isinstance(asked, Invocation):
+            asked.call_on_close(self.close)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        said: Record | None = None,
+        *,
+        dry_run: bool = False,
+        here: bool = False,
+    ) -> Record:
+        """Have one command carried out and return its record.
+
+        A rehearsal is told at once and ends the command line. `here` asks for this process, unless
+        an address was given: some things may not be named over a wire.
+        """
+        clerk = self._here if here and self.url is None else self._clerk
+        plain = {name: value for name, value in (said or {}).items() if value is not None}
+        answer = clerk.call(method, path, plain, dry_run=dry_run)
+        if dry_run:
+            self.out.record({"dry_run": True})
+            self.out.line("It would be done; nothing was changed.")
+            raise typer.Exit(0)
+        return answer
+
+    def task(
+        self,
+        method: str,
+        task: str,
+        rest: str = "",
+        said: Record | None = None,
+        *,
+        dry_run: bool = False,
+        here: bool = False,
+    ) -> Record:
+        """Have a command carried out on a task, which is named by its id or its name."""
+        space = (said or {}).get("space")
+        try:
+            path = f"/v1/tasks/{quote(self.reference(task, space), safe='')}{rest}"
+            return self.call(method, path, said, dry_run=dry_run, here=here)
+        except RotaError as fault:
+            raise self.better(fault, task, space) from None
+
+    def reference(self, task: str, space: str | None) -> str:
+        """Return what stands for a task in a path, where a slash would part it."""
+        if "/" not in task:
+            return task
+        found = self.call("GET", "/v1/tasks", {"name": task, "space": space})["tasks"]
+        own = [one for one in found if space or one["space"] == self.home_space]
+        if not own:
+            raise NotFound("task", task, "see `rota task list`")
+        return str(own[0]["id"])
+
+    def better(self, fault: RotaError, task: str, space: str | None) -> RotaError:
+        """Return a fault about a task that does not exist, with those that may have been meant."""
+        if fault.code != "not_found" or not str(fault).startswith(f"no task {shown(task)}"):
+            return fault
+        from rota.doors.cli.guessing import advice_for  # noqa: PLC0415 - only for faults
+
+        known = self.call("GET", "/v1/tasks", {"limit": MOST_NAMES})["tasks"]
+        advice = advice_for(task, space or self.home_space, known)
+        return NotFound("task", task, advice) if advice else fault
+
+    @cached_property
+    def zones(self) -> dict[str, str]:
+        """The spaces that may be seen, with their time zones."""
+        found = self.call("GET", "/v1/spaces")["spaces"]
+        return {space["name"]: space["timezone"] for space in found}
+
+    @cached_property
+    def home_space(self) -> str:
+        """The space of whoever asks."""
+        return MAIN if MAIN in self.zones or not self.zones else next(iter(self.zones))
+
+    def zone(self, space: str | None = None) -> str:
+        """Return the zone in which times of a space are told."""
+        return self.zones.get(space or self.home_space, "UTC")
+
+    @cached_property
+    def around(self) -> Surroundings:
+        """The variables of this command line."""
+        return look_around(self.invocation.home)
+
+    @property
+    def url(self) -> str | None:
+        """The address of a daemon, if one was given."""
+        return self.invocation.url or self.around.url
+
+    @cached_property
+    def _clerk(self) -> Clerk:
+        from rota.doors.cli.remote import Remote, find_daemon, is_near, read_key  # noqa: PLC0415
+
+        around = self.around
+        if self.url is not None:
+            key = around.key or (read_key(around.home) if is_near(self.url) else None)
+            return self._kept(Remote(self.url, key))
+        if self.invocation.store is None and around.store is None:
+            found = find_daemon(around.home)
+            if found is not None:
+                return self._kept(found)
+        return self._here
+
+    @cached_property
+    def _here(self) -> Clerk:
+        from rota.doors.cli.here import Here  # noqa: PLC0415 - slow to load
+
+        return self._kept(Here(self.settings()))
+
+    def _kept(self, clerk: Clerk) -> Clerk:
+        self._clerks.append(clerk)
+        return clerk
+
+    def close(self) -> None:
+        """Let go of whoever was asked."""
+        while self._clerks:
+            self._clerks.pop().close()
 
     def settings(self, **typed: object) -> Settings:
         """Read the settings; what was typed wins."""
@@ -44,24 +185,14 @@ class Desk:
 
     def look(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
         """Do one piece of work that reads, on a store that nothing can be written to."""
-        from rota.wiring.compose import looked_at  # noqa: PLC0415 - slow to load
+        import asyncio  # noqa: PLC0415 - slow to load
+
+        from rota.wiring.compose import looked_at  # noqa: PLC0415
 
         settings = self.settings()
 
         async def session() -> Answer:
             async with looked_at(settings) as store:
-                return await work(store)
-
-        return asyncio.run(session())
-
-    def ask(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
-        """Open the store, do one piece of work with it, and close it again."""
-        from rota.wiring.compose import opened  # noqa: PLC0415 - slow to load
-
-        settings = self.settings()
-
-        async def session() -> Answer:
-            async with opened(settings) as store:
                 return await work(store)
 
         return asyncio.run(session())

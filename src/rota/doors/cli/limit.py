@@ -7,18 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk
+from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.show import NOTHING
-from rota.doors.cli.values import maybe_whole, whole
-from rota.doors.cli.wire import limit_record
+from rota.doors.cli.values import DryRun, Yes, maybe_whole, whole
 from rota.errors import Invalid
-from rota.flow.define import limits
 from rota.flow.observe.telling import span
-from rota.model.spaces import Limit, Scope
-from rota.ports.store import Store
-from rota.rules.permission import LOCAL
-from rota.timing.durations import parse_duration
-from rota.timing.options import choice
 
 MOST = 1_000_000
 
@@ -51,15 +44,11 @@ def list_all(context: typer.Context) -> None:
     Example: rota limit list
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> list[tuple[Limit, str]]:
-        return await limits.list_limits(store, LOCAL)
-
-    found = desk.ask(work)
-    desk.out.record([limit_record(limit, key) for limit, key in found])
+    found = desk.call("GET", "/v1/limits")
+    desk.out.record(found)
     rows = [
-        [limit.scope.value, key or NOTHING, _number(limit.cap), _rate(limit)]
-        for limit, key in found
+        [limit["scope"], limit["key"] or NOTHING, _number(limit["cap"]), _rate(limit)]
+        for limit in found["limits"]
     ]
     desk.out.table(["scope", "key", "at once", "starts"], rows, "No limits.")
 
@@ -73,50 +62,58 @@ def change(
     rate: Annotated[
         str | None, typer.Option("--rate", metavar="N/LENGTH", help="Starts, '10/1m' (groups).")
     ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Set a limit, replacing the one of its scope and key.
 
     Example: rota limit set pool background --cap 3
     """
     desk = Desk(context)
-    kind = choice(Scope, scope, "scope")
     most = maybe_whole("cap", cap, 0, MOST)
     count, period = _read_rate(rate)
     if most is None and count is None:
         raise Invalid("cap", "", "give --cap, --rate or both; or use `rota limit remove`")
-    wanted = Limit(scope=kind, key=key, cap=most, rate=count, period=period)
-    desk.ask(lambda store: limits.set_limit(store, LOCAL, wanted))
-    desk.out.record(limit_record(wanted, key))
-    desk.out.line(f"Limit {kind} {key}".rstrip() + f": {_number(most)} at once, {_rate(wanted)}.")
+    wanted = {"scope": scope, "key": key, "cap": most, "rate": count, "period": period}
+    limit = desk.call("PUT", "/v1/limits", wanted, dry_run=dry_run)
+    desk.out.record(limit)
+    name = f"{limit['scope']} {limit['key']}".rstrip()
+    desk.out.line(f"Limit {name}: {_number(limit['cap'])} at once, {_rate(limit)}.")
 
 
 @nouns.command()
-def remove(context: typer.Context, scope: ScopeName, key: Key = "") -> None:
+def remove(
+    context: typer.Context,
+    scope: ScopeName,
+    key: Key = "",
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
     """Take a limit away; `rota up` writes the defaults again where none stands.
 
     Example: rota limit remove group mail
     """
     desk = Desk(context)
-    kind = choice(Scope, scope, "scope")
-    desk.ask(lambda store: limits.remove_limit(store, LOCAL, kind, key))
-    desk.out.record({"removed": {"scope": kind.value, "key": key}})
-    desk.out.line(f"Removed limit {kind} {key}".rstrip() + ".")
+    name = f"{scope} {key}".rstrip()
+    desk.out.confirm(f"Remove the limit {name}?", yes=yes or dry_run)
+    gone = desk.call("DELETE", "/v1/limits", {"scope": scope, "key": key}, dry_run=dry_run)
+    desk.out.record(gone)
+    desk.out.line(f"Removed limit {name}.")
 
 
-def _read_rate(text: str | None) -> tuple[int | None, timedelta | None]:
+def _read_rate(text: str | None) -> tuple[int | None, str | None]:
     if text is None:
         return None, None
     count, slash, length = text.partition("/")
     if not slash:
         raise Invalid("rate", text, "write it as 10/1m: ten starts a minute")
-    return whole("rate", count.strip(), 1, MOST), parse_duration(length, field="rate")
+    return whole("rate", count.strip(), 1, MOST), length
 
 
 def _number(value: int | None) -> str:
     return "any number" if value is None else str(value)
 
 
-def _rate(limit: Limit) -> str:
-    if limit.rate is None or limit.period is None:
+def _rate(limit: Record) -> str:
+    if limit["rate"] is None or limit["period"] is None:
         return "as they come"
-    return f"{limit.rate} in {span(limit.period)}"
+    return f"{limit['rate']} in {span(timedelta(seconds=limit['period']))}"

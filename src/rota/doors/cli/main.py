@@ -3,8 +3,8 @@
 Help is answered from pages that were rendered from the commands beforehand (a test keeps them
 equal), so that asking for help loads nothing. Everything else goes to `running`.
 
-Exit codes: 0 done; 1 cannot be done now, or unexpected; 2 refused: something in the request must
-change; 130 interrupted. `rota verify` exits with 1 only if something does not hold.
+Exit codes are those of `rota.doors.kit.faults`; `rota verify` exits with 1 only if something does
+not hold.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rota.doors.cli.words import find_page, hoist
+from rota.doors.cli.words import COMPLETE, find_page, hoist
 
 VERSION = frozenset({"--version", "-V"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    front, words = hoist(sys.argv[1:] if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == [COMPLETE]:
+        return _complete(given[1:])
+    front, words = hoist(given)
     page = find_page(words)
     if page is not None:
         sys.stdout.write(page)
@@ -32,6 +35,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     from rota.doors.cli.running import run_command  # noqa: PLC0415 - help needs none of it
 
     return run_command(front, words)
+
+
+def _complete(words: list[str]) -> int:
+    """Answer a shell; whatever goes wrong, it is told nothing."""
+    from rota.doors.cli.completing import candidates  # noqa: PLC0415
+
+    try:
+        found = candidates(words)
+    except Exception:  # noqa: BLE001 - nobody sees a fault between two keys
+        return 1
+    sys.stdout.write("".join(f"{word}\n" for word in found))
+    return 0
 
 
 if __name__ == "__main__":

@@ -8,14 +8,10 @@ import typer
 
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.show import wall
-from rota.doors.cli.values import run_number
-from rota.doors.cli.wire import question_record, run_record
-from rota.flow.define import runs
-from rota.flow.observe.runs import open_questions
+from rota.doors.cli.values import LARGEST, DryRun, RunNumber, maybe_whole, run_number
 from rota.flow.observe.telling import first_line
-from rota.model.runs import Question, Run
-from rota.ports.store import Store
-from rota.rules.permission import LOCAL
+
+SHORT = 60
 
 
 def register(app: typer.Typer) -> None:
@@ -30,38 +26,36 @@ def list_open(context: typer.Context) -> None:
     Example: rota questions
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> tuple[list[tuple[Question, Run]], str]:
-        zone = (await store.find_space("main")).timezone
-        return await open_questions(store, LOCAL), zone
-
-    found, zone = desk.ask(work)
-    desk.out.record([{**question_record(q), "task": run.task} for q, run in found])
-    rows = [
-        [
-            str(q.id),
-            run.task,
-            str(run.id),
-            wall(q.expires_at, zone),
-            first_line(q.question, 60) + (f" [{'/'.join(q.options)}]" if q.options else ""),
-        ]
-        for q, run in found
-    ]
-    columns = ["question", "task", "run", f"until ({zone})", "text"]
-    desk.out.table(columns, rows, "Nobody waits for an answer.")
+    found = desk.call("GET", "/v1/runs/waiting")
+    desk.out.record(found)
+    if desk.out.as_json:
+        return
+    zone = desk.zone()
+    rows = []
+    for waiting in found["waiting"]:
+        question, run = waiting["question"], waiting["run"]
+        options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
+        text = first_line(question["question"], SHORT) + options
+        rows.append([str(run["id"]), run["task"], wall(question["expires_at"], zone), text])
+    desk.out.table(["run", "task", f"until ({zone})", "asks"], rows, "Nobody waits for an answer.")
 
 
 def answer(
     context: typer.Context,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question's number.")],
+    run: RunNumber,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer.")],
+    question: Annotated[
+        str | None, typer.Option("--question", metavar="N", help="Which question [the newest].")
+    ] = None,
+    dry_run: DryRun = False,
 ) -> None:
-    """Give a question its one answer; the run goes on.
+    """Give the question of a run its one answer; the run goes on.
 
-    Example: rota answer 3 yes
+    Example: rota answer 12 yes
     """
     desk = Desk(context)
-    number = run_number(question, "question")
-    run = desk.ask(lambda store: runs.answer_question(store, LOCAL, number, text))
-    desk.out.record(run_record(run))
-    desk.out.line(f"Answered. Run {run.id} of {run.task} is {run.state}.")
+    wanted = {"answer": text, "question": maybe_whole("question", question, 1, LARGEST)}
+    number = run_number(run)
+    found = desk.call("POST", f"/v1/runs/{number}/answer", wanted, dry_run=dry_run)
+    desk.out.record(found)
+    desk.out.line(f"Answered. Run {found['id']} of {found['task']} is {found['state']}.")

@@ -7,7 +7,13 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 NOTHING = "-"
 STYLES = {
@@ -41,6 +47,25 @@ class Output:
         if self.as_json:
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
+    def entry(self, value: object) -> None:
+        """Write one of many answers as a line of JSON, if that was asked for."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+    def talk(self, text: str) -> None:
+        """Say something beside the answer."""
+        if not self.as_json:
+            sys.stderr.write(f"{text}\n")
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something is deleted; nobody is asked who cannot answer."""
+        if yes or self.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise typer.Abort
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
         """Write rows under their columns, or a sentence when there are none."""
         if self.as_json:
@@ -73,7 +98,13 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to load
-    from rich.table import Table  # noqa: PLC0415
+
+    Console().print(rich_table(columns, rows))
+
+
+def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return rows under their columns, with the colours of states."""
+    from rich.table import Table  # noqa: PLC0415 - slow to load
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -82,7 +113,7 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(name, no_wrap=n < last, overflow="fold" if n == last else "ellipsis")
     for row in rows:
         table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    Console().print(table)
+    return table
 
 
 @cache
@@ -90,21 +121,31 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-def wall(instant: datetime | None, timezone: str) -> str:
+def instant(value: str | datetime) -> datetime:
+    """Return an instant as records write it."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def wall(value: str | datetime | None, timezone: str) -> str:
     """Return an instant as the date and time of day in a zone, without naming the zone."""
-    if instant is None:
+    if value is None:
         return NOTHING
-    return instant.astimezone(_zone(timezone)).strftime("%Y-%m-%d %H:%M:%S")
+    return instant(value).astimezone(_zone(timezone)).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def wall_named(instant: datetime | None, timezone: str) -> str:
+def wall_named(value: str | datetime | None, timezone: str) -> str:
     """Return an instant with its weekday and the zone's abbreviation."""
-    if instant is None:
+    if value is None:
         return NOTHING
-    local = instant.astimezone(_zone(timezone))
+    local = instant(value).astimezone(_zone(timezone))
     return f"{local:%a %Y-%m-%d %H:%M:%S} {local.tzname()}"
 
 
-def iso(instant: datetime | None) -> str | None:
+def iso(value: datetime | None) -> str | None:
     """Return an instant as ISO 8601 in UTC."""
-    return None if instant is None else instant.astimezone(UTC).isoformat()
+    return None if value is None else value.astimezone(UTC).isoformat()
+
+
+def compact(value: object) -> str:
+    """Return a JSON value on one line."""
+    return json.dumps(value, ensure_ascii=False)

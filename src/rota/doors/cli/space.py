@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.wire import space_record
-from rota.flow.define import spaces
-from rota.ports.store import Store
-from rota.rules.permission import LOCAL
+from rota.doors.cli.values import DryRun
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The space's name.")]
 
@@ -33,13 +31,9 @@ def list_all(context: typer.Context) -> None:
     Example: rota space list
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> list[dict[str, str]]:
-        return [space_record(space) for space in await store.list_spaces()]
-
-    found = desk.ask(work)
+    found = desk.call("GET", "/v1/spaces")
     desk.out.record(found)
-    rows = [[space["name"], space["role"], space["timezone"]] for space in found]
+    rows = [[space["name"], space["role"], space["timezone"]] for space in found["spaces"]]
     desk.out.table(["space", "role", "time zone"], rows, "No spaces.")
 
 
@@ -48,15 +42,16 @@ def create(
     context: typer.Context,
     name: Name,
     timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="IANA zone.")] = "UTC",
+    dry_run: DryRun = False,
 ) -> None:
     """Create a space; it may act only for itself.
 
     Example: rota space create alice --timezone Europe/Berlin
     """
     desk = Desk(context)
-    space = desk.ask(lambda store: spaces.create_space(store, LOCAL, name, timezone))
-    desk.out.record(space_record(space))
-    desk.out.line(f"Created space {space.name}, {space.timezone}.")
+    space = desk.call("POST", "/v1/spaces", {"name": name, "timezone": timezone}, dry_run=dry_run)
+    desk.out.record(space)
+    desk.out.line(f"Created space {space['name']}, {space['timezone']}.")
 
 
 @nouns.command("set")
@@ -64,12 +59,14 @@ def change(
     context: typer.Context,
     name: Name,
     timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="IANA zone.")],
+    dry_run: DryRun = False,
 ) -> None:
     """Change a space's time zone; schedules that exist keep theirs.
 
     Example: rota space set main --timezone Europe/Berlin
     """
     desk = Desk(context)
-    space = desk.ask(lambda store: spaces.set_space(store, LOCAL, name, timezone))
-    desk.out.record(space_record(space))
-    desk.out.line(f"Space {space.name} is in {space.timezone} now.")
+    path = f"/v1/spaces/{quote(name, safe='')}"
+    space = desk.call("PATCH", path, {"timezone": timezone}, dry_run=dry_run)
+    desk.out.record(space)
+    desk.out.line(f"Space {space['name']} is in {space['timezone']} now.")

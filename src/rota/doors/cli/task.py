@@ -1,4 +1,4 @@
-"""`rota task`: create, list, show, edit, run, enable, disable, pause, delete."""
+"""`rota task`: create, list, show, edit, run, enable, disable, pause, delete; and `rota ls`."""
 
 from __future__ import annotations
 
@@ -6,34 +6,31 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli import task_options as opt
-from rota.doors.cli.calls import check_call
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.run import queue_run
 from rota.doors.cli.show import wall, wall_named
+from rota.doors.cli.task_define import create, edit
 from rota.doors.cli.task_words import (
+    next_of,
     policy_words,
     said,
     schedule_lines,
-    state_of,
     tell_defined,
+    what_of,
     when_of,
 )
-from rota.doors.cli.values import json_value
-from rota.doors.cli.wire import run_record, task_record
-from rota.errors import Invalid
-from rota.flow.define import runs, schedules, tasks
-from rota.flow.define.names import get_task
-from rota.flow.observe.moments import parse_instant
-from rota.flow.observe.tasks import TaskView, list_tasks, view_task
-from rota.model.instants import from_micros
-from rota.model.plans import StoredSchedule
-from rota.model.tasks import Policy, Task
-from rota.ports.store import Store
-from rota.rules.permission import LOCAL
+from rota.doors.cli.values import (
+    LARGEST,
+    DryRun,
+    SpaceName,
+    TaskName,
+    Yes,
+    maybe_whole,
+    whole,
+)
 
-ROUTE = "python"
-
-Name = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
+MOST_LISTED = 1_000
+MOST_FIRES = 100
 
 nouns = typer.Typer(
     help="Tasks: what to do, when, and under which rules.\n\n"
@@ -45,292 +42,196 @@ nouns = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.add_typer(nouns, name="task")
+    app.command("ls")(list_all)
 
 
-@nouns.command()
-def create(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and _ . : / -")],
-    call: opt.Call = None,
-    cron: opt.Cron = None,
-    rrule: opt.RRule = None,
-    every: opt.Every = None,
-    once_at: opt.OnceAt = None,
-    at_times: opt.AtTimes = None,
-    weekdays: opt.Weekdays = None,
-    timezone: opt.Timezone = None,
-    title: opt.Title = None,
-    retry: opt.RetryCount = None,
-    retry_base: opt.RetryBase = None,
-    timeout: opt.Timeout = None,
-    priority: opt.Priority = None,
-    pool: opt.PoolName = None,
-    overlap: opt.OverlapMode = None,
-    catch_up: opt.CatchUpMode = None,
-    on_lost: opt.OnLost = None,
-    disable_after: opt.DisableAfter = None,
-    deadline: opt.Deadline = None,
-    group: opt.Group = None,
-    lane: opt.Lane = None,
-    after: opt.AfterTask = None,
-    on: opt.AfterEnd = None,
-    deliver_to: opt.DeliverTo = None,
-    jitter: opt.Jitter = None,
-    exclude: opt.Exclude = None,
-    quiet: opt.Quiet = None,
-    quiet_mode: opt.QuietMode = None,
-    starts_at: opt.StartsAt = None,
-    ends_at: opt.EndsAt = None,
-    gap: opt.Gap = None,
-    fold: opt.Fold = None,
-    unchecked: opt.Unchecked = False,
-    space: opt.SpaceName = "main",
-) -> None:
-    """Create a task, with at most one schedule; without one it runs only when asked.
-
-    Example: rota task create report --call reports:daily --cron '0 7 * * mon-fri'
-    """
-    given = dict(locals())
-    desk = Desk(context)
-    if call is None:
-        raise Invalid("call", "", "say what to run: --call module:function")
-    wish, policy = opt.wish_of(given), opt.policy_of(given, Policy(metered=False))
-    following = opt.after_of(given)
-    check_call(call, unchecked=unchecked)
-
-    async def work(store: Store) -> TaskView:
-        await tasks.put_task(
-            store,
-            LOCAL,
-            name,
-            space=space,
-            title=title or "",
-            route=ROUTE,
-            spec={"call": call},
-            policy=policy,
-            after=following,
-            wish=wish,
-        )
-        return await view_task(store, LOCAL, name, space)
-
-    view = desk.ask(work)
-    tell_defined(desk.out, view, "created")
+nouns.command()(create)
 
 
 @nouns.command("list")
 def list_all(
     context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help="enabled or disabled [all].")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="agent, script or python.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="KEY", help="Only of this conversation.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="TEXT", help="Only those that speak of this.")
+    ] = None,
+    limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "100",
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="ID", help="Go on after this task.")
+    ] = None,
     space: Annotated[
         str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
     ] = None,
 ) -> None:
-    """List tasks with their schedules and the next run.
+    """List tasks with their schedules and the next run, newest first.
 
-    Example: rota task list --json
+    Example: rota ls --text inbox
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> tuple[list[tuple[Task, list[StoredSchedule]]], str]:
-        zone = (await store.find_space(space or "main")).timezone
-        return await list_tasks(store, LOCAL, space), zone
-
-    found, zone = desk.ask(work)
-    desk.out.record([task_record(task, own) for task, own in found])
-    several = len({task.space for task, _ in found}) > 1
+    wanted = {
+        "state": state,
+        "kind": kind,
+        "thread": thread,
+        "text": text,
+        "limit": whole("limit", limit, 1, MOST_LISTED),
+        "before": maybe_whole("before", before, 1, LARGEST),
+        "space": space,
+    }
+    found = desk.call("GET", "/v1/tasks", wanted)
+    desk.out.record(found)
+    if desk.out.as_json:
+        return
+    tasks = found["tasks"]
+    zone = desk.zone(space)
+    several = len({task["space"] for task in tasks}) > 1
     rows = [
         [
-            f"{task.space}/{task.name}" if several else task.name,
-            state_of(task),
-            when_of(task, own),
-            wall(min((s.next_at for s in own if s.next_at), default=None), zone),
-            task.title or str(task.spec.get("call", task.route)),
+            f"{task['space']}/{task['name']}" if several else task["name"],
+            task["state"],
+            when_of(task),
+            wall(next_of(task), zone),
+            what_of(task),
         ]
-        for task, own in found
+        for task in tasks
     ]
     columns = ["task", "state", "when", f"next ({zone})", "what"]
-    desk.out.table(columns, rows, "No tasks yet: rota task create NAME --call module:function")
+    desk.out.table(columns, rows, 'No tasks: rota add "weekdays 7:00" "Summarise my inbox"')
+    if found["next"] is not None:
+        desk.out.talk(f"There may be more: --before {found['next']}")
 
 
 @nouns.command()
-def show(context: typer.Context, name: Name, space: opt.SpaceName = "main") -> None:
+def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> None:
     """Show one task: its schedules, policy, tally and newest runs.
 
     Example: rota task show report
     """
     desk = Desk(context)
-    view = desk.ask(lambda store: view_task(store, LOCAL, name, space))
-    record = task_record(view.task, view.schedules)
-    record["counts"] = view.counts
-    record["recent"] = [run_record(run) for run in view.recent]
-    desk.out.record(record)
-    task, zone = view.task, view.space.timezone
+    task = desk.task("GET", name, said={"space": space})
+    desk.out.record(task)
+    if desk.out.as_json:
+        return
+    zone = desk.zone(task["space"])
+    reason = f": {task['disabled_reason']}" if task["disabled_reason"] else ""
+    paused = task["state"] == "paused"
     desk.out.pairs(
         [
-            ("task", f"{task.name}{'  ' + task.title if task.title else ''}"),
-            ("space", task.space),
-            ("runs", str(task.spec.get("call", task.route))),
+            ("task", f"{task['name']}{'  ' + task['title'] if task['title'] else ''}"),
+            ("id", str(task["id"])),
+            ("space", task["space"]),
+            ("thread", task["thread"] or ""),
+            ("does", str(task["instructions"] or task["call"] or task["route"])),
+            ("state", task["state"] + reason),
+            ("until", wall_named(task["paused_until"], zone) if paused else ""),
+            *[("when", schedule_lines(task, schedule)) for schedule in task["schedules"]],
             (
-                "state",
-                state_of(task) + (f": {task.disabled_reason}" if task.disabled_reason else ""),
+                "after",
+                ""
+                if task["after"] is None
+                else f"{task['after']['task']}, on {task['after']['on']}",
             ),
-            ("until", wall_named(task.paused_until, zone) if state_of(task) == "paused" else ""),
-            *[("when", schedule_lines(view, schedule, zone)) for schedule in view.schedules],
-            ("after", "" if task.after is None else f"{task.after.task}, on {task.after.on}"),
-            ("policy", policy_words(task.policy)),
-            ("so far", ", ".join(f"{n} {state}" for state, n in sorted(view.counts.items()))),
+            ("policy", policy_words(task["policy"])),
+            ("results to", task["policy"].get("deliver_to") or ""),
+            ("so far", ", ".join(f"{n} {state}" for state, n in sorted(task["counts"].items()))),
         ]
     )
-    if view.recent:
+    if task["recent"]:
         desk.out.line()
-        rows = [[str(r.id), r.state.value, wall(r.started_at, zone), said(r)] for r in view.recent]
+        rows = [
+            [str(r["id"]), r["state"], wall(r["started_at"], zone), said(r)] for r in task["recent"]
+        ]
         desk.out.table(["run", "state", f"started ({zone})", "result"], rows, "")
 
 
-@nouns.command()
-def edit(
+@nouns.command("next")
+def next_fires(
     context: typer.Context,
-    name: Name,
-    call: opt.Call = None,
-    cron: opt.Cron = None,
-    rrule: opt.RRule = None,
-    every: opt.Every = None,
-    once_at: opt.OnceAt = None,
-    at_times: opt.AtTimes = None,
-    weekdays: opt.Weekdays = None,
-    timezone: opt.Timezone = None,
-    title: opt.Title = None,
-    retry: opt.RetryCount = None,
-    retry_base: opt.RetryBase = None,
-    timeout: opt.Timeout = None,
-    priority: opt.Priority = None,
-    pool: opt.PoolName = None,
-    overlap: opt.OverlapMode = None,
-    catch_up: opt.CatchUpMode = None,
-    on_lost: opt.OnLost = None,
-    disable_after: opt.DisableAfter = None,
-    deadline: opt.Deadline = None,
-    group: opt.Group = None,
-    lane: opt.Lane = None,
-    after: opt.AfterTask = None,
-    on: opt.AfterEnd = None,
-    deliver_to: opt.DeliverTo = None,
-    jitter: opt.Jitter = None,
-    exclude: opt.Exclude = None,
-    quiet: opt.Quiet = None,
-    quiet_mode: opt.QuietMode = None,
-    starts_at: opt.StartsAt = None,
-    ends_at: opt.EndsAt = None,
-    gap: opt.Gap = None,
-    fold: opt.Fold = None,
-    schedule: Annotated[
-        str, typer.Option("--schedule", metavar="NAME", help="Which schedule; a new name adds one.")
-    ] = "default",
-    drop_schedule: Annotated[
-        str | None, typer.Option("--drop-schedule", metavar="NAME", help="Take this one away.")
-    ] = None,
-    unchecked: opt.Unchecked = False,
-    space: opt.SpaceName = "main",
+    name: TaskName,
+    count: Annotated[str, typer.Option("-n", metavar="N", help="How many.")] = "5",
+    space: SpaceName = None,
 ) -> None:
-    """Change what is given and leave the rest; a new rule replaces the schedule's old one.
+    """Tell when a task runs next.
 
-    Example: rota task edit report --cron '30 7 * * 1-5' --retry 3
+    Example: rota task next report -n 3
     """
-    given = dict(locals())
     desk = Desk(context)
-    wish, following = opt.wish_of(given), opt.after_of(given)
-    if call is not None:
-        check_call(call, unchecked=unchecked)
-    if drop_schedule is not None and wish is not None:
-        raise Invalid("drop-schedule", drop_schedule, "cannot go together with a new rule")
+    most = whole("n", count, 1, MOST_FIRES)
+    found = desk.task("GET", name, "/next", {"n": most, "space": space})
+    desk.out.record(found)
+    rows = [[fire["local"], fire["schedule"]] for fire in found["fires"]]
+    desk.out.table(["at", "schedule"], rows, f"{found['task']} has nothing planned.")
 
-    async def work(store: Store) -> TaskView:
-        task = await get_task(store, LOCAL, name, space)
-        policy = opt.policy_of(given, task.policy)
-        if drop_schedule is not None:
-            await schedules.drop_schedule(store, LOCAL, name, space, drop_schedule)
-        await tasks.put_task(
-            store,
-            LOCAL,
-            name,
-            space=space,
-            title=task.title if title is None else title,
-            kind=task.kind,
-            route=task.route,
-            spec={**task.spec, **({} if call is None else {"call": call})},
-            policy=policy,
-            after=following or task.after,
-            replace=True,
-            wish=wish,
-            schedule=schedule,
-        )
-        return await view_task(store, LOCAL, name, space)
 
-    view = desk.ask(work)
-    tell_defined(desk.out, view, "changed")
+nouns.command()(edit)
 
 
 @nouns.command()
 def run(
     context: typer.Context,
-    name: Name,
+    name: TaskName,
     payload: Annotated[
         str | None, typer.Option("--payload", metavar="JSON", help="What the run is given.")
     ] = None,
-    space: opt.SpaceName = "main",
+    dry_run: DryRun = False,
+    space: SpaceName = None,
 ) -> None:
     """Queue a run now, also of a disabled task; its schedules do not move.
+
+    `rota run` can do more: it waits for the end.
 
     Example: rota task run report --payload '{"day": "2026-11-15"}'
     """
     desk = Desk(context)
-    value = json_value("payload", payload)
-    run_id = desk.ask(lambda store: runs.run_now(store, LOCAL, name, space, payload=value)).run_id
-    desk.out.record({"run": run_id})
-    desk.out.line(f"Queued run {run_id} of {name}. Follow it: rota run {run_id}")
+    done = queue_run(desk, name, {"payload": payload, "space": space}, dry_run=dry_run)
+    desk.out.record(done)
+    desk.out.line(f"Queued run {done['run']} of {name}. Follow it: rota logs {done['run']} -f")
 
 
 @nouns.command()
-def enable(context: typer.Context, name: Name, space: opt.SpaceName = "main") -> None:
+def enable(
+    context: typer.Context, name: TaskName, dry_run: DryRun = False, space: SpaceName = None
+) -> None:
     """Let a task's slots run again, from now on.
 
     Example: rota task enable report
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> TaskView:
-        await tasks.enable_task(store, LOCAL, name, space)
-        return await view_task(store, LOCAL, name, space)
-
-    view = desk.ask(work)
-    tell_defined(desk.out, view, "enabled")
+    tell_defined(
+        desk.out, desk.task("POST", name, "/enable", {"space": space}, dry_run=dry_run), "Enabled"
+    )
 
 
 @nouns.command()
 def disable(
     context: typer.Context,
-    name: Name,
+    name: TaskName,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for people.")] = "",
-    space: opt.SpaceName = "main",
+    dry_run: DryRun = False,
+    space: SpaceName = None,
 ) -> None:
     """Stop a task's slots from running; what runs goes on, what was asked for stays.
 
     Example: rota task disable report --reason "the source is down"
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> TaskView:
-        await tasks.disable_task(store, LOCAL, name, space, reason=reason)
-        return await view_task(store, LOCAL, name, space)
-
-    view = desk.ask(work)
-    desk.out.record(task_record(view.task, view.schedules))
+    wanted = {"reason": reason, "space": space}
+    task = desk.task("POST", name, "/disable", wanted, dry_run=dry_run)
+    desk.out.record(task)
     desk.out.line(f"Disabled {name}. Its slots are skipped until: rota task enable {name}")
 
 
 @nouns.command()
 def pause(
     context: typer.Context,
-    name: Name,
+    name: TaskName,
     until: Annotated[
         str, typer.Option("--until", metavar="TIME", help="'2h', 'tomorrow 9:00' or ISO 8601.")
     ],
@@ -338,28 +239,30 @@ def pause(
         str | None, typer.Option("--timezone", metavar="ZONE", help="Zone of --until.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for people.")] = "",
-    space: opt.SpaceName = "main",
+    dry_run: DryRun = False,
+    space: SpaceName = None,
 ) -> None:
     """Disable a task until a time.
 
     Example: rota task pause report --until "tomorrow 9:00"
     """
     desk = Desk(context)
-
-    async def work(store: Store) -> TaskView:
-        zone = timezone or (await store.find_space(space)).timezone
-        end = parse_instant(until, zone, from_micros(store.now()), "until")
-        await tasks.disable_task(store, LOCAL, name, space, reason=reason, until=end)
-        return await view_task(store, LOCAL, name, space)
-
-    view = desk.ask(work)
-    desk.out.record(task_record(view.task, view.schedules))
-    end = wall_named(view.task.paused_until, timezone or view.space.timezone)
-    desk.out.line(f"Paused {name} until {end}.")
+    wanted = {"reason": reason, "until": until, "timezone": timezone, "space": space}
+    task = desk.task("POST", name, "/disable", wanted, dry_run=dry_run)
+    desk.out.record(task)
+    if not desk.out.as_json:
+        end = wall_named(task["paused_until"], timezone or desk.zone(task["space"]))
+        desk.out.line(f"Paused {name} until {end}.")
 
 
 @nouns.command()
-def delete(context: typer.Context, name: Name, space: opt.SpaceName = "main") -> None:
+def delete(
+    context: typer.Context,
+    name: TaskName,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    space: SpaceName = None,
+) -> None:
     """Take a task out of use: queued runs are cancelled, running ones told to stop.
 
     Its history stays until retention, and its name may be used again.
@@ -367,6 +270,8 @@ def delete(context: typer.Context, name: Name, space: opt.SpaceName = "main") ->
     Example: rota task delete report
     """
     desk = Desk(context)
-    task = desk.ask(lambda store: tasks.delete_task(store, LOCAL, name, space))
-    desk.out.record({"deleted": task.name, "space": task.space})
-    desk.out.line(f"Deleted {name}.")
+    question = f"Delete the task {name}, and cancel its runs?"
+    desk.out.confirm(question, yes=yes or dry_run)
+    gone = desk.task("DELETE", name, said={"space": space}, dry_run=dry_run)
+    desk.out.record(gone)
+    desk.out.line(f"Deleted {gone['name']}.")

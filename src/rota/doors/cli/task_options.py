@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from rota.doors.cli.values import maybe_whole, whole
-from rota.doors.library.options import policy_from
+from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.values import maybe_whole
 from rota.errors import Invalid
-from rota.flow.define.schedules import Wish
-from rota.model.tasks import After, AfterOn, CatchUp, Policy, Retry
-from rota.timing.durations import parse_duration
-from rota.timing.options import choice
 
 HIGHEST_PRIORITY = 1_000_000
 MOST_ATTEMPTS = 1_000
+LOCAL_THREAD = "cli"
 
 Text = str | None
 
-Call = Annotated[Text, typer.Option("--call", metavar="MODULE:FUNCTION", help="What to run.")]
+Call = Annotated[
+    Text, typer.Option("--call", metavar="MODULE:FUNCTION", help="What to do: a callable.")
+]
+Instructions = Annotated[
+    Text, typer.Option("--instructions", metavar="TEXT", help="What to do: words for an agent; -.")
+]
+Thread = Annotated[
+    Text,
+    typer.Option(
+        "--thread", metavar="KEY", help="Conversation it belongs to [ROTA_THREAD_KEY, cli:default]."
+    ),
+]
 Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Take a call that cannot be imported.")
 ]
@@ -118,8 +125,6 @@ Fold = Annotated[
         "--fold", metavar="MODE", help="Time that comes twice: first, second, both [first]."
     ),
 ]
-SpaceName = Annotated[str, typer.Option("--space", metavar="NAME", help="Whose task it is.")]
-
 RULES = {"cron": "cron", "rrule": "rrule", "every": "every", "once_at": "at", "at_times": "times"}
 OPTIONS = {
     "exclude": "excluded",
@@ -134,61 +139,56 @@ OPTIONS = {
 PLAIN = ("timeout", "pool", "overlap", "on_lost", "deadline", "group", "lane", "deliver_to")
 
 
-def wish_of(given: Mapping[str, Any]) -> Wish | None:
+def schedule_of(given: Mapping[str, Any]) -> Record | None:
     """Return when the options say the task runs, or None if they do not say."""
     rules = {RULES[name]: given[name] for name in RULES if given.get(name) is not None}
-    options = {OPTIONS[name]: given[name] for name in OPTIONS if given.get(name)}
+    more = {OPTIONS[name]: given[name] for name in OPTIONS if given.get(name)}
+    more |= {name: given[name] for name in ("weekdays", "timezone") if given.get(name)}
     if len(rules) > 1:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in RULES if given.get(name))
         raise Invalid("schedule", names, "give at most one of them")
     if rules:
-        return Wish(
-            **rules,
-            weekdays=given.get("weekdays") or (),
-            timezone=given.get("timezone"),
-            options=options,
-        )
-    stray = [name for name in ("weekdays", "timezone", *OPTIONS) if given.get(name)]
-    if stray:
+        return {**rules, **more}
+    if more:
+        stray = next(name for name in (*OPTIONS, "weekdays", "timezone") if given.get(name))
         advice = "goes with a schedule: give one of --cron --rrule --every --once-at --at-times"
-        raise Invalid(stray[0].replace("_", "-"), given[stray[0]], advice)
+        raise Invalid(stray.replace("_", "-"), given[stray], advice)
     return None
 
 
-def policy_of(given: Mapping[str, Any], base: Policy) -> Policy:
-    """Return a policy with the given options set."""
-    changes: dict[str, object] = {
-        name: given[name] for name in PLAIN if given.get(name) is not None
+def policy_of(given: Mapping[str, Any]) -> Record | None:
+    """Return the policy that the options ask for; what they leave out stays as it is."""
+    said: Record = {name: given[name] for name in PLAIN if given.get(name) is not None}
+    numbers = {
+        "priority": maybe_whole(
+            "priority", given.get("priority"), -HIGHEST_PRIORITY, HIGHEST_PRIORITY
+        ),
+        "disable_after": maybe_whole("disable-after", given.get("disable_after"), 0, MOST_ATTEMPTS),
     }
-    priority = maybe_whole("priority", given.get("priority"), -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
-    if priority is not None:
-        changes["priority"] = priority
-    disable = maybe_whole("disable-after", given.get("disable_after"), 0, MOST_ATTEMPTS)
-    if disable is not None:
-        changes["disable_after"] = disable
-    if given.get("retry") is not None or given.get("retry_base") is not None:
-        changes["retry"] = _retry(given, base.retry)
-    if given.get("catch_up") is not None:
-        mode = policy_from({"catch_up": given["catch_up"]}).catch_up.mode
-        catch_up: CatchUp = replace(base.catch_up, mode=mode)
-        changes["catch_up"] = catch_up
-    return policy_from(changes, base=base)
+    retry = {
+        "attempts": maybe_whole("retry", given.get("retry"), 1, MOST_ATTEMPTS),
+        "base": given.get("retry_base"),
+    }
+    parts = {**numbers, "retry": _said(retry), "catch_up": _said({"mode": given.get("catch_up")})}
+    said |= {name: value for name, value in parts.items() if value is not None}
+    return _said(said)
 
 
-def _retry(given: Mapping[str, Any], base: Retry) -> Retry:
-    attempts, wait = given.get("retry"), given.get("retry_base")
-    if attempts is not None:
-        base = replace(base, attempts=whole("retry", attempts, 1, MOST_ATTEMPTS))
-    if wait is not None:
-        base = replace(base, base=parse_duration(wait, field="retry-base"))
-    return base
-
-
-def after_of(given: Mapping[str, Any]) -> After | None:
+def after_of(given: Mapping[str, Any]) -> Record | None:
     """Return which task the options say to follow."""
     task, on = given.get("after"), given.get("on")
-    if task is None:
-        if on is not None:
-            raise Invalid("on", on, "goes with --after")
-        return None
-    return After(task=task, on=choice(AfterOn, on or AfterOn.SUCCESS, "on"))
+    if task is None and on is not None:
+        raise Invalid("on", on, "goes with --after")
+    return None if task is None else {"task": task, **({} if on is None else {"on": on})}
+
+
+def thread_of(desk: Desk, typed: str | None, space: str | None) -> str:
+    """Return the conversation a new task belongs to: each space has one of its own here."""
+    if typed or desk.around.thread:
+        return str(typed or desk.around.thread)
+    name = space or desk.home_space
+    return f"{LOCAL_THREAD}:{'default' if name == 'main' else name}"
+
+
+def _said(values: Record) -> Record | None:
+    return {name: value for name, value in values.items() if value is not None} or None

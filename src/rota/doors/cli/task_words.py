@@ -1,86 +1,110 @@
-"""Tasks in words."""
+"""Tasks in words, from their records."""
 
 from __future__ import annotations
 
-from typing import Any
+from types import MappingProxyType
 
-from rota.doors.cli.show import Output, wall_named
-from rota.doors.cli.values import now
-from rota.doors.cli.wire import task_record, words_of, zone_of
-from rota.flow.observe.tasks import TaskView, next_fires
+from rota.doors.cli.desk import Record
+from rota.doors.cli.show import Output, compact, wall_named
 from rota.flow.observe.telling import counted, first_line
-from rota.model.codec import to_json
-from rota.model.plans import ScheduleState, StoredSchedule
-from rota.model.runs import Run
-from rota.model.states import RunState
-from rota.model.tasks import Policy, Task
 
-FIRES = 3
-
-
-def tell_defined(out: Output, view: TaskView, what: str) -> None:
-    """Tell what became of a task, with its schedules in words and the next fires."""
-    record: dict[str, Any] = task_record(view.task, view.schedules)
-    for shown, schedule in zip(record["schedules"], view.schedules, strict=True):
-        fires = next_fires(schedule, view.now, FIRES)
-        shown["fires"] = [to_json(fire) for fire in fires]
-    out.record(record)
-    out.line(f"{what.capitalize()} {view.task.name}.")
-    for schedule in view.schedules:
-        out.line(f"  {words_of(schedule)}")
-        for fire in next_fires(schedule, view.now, FIRES):
-            out.line(f"    {wall_named(fire, zone_of(schedule))}")
-    if view.task.after is not None:
-        out.line(f"  runs after {view.task.after.task} (on {view.task.after.on})")
-    elif not view.schedules:
-        out.line(f"  runs when asked: rota task run {view.task.name}")
+DEFAULT = "default"
+LONGEST_WHEN = 48
+USUAL = MappingProxyType(
+    {
+        "timeout": None,
+        "deadline": None,
+        "pool": "background",
+        "priority": 0,
+        "lane": None,
+        "group": None,
+        "overlap": None,
+        "on_lost": "retry",
+    }
+)
+"""What a policy says about these when nobody has said anything."""
+LENGTHS = frozenset({"timeout", "deadline"})
+USUAL_CATCH_UP = "latest"
 
 
-def said(run: Run) -> str:
+def tell_defined(out: Output, task: Record, what: str) -> None:
+    """Tell what became of a task: when it runs next, and where its results go."""
+    out.record(task)
+    out.line(f"{what} {task['name']}.")
+    schedules = task["schedules"]
+    for schedule in schedules:
+        out.line(f"  {schedule['words']}")
+    zone = schedules[0]["timezone"] if schedules else "UTC"
+    for fire in task["fires"]:
+        out.line(f"    {wall_named(fire, zone)}")
+    if task["after"] is not None:
+        out.line(f"  runs after {task['after']['task']} (on {task['after']['on']})")
+    elif not schedules:
+        out.line(f"  runs when asked: rota run {task['name']}")
+    out.line(f"  {results_of(task)}")
+
+
+def results_of(task: Record) -> str:
+    """Return where the results of a task go."""
+    to = task["policy"].get("deliver_to")
+    kept = f"results stay with the runs: rota logs {task['name']}"
+    return kept if to is None else f"results go to {to}"
+
+
+def said(run: Record, most: int = 120) -> str:
     """Return the first line of what a run came to."""
-    return first_line(run.result if run.state is RunState.SUCCEEDED else run.error)
+    if run["state"] != "succeeded":
+        return first_line(run["error"], most)
+    result = run["result"]
+    if result is None:
+        return ""
+    return first_line(result if isinstance(result, str) else compact(result), most)
 
 
-def state_of(task: Task) -> str:
-    """Return whether a task's slots run."""
-    if not task.enabled:
-        return "disabled"
-    paused = task.paused_until is not None and task.paused_until > now()
-    return "paused" if paused else "enabled"
-
-
-def when_of(task: Task, own: list[StoredSchedule]) -> str:
+def when_of(task: Record) -> str:
     """Return when a task runs, shortly."""
+    own = task["schedules"]
     if own:
-        return first_line("; ".join(words_of(schedule) for schedule in own), 48)
-    return f"after {task.after.task}" if task.after is not None else "when asked"
+        return first_line("; ".join(schedule["words"] for schedule in own), LONGEST_WHEN)
+    return f"after {task['after']['task']}" if task["after"] is not None else "when asked"
 
 
-def schedule_lines(view: TaskView, schedule: StoredSchedule, zone: str) -> str:
+def next_of(task: Record) -> str | None:
+    """Return when a task runs next."""
+    return min((s["next_at"] for s in task["schedules"] if s["next_at"]), default=None)
+
+
+def what_of(task: Record) -> str:
+    """Return what a task does, shortly."""
+    return str(
+        task["title"] or first_line(task["instructions"], 60) or task["call"] or task["route"]
+    )
+
+
+def schedule_lines(task: Record, schedule: Record) -> str:
     """Return a schedule in words, with its state and its next fire."""
-    lines = [words_of(schedule)]
-    if len(view.schedules) > 1 or schedule.name != "default":
-        lines[0] = f"{schedule.name}: {lines[0]}"
-    if schedule.state is not ScheduleState.ACTIVE:
-        lines.append(f"{schedule.state}: {schedule.note}")
-    fires = next_fires(schedule, view.now, 1)
-    if fires and view.task.enabled:
-        lines.append(f"next {wall_named(fires[0], zone)}")
+    lines = [str(schedule["words"])]
+    if len(task["schedules"]) > 1 or schedule["name"] != DEFAULT:
+        lines[0] = f"{schedule['name']}: {lines[0]}"
+    if schedule["state"] != "active":
+        lines.append(f"{schedule['state']}: {schedule['note']}")
+    elif schedule["next_at"] and task["state"] != "disabled":
+        lines.append(f"next {wall_named(schedule['next_at'], schedule['timezone'])}")
     return "\n".join(lines)
 
 
-def policy_words(policy: Policy) -> str:
+def policy_words(policy: Record) -> str:
     """Return what differs from the default policy."""
     words = []
-    if policy.retry.attempts > 1:
-        words.append(f"up to {counted(policy.retry.attempts, 'attempt')}")
-    default = Policy()
-    for name in ("timeout", "deadline", "pool", "priority", "lane", "group", "overlap", "on_lost"):
-        value = getattr(policy, name)
-        if value is not None and value != getattr(default, name):
-            words.append(f"{name.replace('_', ' ')} {value}")
-    if policy.catch_up.mode != default.catch_up.mode:
-        words.append(f"catch up {policy.catch_up.mode}")
-    if policy.disable_after:
-        words.append(f"disabled after {counted(policy.disable_after, 'failure')} in a row")
+    if policy["retry"]["attempts"] > 1:
+        words.append(f"up to {counted(policy['retry']['attempts'], 'attempt')}")
+    for name, usual in USUAL.items():
+        value = policy[name]
+        if value is not None and value != usual:
+            unit = " s" if name in LENGTHS else ""
+            words.append(f"{name.replace('_', ' ')} {value}{unit}")
+    if policy["catch_up"]["mode"] != USUAL_CATCH_UP:
+        words.append(f"catch up {policy['catch_up']['mode']}")
+    if policy["disable_after"]:
+        words.append(f"disabled after {counted(policy['disable_after'], 'failure')} in a row")
     return ", ".join(words)

@@ -1,13 +1,27 @@
-"""Numbers and JSON as people type them."""
+"""Numbers, JSON and texts as people type them."""
 
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
 from functools import cache
+from typing import Annotated
+
+import typer
 
 from rota.errors import Invalid
 from rota.runtime.clock import SystemClock
+
+LARGEST = 2**62
+
+SpaceName = Annotated[
+    str | None, typer.Option("--space", metavar="NAME", help="Whose it is [your own].")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Try it, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The task's name or id.")]
+RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number.")]
 
 
 def whole(field: str, text: str, least: int, most: int) -> int:
@@ -28,8 +42,8 @@ def maybe_whole(field: str, text: str | None, least: int, most: int) -> int | No
 
 
 def run_number(text: str, field: str = "run") -> int:
-    """Return the number of a run, a question or a delivery."""
-    return whole(field, text.removeprefix("#"), 1, 2**62)
+    """Return the number of a run, a question or a key."""
+    return whole(field, text.removeprefix("#"), 1, LARGEST)
 
 
 def json_value(field: str, text: str | None) -> object:
@@ -41,6 +55,11 @@ def json_value(field: str, text: str | None) -> object:
     except (ValueError, RecursionError) as fault:
         raise Invalid(field, text, f"must be JSON ({fault})") from None
     return value
+
+
+def text_or_input(text: str) -> str:
+    """Return a text, or all of standard input for `-`."""
+    return sys.stdin.read().strip() if text == "-" else text
 
 
 @cache

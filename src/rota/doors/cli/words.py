@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import path
 
-WITH_VALUE = ("--home", "--store")
+WITH_VALUE = ("--home", "--store", "--url")
 ALONE = frozenset({"--json", "--debug"})
 HELP = frozenset({"--help", "-h"})
 END = "--"
+COMPLETE = "__complete"
+"""What a shell asks with, to complete a command line."""
 PAGES = path.join(path.dirname(__file__), "pages")  # noqa: PTH118, PTH120 - pathlib is slow to load
 DEEPEST = 2
 

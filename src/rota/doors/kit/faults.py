@@ -35,6 +35,9 @@ UNREACHABLE = 6
 WAITING = 7
 TIMEOUT = 8
 INTERRUPTED = 130
+SERVER_FAULTS = 500
+ON_THE_WAY = {429: DENIED, 502: UNREACHABLE, 504: UNREACHABLE}
+"""What a guard or a proxy answers before anybody has heard the request."""
 
 TOLD: dict[type[RotaError], Told] = {
     Invalid: Told(400, USAGE),
@@ -54,6 +57,12 @@ TOLD: dict[type[RotaError], Told] = {
 def told(fault: RotaError) -> Told:
     """Return what a fault means to a program."""
     return next(TOLD[kind] for kind in type(fault).__mro__ if kind in TOLD)
+
+
+def exit_code_of(status: int) -> int:
+    """Return the exit code for what another process has answered with a status."""
+    codes = {known.status: known.exit_code for known in TOLD.values()} | ON_THE_WAY
+    return codes.get(status, USAGE if status < SERVER_FAULTS else FAILED)
 
 
 def fault_record(fault: RotaError, hint: str | None = None) -> dict[str, Any]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rota.flow.observe.status import Thresholds
 from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.rules.permission import Caller
+
+if TYPE_CHECKING:
+    from rota.wiring.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,15 @@ class Bounds:
     calls: frozenset[str] = frozenset()
     """Dotted paths of callables that any door may name."""
     retention: timedelta = timedelta(days=30)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Return what the settings say that every door holds to."""
+    return Bounds(
+        warnings=Thresholds(queue=settings.queue_warning, running=settings.running_warning),
+        calls=frozenset(settings.calls),
+        retention=settings.retention,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

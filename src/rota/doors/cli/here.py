@@ -1,0 +1,58 @@
+"""The commands carried out in this process, on the database itself, for who sits before it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from contextlib import AsyncExitStack
+from typing import Any
+
+from rota.doors.kit.catalogue import find_command
+from rota.doors.kit.office import Office, bounds_of
+from rota.doors.kit.perform import perform, read_request
+from rota.ports.store import Store
+from rota.rules.permission import LOCAL
+from rota.wiring.compose import opened
+from rota.wiring.settings import Settings
+
+
+class Here:
+    """The database that settings name, opened when it is first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._runner = asyncio.Runner()
+        self._open = AsyncExitStack()
+        self._store: Store | None = None
+
+    def call(
+        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Carry out one command; the answer is empty for a rehearsal that went well."""
+        return self._runner.run(self._perform(method, path, said, dry_run=dry_run))
+
+    def close(self) -> None:
+        """Close the database."""
+        try:
+            self._runner.run(self._open.aclose())
+        finally:
+            self._runner.close()
+
+    async def _perform(
+        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool
+    ) -> dict[str, Any]:
+        command, named = find_command(method, path)
+        asked = read_request(command.takes, {**said, **named})
+        if self._store is None:
+            self._store = await self._open.enter_async_context(opened(self._settings))
+        office = Office(
+            store=self._store,
+            caller=LOCAL,
+            chance=random.SystemRandom(),
+            bounds=bounds_of(self._settings),
+            local=True,
+        )
+        answer = await perform(command, office, asked, rehearsal=dry_run)
+        record: dict[str, Any] = json.loads(answer.text) if answer.text else {}
+        return record

@@ -1,0 +1,161 @@
+"""A daemon that is spoken to over HTTP: found, asked, and its refusals told as our own."""
+
+from __future__ import annotations
+
+import json
+import os
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from rota.doors.kit.faults import exit_code_of
+from rota.errors import Invalid, RotaError, Unavailable
+
+PLACE = "api.json"
+ADMIN_KEY = "admin.key"
+HEALTH = "/healthz"
+NO_CONTENT = 204
+REFUSED = 400
+LOOK_SECONDS = 0.5
+"""How long a daemon that the home folder tells of may take to say that it is there."""
+ANSWER_SECONDS = 60.0
+IN_PATH = frozenset({"GET", "DELETE"})
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Answered(RotaError):
+    """What a daemon answered instead of doing what it was asked."""
+
+    def __init__(self, status: int, error: dict[str, Any]) -> None:
+        super().__init__(str(error.get("message") or f"the daemon answered {status}"))
+        self.code = str(error.get("code") or "error")
+        self.field = error.get("field")
+        self.exit_code = exit_code_of(status)
+
+
+class Remote:
+    """A daemon at an address."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._key = key
+        self._parts = _split(self.url)
+        self._connection = self._connect(ANSWER_SECONDS)
+
+    def call(
+        self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Ask for one command; the answer is empty for a rehearsal that went well."""
+        headers = {"Accept": "application/json"}
+        body = None
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key}"
+        if dry_run:
+            headers["Rota-Dry-Run"] = "true"
+        if method not in IN_PATH:
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(said).encode()
+        elif said:
+            path = f"{path}?{urlencode(said)}"
+        status, answer = self._exchange(method, path, body, headers)
+        if status >= REFUSED:
+            error = answer.get("error")
+            raise Answered(status, error if isinstance(error, dict) else {})
+        return answer
+
+    def answers(self) -> bool:
+        """Tell whether a daemon is there, without waiting for long."""
+        connection = self._connect(LOOK_SECONDS)
+        try:
+            connection.request("GET", HEALTH)
+            response = connection.getresponse()
+            return response.status < REFUSED and _read(response) == {"status": "ok"}
+        except (OSError, HTTPException, ValueError):
+            return False
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def _connect(self, seconds: float) -> HTTPConnection:
+        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=seconds)
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, dict[str, Any]]:
+        sent = False
+        try:
+            self._connection.request(method, self._parts.path + path, body, headers)
+            sent = True
+            response = self._connection.getresponse()
+            return response.status, _read(response)
+        except (OSError, HTTPException, ValueError) as fault:
+            self._connection.close()
+            reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
+            doubt = "; what was asked for may have been done" if sent and method != "GET" else ""
+            message = f"the daemon at {self.url} does not answer: {reason.lower()}{doubt}"
+            raise Unavailable(message) from fault
+
+
+def find_daemon(home: Path) -> Remote | None:
+    """Return the daemon that has left word of itself in a home folder, if it is there."""
+    try:
+        place = json.loads((home / PLACE).read_bytes())
+        if not _lives(int(place["pid"])):
+            return None
+        found = Remote(str(place["url"]), read_key(home))
+    except (OSError, ValueError, KeyError, TypeError, Invalid):
+        return None
+    return found if found.answers() else None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True  # it is somebody else's
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def read_key(home: Path) -> str | None:
+    """Return the admin key of a home folder, if this user may read it."""
+    try:
+        return (home / ADMIN_KEY).read_text().strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def is_near(url: str) -> bool:
+    """Tell whether an address is on this machine, so that the key of the home may go there."""
+    return (_split(url).hostname or "") in LOOPBACK
+
+
+def _split(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    try:
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise Invalid("url", url, "write it as http://127.0.0.1:7682")
+    return parts
+
+
+def _read(response: HTTPResponse) -> dict[str, Any]:
+    text = response.read()
+    if response.status == NO_CONTENT:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        return value
+    message = "that is not an answer of Rota"
+    raise ValueError(message)

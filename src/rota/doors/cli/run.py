@@ -1,0 +1,183 @@
+"""`rota run`: run a task now, and wait for its end if wanted; a number shows that run."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.run_words import FINISHED, tell_run
+from rota.doors.cli.task_words import said
+from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
+from rota.doors.kit.faults import FAILED, INTERRUPTED, TIMEOUT, WAITING
+from rota.errors import Invalid
+from rota.timing.durations import parse_duration
+
+PATIENCE = "10m"
+INTERVAL = "500"
+LONGEST_INTERVAL = 60_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("run")(run)
+
+
+def run(
+    context: typer.Context,
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK|RUN]", help="A task's name, or a run's number.")
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--input", metavar="TEXT", help="What the run is told; - reads it."),
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON", help="What the run is given.")
+    ] = None,
+    instructions: Annotated[
+        str | None,
+        typer.Option(
+            "--instructions", metavar="TEXT", help="Instead of a task: do this once; - reads it."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="With the same key, at most one run.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit by it.")] = False,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="LENGTH", help="Wait this long [10m].")
+    ] = None,
+    interval_ms: Annotated[
+        str | None, typer.Option("--interval-ms", metavar="N", help="Look this often [500].")
+    ] = None,
+    dry_run: DryRun = False,
+    space: SpaceName = None,
+) -> None:
+    """Run a task now, also a disabled one; its schedules do not move.
+
+    A name is a task and is run; a number is a run and is shown, or waited for with --wait. (To run
+    a task by its id: rota task run ID.)
+
+    With --wait the exit code is the outcome: 0 succeeded, 1 failed, cancelled or expired, 7 waits
+    for a person, 8 not ended in time. Ctrl-C only stops the waiting.
+
+    Example: rota run report --input "only the last week" --wait
+    """
+    desk = Desk(context)
+    waiting = _waiting(wait=wait, timeout=timeout, interval=interval_ms)
+    asked = {"input": text, "payload": payload, "instructions": instructions, "key": key}
+    if task is not None and _is_run(task):
+        stray = next((name for name, value in asked.items() if value is not None), None)
+        if stray is not None:
+            raise Invalid(stray, asked[stray], f"run {task} is there already: name a task instead")
+        number = int(task.removeprefix("#"))
+        if waiting is None:
+            _show(desk, desk.call("GET", f"/v1/runs/{number}"))
+            return
+    else:
+        number = _queued(desk, task, {**asked, "space": space}, dry_run=dry_run, quiet=wait)
+    if waiting is not None:
+        raise typer.Exit(_wait(desk, number, *waiting))
+
+
+def queue_run(desk: Desk, task: str, asked: Record, *, dry_run: bool) -> Record:
+    """Queue a run of a task and return the answer."""
+    wanted = {**asked, "payload": json_value("payload", asked.get("payload"))}
+    if wanted.get("input") is not None:
+        wanted["input"] = text_or_input(wanted["input"])
+    return desk.task("POST", task, "/run-now", wanted, dry_run=dry_run)
+
+
+def _queued(desk: Desk, task: str | None, asked: Record, *, dry_run: bool, quiet: bool) -> int:
+    words = asked.pop("instructions")
+    if (task is None) == (words is None):
+        raise Invalid("task", task or "", "name a task, or give --instructions instead of one")
+    if task is not None:
+        done = queue_run(desk, task, asked, dry_run=dry_run)
+    else:
+        if asked.pop("input") is not None:
+            raise Invalid("input", "", "goes with a task: put it into --instructions")
+        wanted = {
+            **asked,
+            "payload": json_value("payload", asked["payload"]),
+            "agent": {"instructions": text_or_input(words)},
+        }
+        done = desk.call("POST", "/v1/runs", wanted, dry_run=dry_run)
+    number = int(done["run"])
+    what = "" if task is None else f" of {task}"
+    there = "Queued" if done["created"] else "Already there:"
+    if quiet:
+        desk.out.talk(f"{there} run {number}{what}; waiting for its end.")
+    else:
+        desk.out.record(done)
+        desk.out.line(f"{there} run {number}{what}. Follow it: rota logs {number} -f")
+    return number
+
+
+def _is_run(text: str) -> bool:
+    digits = text.removeprefix("#")
+    return digits.isascii() and digits.isdigit()
+
+
+def _show(desk: Desk, run: Record) -> None:
+    desk.out.record(run)
+    if not desk.out.as_json:
+        tell_run(desk.out, run, desk.zone(run["space"]))
+
+
+def _waiting(
+    *, wait: bool, timeout: str | None, interval: str | None
+) -> tuple[float, float] | None:
+    if not wait:
+        for name, value in (("timeout", timeout), ("interval-ms", interval)):
+            if value is not None:
+                raise Invalid(name, value, "goes with --wait")
+        return None
+    patience = parse_duration(timeout or PATIENCE, field="timeout").total_seconds()
+    return patience, whole("interval-ms", interval or INTERVAL, 10, LONGEST_INTERVAL) / 1_000
+
+
+def _wait(desk: Desk, number: int, patience: float, interval: float) -> int:
+    """Look at a run until it has ended, and return the exit code of its outcome."""
+    end = time.monotonic() + patience
+    try:
+        if _nobody_works(desk):
+            desk.out.talk("Nobody works on it: start `rota up`.")
+        while True:
+            run = desk.call("GET", f"/v1/runs/{number}")
+            left = end - time.monotonic()
+            if run["state"] in FINISHED or run["state"] == "waiting" or left <= 0:
+                return _outcome(desk, run)
+            time.sleep(min(interval, left))
+    except KeyboardInterrupt:
+        desk.out.talk(f"Detached: run {number} goes on. Follow it: rota logs {number} -f")
+        return INTERRUPTED
+
+
+def _nobody_works(desk: Desk) -> bool:
+    workers = desk.call("GET", "/v1/status")["workers"]
+    return not any(worker["alive"] for worker in workers)
+
+
+def _outcome(desk: Desk, run: Record) -> int:
+    desk.out.record(run)
+    state, name = run["state"], f"Run {run['id']} of {run['task']}"
+    if state == "succeeded":
+        desk.out.line(said(run) or f"{name} succeeded.")
+        return 0
+    if state in FINISHED:
+        reason = said(run)
+        desk.out.talk(f"{name} {state}{': ' + reason if reason else ''}.")
+        return FAILED
+    if state == "waiting":
+        asked = [question for question in run["questions"] if question["answered_at"] is None]
+        for question in asked:
+            options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
+            desk.out.talk(f"{name} asks: {question['question']}{options}")
+        desk.out.talk(f"Answer it: rota answer {run['id']} TEXT")
+        return WAITING
+    desk.out.talk(f"{name} is still {state}; it goes on. Follow it: rota logs {run['id']} -f")
+    return TIMEOUT

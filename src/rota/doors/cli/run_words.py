@@ -1,0 +1,118 @@
+"""Runs in words, from their records."""
+
+from __future__ import annotations
+
+from rota.doors.cli.desk import Record
+from rota.doors.cli.show import NOTHING, Output, compact, instant, wall, wall_named
+from rota.doors.cli.task_words import said
+from rota.doors.cli.values import now
+from rota.flow.observe.telling import first_line, span
+
+SHORT = 60
+FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
+
+def took(run: Record) -> str:
+    """Return how long a run has taken."""
+    if run["started_at"] is None:
+        return NOTHING
+    ended = now() if run["finished_at"] is None else instant(run["finished_at"])
+    return span(ended - instant(run["started_at"]))
+
+
+def run_row(run: Record, zone: str) -> list[str]:
+    """Return a run as a row of a list."""
+    return [
+        str(run["id"]),
+        run["task"],
+        run["state"],
+        wall(run["started_at"] or run["available_at"], zone),
+        took(run),
+        run["source"],
+        said(run, SHORT),
+    ]
+
+
+def run_columns(zone: str) -> list[str]:
+    """Return what stands above the rows."""
+    return ["run", "task", "state", f"start ({zone})", "took", "source", "result"]
+
+
+def event_row(event: Record, zone: str) -> list[str]:
+    """Return an event as a row of a list."""
+    data = " ".join(f"{name}={_short(value)}" for name, value in event["data"].items())
+    return [event["name"], wall(event["at"], zone), first_line(data)]
+
+
+def tell_run(out: Output, run: Record, zone: str) -> None:
+    """Tell a run with everything that belongs to it."""
+    where = "" if run["place"] is None else f" ({run['place']})"
+    of = f" of run {run['upstream']}" if run["upstream"] else ""
+    result = run["result"]
+    out.pairs(
+        [
+            ("run", f"{run['id']} of {run['task']}"),
+            ("state", f"{run['state']}{where}{', stuck' if run['stuck'] else ''}"),
+            ("source", run["source"] + of),
+            *[
+                (name.removesuffix("_at"), "" if run[name] is None else wall_named(run[name], zone))
+                for name in ("slot_at", "created_at", "started_at", "finished_at")
+            ],
+            ("took", "" if run["started_at"] is None else took(run)),
+            ("payload", "" if run["payload"] is None else compact(run["payload"])),
+            ("result", "" if result is None else _whole(result)),
+            ("error", "" if run["state"] == "succeeded" else run["error"] or ""),
+        ]
+    )
+    _section(
+        out,
+        ["attempt", "cause", "outcome", f"started ({zone})", "took", "error"],
+        [
+            [
+                str(a["number"]),
+                a["cause"],
+                a["outcome"],
+                wall(a["started_at"], zone),
+                span(instant(a["ended_at"]) - instant(a["started_at"])),
+                first_line(a["error"], SHORT),
+            ]
+            for a in run["attempts"]
+        ],
+    )
+    events = [event_row(event, zone) for event in run["events"]]
+    _section(out, ["event", f"at ({zone})", "data"], events)
+    _section(
+        out,
+        ["question", "asked", "answer"],
+        [
+            [str(q["id"]), first_line(q["question"]), q["answer"] or NOTHING]
+            for q in run["questions"]
+        ],
+    )
+    _section(
+        out,
+        ["message", "to", "state", "body"],
+        [
+            [
+                str(d["id"]),
+                f"{d['channel']}:{d['target']}",
+                d["state"],
+                first_line(d["body"], SHORT),
+            ]
+            for d in run["deliveries"]
+        ],
+    )
+
+
+def _whole(value: object) -> str:
+    return value if isinstance(value, str) else compact(value)
+
+
+def _short(value: object) -> str:
+    return first_line(_whole(value), SHORT)
+
+
+def _section(out: Output, columns: list[str], rows: list[list[str]]) -> None:
+    if rows:
+        out.line()
+        out.table(columns, rows, "")

@@ -1,0 +1,165 @@
+"""`rota task create` and `rota task edit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rota.doors.cli import task_options as opt
+from rota.doors.cli.desk import Desk
+from rota.doors.cli.task_words import tell_defined
+from rota.doors.cli.values import DryRun, SpaceName, TaskName, text_or_input
+from rota.errors import Invalid, Refused
+
+
+def create(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Letters, digits and _ . : / - [made of the title]."),
+    ] = None,
+    call: opt.Call = None,
+    instructions: opt.Instructions = None,
+    thread: opt.Thread = None,
+    cron: opt.Cron = None,
+    rrule: opt.RRule = None,
+    every: opt.Every = None,
+    once_at: opt.OnceAt = None,
+    at_times: opt.AtTimes = None,
+    weekdays: opt.Weekdays = None,
+    timezone: opt.Timezone = None,
+    title: opt.Title = None,
+    retry: opt.RetryCount = None,
+    retry_base: opt.RetryBase = None,
+    timeout: opt.Timeout = None,
+    priority: opt.Priority = None,
+    pool: opt.PoolName = None,
+    overlap: opt.OverlapMode = None,
+    catch_up: opt.CatchUpMode = None,
+    on_lost: opt.OnLost = None,
+    disable_after: opt.DisableAfter = None,
+    deadline: opt.Deadline = None,
+    group: opt.Group = None,
+    lane: opt.Lane = None,
+    after: opt.AfterTask = None,
+    on: opt.AfterEnd = None,
+    deliver_to: opt.DeliverTo = None,
+    jitter: opt.Jitter = None,
+    exclude: opt.Exclude = None,
+    quiet: opt.Quiet = None,
+    quiet_mode: opt.QuietMode = None,
+    starts_at: opt.StartsAt = None,
+    ends_at: opt.EndsAt = None,
+    gap: opt.Gap = None,
+    fold: opt.Fold = None,
+    unchecked: opt.Unchecked = False,
+    dry_run: DryRun = False,
+    space: SpaceName = None,
+) -> None:
+    """Create a task, with at most one schedule; without one it runs only when asked.
+
+    Example: rota task create report --call reports:daily --cron '0 7 * * mon-fri'
+    """
+    given = dict(locals())
+    desk = Desk(context)
+    if (call is None) == (instructions is None):
+        raise Invalid("call", call or "", "say what to do: --call or --instructions")
+    wanted = {
+        "name": name,
+        "title": title,
+        "call": call,
+        "instructions": None if instructions is None else text_or_input(instructions),
+        "schedule": opt.schedule_of(given),
+        "policy": opt.policy_of(given),
+        "after": opt.after_of(given),
+        "space": space,
+    }
+    _check(call, unchecked=unchecked)
+    wanted["thread"] = opt.thread_of(desk, thread, space)
+    here = call is not None
+    tell_defined(
+        desk.out, desk.call("POST", "/v1/tasks", wanted, dry_run=dry_run, here=here), "Created"
+    )
+
+
+def edit(
+    context: typer.Context,
+    name: TaskName,
+    call: opt.Call = None,
+    instructions: opt.Instructions = None,
+    cron: opt.Cron = None,
+    rrule: opt.RRule = None,
+    every: opt.Every = None,
+    once_at: opt.OnceAt = None,
+    at_times: opt.AtTimes = None,
+    weekdays: opt.Weekdays = None,
+    timezone: opt.Timezone = None,
+    title: opt.Title = None,
+    retry: opt.RetryCount = None,
+    retry_base: opt.RetryBase = None,
+    timeout: opt.Timeout = None,
+    priority: opt.Priority = None,
+    pool: opt.PoolName = None,
+    overlap: opt.OverlapMode = None,
+    catch_up: opt.CatchUpMode = None,
+    on_lost: opt.OnLost = None,
+    disable_after: opt.DisableAfter = None,
+    deadline: opt.Deadline = None,
+    group: opt.Group = None,
+    lane: opt.Lane = None,
+    after: opt.AfterTask = None,
+    on: opt.AfterEnd = None,
+    deliver_to: opt.DeliverTo = None,
+    jitter: opt.Jitter = None,
+    exclude: opt.Exclude = None,
+    quiet: opt.Quiet = None,
+    quiet_mode: opt.QuietMode = None,
+    starts_at: opt.StartsAt = None,
+    ends_at: opt.EndsAt = None,
+    gap: opt.Gap = None,
+    fold: opt.Fold = None,
+    schedule: Annotated[
+        str, typer.Option("--schedule", metavar="NAME", help="Which schedule; a new name adds one.")
+    ] = "default",
+    drop_schedule: Annotated[
+        str | None, typer.Option("--drop-schedule", metavar="NAME", help="Take this one away.")
+    ] = None,
+    unchecked: opt.Unchecked = False,
+    dry_run: DryRun = False,
+    space: SpaceName = None,
+) -> None:
+    """Change what is given and leave the rest; a new rule replaces the schedule's old one.
+
+    Example: rota task edit report --cron '30 7 * * 1-5' --retry 3
+    """
+    given = dict(locals())
+    desk = Desk(context)
+    wanted = {
+        "title": title,
+        "call": call,
+        "instructions": None if instructions is None else text_or_input(instructions),
+        "schedule": opt.schedule_of(given),
+        "policy": opt.policy_of(given),
+        "after": opt.after_of(given),
+    }
+    if drop_schedule is not None:
+        if any(value is not None for value in wanted.values()):
+            raise Invalid("drop-schedule", drop_schedule, "goes alone: change the rest by itself")
+        desk.task("DELETE", name, f"/schedules/{drop_schedule}", {"space": space}, dry_run=dry_run)
+        tell_defined(desk.out, desk.task("GET", name, said={"space": space}), "Changed")
+        return
+    _check(call, unchecked=unchecked)
+    if not any(value is not None for value in wanted.values()):
+        message = "say what to change: see `rota task edit --help`"
+        raise Refused(message)
+    wanted |= {"space": space, "schedule_name": schedule if wanted["schedule"] else None}
+    changed = desk.task("PATCH", name, said=wanted, dry_run=dry_run, here=call is not None)
+    tell_defined(desk.out, changed, "Changed")
+
+
+def _check(call: str | None, *, unchecked: bool) -> None:
+    if call is not None:
+        from rota.doors.cli.calls import check_call  # noqa: PLC0415 - slow to load
+
+        check_call(call, unchecked=unchecked)

@@ -1,0 +1,43 @@
+"""What a command line has around it before any settings are read; it loads next to nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "ROTA_"
+DEFAULT_HOME = "~/.rota"
+OF_COMMANDS = ("home", "url", "key", "thread_key")
+"""Variables that are no settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The variables that say where a daemon is and who asks."""
+
+    home: Path
+    url: str | None
+    key: str | None
+    thread: str | None
+    store: str | None
+
+
+def look_around(home: str | None = None) -> Surroundings:
+    """Read the variables of a command line; a home that was typed wins."""
+    return Surroundings(
+        home=home_folder(home),
+        url=_variable("url"),
+        key=_variable("key"),
+        thread=_variable("thread_key"),
+        store=_variable("store"),
+    )
+
+
+def home_folder(typed: str | None = None) -> Path:
+    """Return the home folder: the one typed, that of ROTA_HOME, or ~/.rota."""
+    return Path(typed or _variable("home") or DEFAULT_HOME).expanduser().absolute()
+
+
+def _variable(name: str) -> str | None:
+    return os.environ.get(f"{PREFIX}{name.upper()}") or None
