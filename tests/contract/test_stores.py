@@ -9,6 +9,7 @@ from rota.testing.contracts import (
     entrance,
     lanes,
     limits,
+    live,
     outbox,
     plan,
     queue,
@@ -115,4 +116,8 @@ class TestMemory(entrance.MemoryContract):
 
 
 class TestTaskList(entrance.TaskListContract):
+    pass
+
+
+class TestEventOrder(live.EventOrderContract):
     pass

@@ -27,6 +27,7 @@ from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
 from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
+from rota.ports.live import Live
 from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
@@ -297,7 +298,9 @@ class Backups(Protocol):
         """
 
 
-class Store(Definitions, Schedules, Queue, Workers, Outbox, Views, Entrance, Backups, Protocol):
+class Store(
+    Definitions, Schedules, Queue, Workers, Outbox, Views, Entrance, Live, Backups, Protocol
+):
     """All of it, as wiring hands it out."""
 
     path: str

@@ -8,12 +8,12 @@ from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import EventName
 from rota.model.ids import DeliveryId, RunId
 from rota.model.instants import from_micros, maybe_instant
-from rota.stores.kit.session import Row, Rows, Session
+from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 LONGEST_SENDING = 90 * 1_000_000
 """How long a try may take, in microseconds; after that nobody waits for its outcome any more."""
 
-EVENTS = {
+EVENT_OF = {
     DeliveryState.SENT: EventName.DELIVERY_SENT,
     DeliveryState.UNKNOWN: EventName.DELIVERY_UNKNOWN,
     DeliveryState.DEAD: EventName.DELIVERY_DEAD,
@@ -79,13 +79,14 @@ async def mark_delivery(
         available_at=available_at,
         now=now,
     )
-    if rows and state in EVENTS:
+    if rows and state in EVENT_OF:
         record: dict[str, object] = {
-            "name": EVENTS[state].value,
+            "name": EVENT_OF[state].value,
             "run_id": delivery.run_id,
             "data": json.dumps({"delivery_id": delivery.id, "channel": delivery.channel}),
         }
         await session.run("insert_events", rows=Rows([record]), now=now)
+        session.wake(EVENTS)
     return bool(rows)
 
 

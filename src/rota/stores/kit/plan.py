@@ -11,7 +11,7 @@ from rota.model.ids import ScheduleId, SpaceId, TaskId
 from rota.model.plans import ActiveRun, DueSchedule, LedgerEntry, Plan, ScheduleState
 from rota.model.tasks import task_lane
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
-from rota.stores.kit.session import Row, Rows, Session
+from rota.stores.kit.session import EVENTS, Row, Rows, Session
 from rota.stores.kit.settle import settle
 from rota.stores.kit.tasks import policy_of
 
@@ -168,6 +168,7 @@ async def _announce(session: Session, accepted: list[Plan], now: int) -> None:
     )
     if rows:
         await session.run("record_schedule_events", rows=rows, now=now)
+        session.wake(EVENTS)
 
 
 async def request_cancel(session: Session, run_ids: Sequence[int], now: int) -> None:
@@ -183,6 +184,7 @@ async def request_cancel(session: Session, run_ids: Sequence[int], now: int) -> 
         now=now,
     )
     session.wake(CANCELS)
+    session.wake(EVENTS)
 
 
 async def promote(session: Session, now: int, most: int) -> int:

@@ -11,6 +11,7 @@ from rota.model.events import EventName
 from rota.model.instants import to_micros
 from rota.model.plans import DueSchedule, Plan
 from rota.stores.kit import heads, plan
+from rota.stores.kit.live import PRUNED
 from rota.stores.kit.session import Rows, Session
 
 PassOver: TypeAlias = Callable[[DueSchedule, int], Plan]
@@ -39,6 +40,8 @@ async def come_back(
     slots = 0 if pass_over is None else await _pass_over(session, pass_over, now)
     states = ["sending"] if pass_over is None else ["pending", "sending"]
     messages = await _doubt(session, states, now)
+    # Positions of the other life mean nothing in this one; its cursors are told apart anyway.
+    await session.run("note_fact", name=PRUNED, value="0.0")
     running = (await session.rows("count_running"))[0][0]
     await heads.heal(session, now)
     data = {"from": backup.incarnation, "at": backup.at.isoformat(), "slots": slots}

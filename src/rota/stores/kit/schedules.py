@@ -13,7 +13,7 @@ from rota.model.instants import from_micros, maybe_instant, to_micros
 from rota.model.plans import Plan, ScheduleState, StandingSchedule, StoredSchedule
 from rota.model.tasks import NewTask, Task
 from rota.stores.kit import tasks
-from rota.stores.kit.session import Row, Rows, Session, one
+from rota.stores.kit.session import EVENTS, Row, Rows, Session, one
 from rota.stores.kit.tasks import SCHEDULES
 
 ALIGNED = "aligned"
@@ -187,3 +187,4 @@ async def _note(session: Session, schedule: StoredSchedule, what: str, now: int)
         "data": json.dumps({"schedule": schedule.name, "what": what}),
     }
     await session.run("insert_events", rows=Rows([record]), now=now)
+    session.wake(EVENTS)

@@ -13,6 +13,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 Row: TypeAlias = Sequence[Any]
 Result = TypeVar("Result")
 
+EVENTS = "events"
+"""The topic of facts that were recorded; whoever shows them live looks again."""
+
 
 class Rows(list[dict[str, object]]):
     """A parameter that is a set of records; both dialects receive it as JSON."""

@@ -21,7 +21,7 @@ from rota.model.runs import Cause
 from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
-from rota.stores.kit.session import Row, Rows, Session
+from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 DELIVERIES = "deliveries"
 LONGEST_LATE_RESULT = 4_096
@@ -97,6 +97,7 @@ async def _finish_plain(
         await session.run("record_attempts", ids=ids, outcome=outcome, now=now)
     data = json.dumps({"state": state.value})
     await session.run("record_events", ids=ids, name=EventName.SETTLED.value, data=data, now=now)
+    session.wake(EVENTS)
     await session.run("finish_runs", ids=ids, state=state.value, now=now)
 
 
@@ -119,6 +120,7 @@ async def _record(session: Session, rich: list[Settlement], now: int) -> None:
         await session.run("record_failed_attempts", rows=with_error, now=now)
     for (name, data), run_ids in events.items():
         await session.run("record_events", ids=run_ids, name=name, data=data, now=now)
+    session.wake(EVENTS)
 
 
 def _event(s: Settlement) -> tuple[str, str]:
@@ -321,6 +323,7 @@ async def _cancel_planned(session: Session, task_id: int, now: int) -> None:
 
 
 async def _record_late(session: Session, late: list[Settlement], now: int) -> None:
+    session.wake(EVENTS)
     for s in late:
         if s.was is not RunState.RUNNING:
             continue

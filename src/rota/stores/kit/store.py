@@ -33,6 +33,7 @@ from rota.stores.kit import (
 )
 from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
+from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.requests import stamped
 from rota.stores.kit.restore import PassOver
@@ -42,7 +43,7 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking):
+class SqlStore(Entrance, Looking, Live):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""

@@ -13,7 +13,7 @@ from rota.model.ids import SpaceId, TaskId
 from rota.model.instants import from_micros, maybe_instant, to_micros
 from rota.model.spaces import Role, Space
 from rota.model.tasks import After, AfterOn, NewTask, Policy, Task, TaskKind
-from rota.stores.kit.session import Row, Rows, Session, one
+from rota.stores.kit.session import EVENTS, Row, Rows, Session, one
 
 SCHEDULES = "schedules"
 """The topic of schedules that were added or changed."""
@@ -205,6 +205,7 @@ async def note(
         "data": json.dumps(data),
     }
     await session.run("insert_events", rows=Rows([record]), now=now)
+    session.wake(EVENTS)
 
 
 async def enable_task(session: Session, task: Task, now: int) -> None:

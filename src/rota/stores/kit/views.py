@@ -188,15 +188,16 @@ def as_question(row: Row) -> Question:
 async def list_events(session: Session, after: int, most: int) -> list[Event]:
     """Return events after an id, in order."""
     rows = await session.rows("list_events", after=after, most=most)
-    return [_as_event(row) for row in rows]
+    return [as_event(row) for row in rows]
 
 
 async def run_events(session: Session, run_id: int) -> list[Event]:
     """Return the events of a run, in order."""
-    return [_as_event(row) for row in await session.rows("run_events", run_id=run_id)]
+    return [as_event(row) for row in await session.rows("run_events", run_id=run_id)]
 
 
-def _as_event(row: Row) -> Event:
+def as_event(row: Row) -> Event:
+    """Return a row of events as a value."""
     return Event(
         id=EventId(row[0]),
         at=from_micros(row[1]),

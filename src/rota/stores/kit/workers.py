@@ -10,7 +10,8 @@ from rota.model.ids import Epoch, RunId, SpaceId, TaskId
 from rota.model.runs import OpenRun
 from rota.model.states import RunState
 from rota.model.views import Renewal
-from rota.stores.kit.session import Row, Rows, Session
+from rota.stores.kit.live import note_pruned
+from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 MOST_OF_A_TASK = 10_000
 DELIVERED = frozenset(
@@ -91,6 +92,7 @@ async def mark_stuck(session: Session, run_id: int, epoch: int, now: int) -> Non
         await session.run(
             "record_events", ids=[run_id], name=EventName.STUCK.value, data="{}", now=now
         )
+        session.wake(EVENTS)
 
 
 async def queued_runs_of(session: Session, task_id: int, planned_only: bool) -> list[OpenRun]:
@@ -131,6 +133,7 @@ async def prune(session: Session, before: int, most: int) -> int:
         # A message that was sent only after its run was pruned leaves with its own event.
         await session.run("prune_deliveries", ids=sorted({*settled, *delivered}))
     await session.run("prune_events", ids=[row[0] for row in events])
+    await note_pruned(session, events)
     return len(events)
 
 

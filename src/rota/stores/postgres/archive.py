@@ -37,7 +37,8 @@ BULK = (
 )
 _COLUMNS = (
     "select column_name from information_schema.columns"
-    " where table_schema = 'rota' and table_name = $1 order by ordinal_position"
+    " where table_schema = 'rota' and table_name = $1 and data_type <> 'xid8'"
+    " order by ordinal_position"
 )
 _SEQUENCE = (
     "select pg_get_serial_sequence($1, attname) from pg_attribute"

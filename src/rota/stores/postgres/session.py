@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from rota.stores.kit.session import Row, Rows
+from rota.stores.kit.session import EVENTS, Row, Rows
 from rota.stores.postgres.faults import GONE, NotBegun
 from rota.stores.postgres.statements import NOTIFY, TELLING, Statements
 
@@ -83,8 +83,8 @@ class PostgresSession:
 
     async def finish(self) -> None:
         """Send what has waited and the topics, without committing."""
-        if self.topics and not self._told:
-            await self._send(NOTIFY, {"topics": list(self.topics)})
+        if self._for_others() and not self._told:
+            await self._send(NOTIFY, {"topics": self._for_others()})
         else:
             await self._flush()
 
@@ -94,6 +94,13 @@ class PostgresSession:
         if self._begun:
             await self._connection.execute("commit")
             self._begun = False
+
+    def _for_others(self) -> list[str]:
+        """Return what is worth a notification; commits that notify wait for each other.
+
+        Almost every commit records events. Other processes look for those by themselves.
+        """
+        return [topic for topic in self.topics if topic != EVENTS]
 
     async def _begin(self, how: str = "begin") -> None:
         if self._begun:
@@ -123,7 +130,7 @@ class PostgresSession:
         parts = [*self._riders, (query, params)]
         self._riders.clear()
         if telling:
-            parts.append((TELLING, {"topics": list(self.topics)}))
+            parts.append((TELLING, {"topics": self._for_others()}))
             self._told = True
         statement = self._statements.join(tuple(name for name, _ in parts))
         values = [as_value(parts[part][1][name]) for part, name in statement.parameters]

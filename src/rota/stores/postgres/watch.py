@@ -16,7 +16,7 @@ from rota.stores.postgres.session import Connection
 log = logging.getLogger(__name__)
 
 CHANNEL = "rota"
-TOPICS = ("runs", "later", "schedules", "deliveries", "cancels", "keys")
+TOPICS = ("runs", "later", "schedules", "deliveries", "cancels", "keys", "events")
 """Everything that can be announced; all of it is after a gap, because any of it may be missed."""
 
 CLOCK_EVERY = 5.0

@@ -19,7 +19,7 @@ from rota.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-TOPICS = ("runs", "later", "schedules", "deliveries", "cancels", "keys")
+TOPICS = ("runs", "later", "schedules", "deliveries", "cancels", "keys", "events")
 LONGEST_RING = 1_024
 POLL_SECONDS = 1.0
 """How long a write of another process can stay unnoticed when its ring was lost."""

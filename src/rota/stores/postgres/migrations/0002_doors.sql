@@ -52,3 +52,8 @@ create table rota.seen (
 
 alter table rota.tasks add column thread text collate "C" check (length(thread) between 1 and 256);
 create index tasks_thread on rota.tasks (thread) where thread is not null;
+
+-- Ids are given out before the commit, so a later one may be seen first. In the order of their
+-- transactions, up to the oldest that still runs, nothing can come in between any more.
+alter table rota.events add column xact xid8 not null default pg_current_xact_id();
+create index events_order on rota.events (xact, id);

@@ -69,7 +69,7 @@ select min(available_at) from rota.deliveries where state = 'pending';
 -- name: oldest_events  for one pruner at a time, because it adds to what a task's runs came to
 with alone as materialized (select pg_try_advisory_xact_lock(1919906913, 3) as granted),
 oldest as materialized (select id from rota.events order by id limit :most::int)
-select e.id, e.name, e.run_id
+select e.id, e.name, e.run_id, e.xact::text
 from oldest o join rota.events e on e.id = o.id
 where (select granted from alone) and e.at < :before::bigint
 order by e.id for update of e skip locked;

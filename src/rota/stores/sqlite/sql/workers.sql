@@ -62,7 +62,7 @@ limit :most;
 select min(available_at) from deliveries where state = 'pending';
 
 -- name: oldest_events
-select id, name, run_id from (select id, name, run_id, at from events order by id limit :most)
+select id, name, run_id, '0' as xact from (select id, name, run_id, at from events order by id limit :most)
 where at < :before order by id;
 
 -- name: tally_runs
