@@ -10,6 +10,8 @@ from rota.stores.postgres.store import PostgresStore
 from rota.stores.sqlite.store import SqliteStore
 
 READ = "select * from {} order by 1, 2"
+OF_THE_SERVER = "xact"
+"""Transactions have numbers of their own on every server, so a backup holds none."""
 TABLES = (
     "spaces", "threads", "tasks", "schedules", "runs", "attempts", "ledger", "questions",
     "deliveries", "events", "limits",
@@ -46,7 +48,11 @@ class ServerPlace:
     async def rows(self, name="one"):
         connection = await asyncpg.connect(self._addresses[name])
         found = {
-            t: [tuple(r) for r in await connection.fetch(READ.format(f"rota.{t}"))] for t in TABLES
+            t: [
+                tuple(value for column, value in row.items() if column != OF_THE_SERVER)
+                for row in await connection.fetch(READ.format(f"rota.{t}"))
+            ]
+            for t in TABLES
         }
         await connection.close()
         return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from rota.doors.api.streams import FOLLOWING, Following
 from rota.doors.kit.catalogue import Command, every_command
+from rota.model.keys import KeyScope
 
 REF = "#/components/schemas/{model}"
 ERROR: dict[str, Any] = {
@@ -64,6 +68,13 @@ IF_MATCH = {
     "description": "The ETag of what the caller has seen; 412 if it has changed since.",
     "schema": {"type": "string", "pattern": '^(\\*|"[!#-~]*")$'},
 }
+LAST_EVENT_ID = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The cursor of the last event a client has seen; goes before `after`.",
+    "schema": {"type": "string", "maxLength": 256, "pattern": "^[!-~]*$"},
+}
 
 
 def describe_api() -> dict[str, Any]:
@@ -78,6 +89,7 @@ def describe_api() -> dict[str, Any]:
         takes = schemas[_name(refs[command.takes, "validation"])]
         operation = _operation(command, takes, refs[command.gives, "serialization"], schemas)
         paths.setdefault(command.path, {})[command.method.lower()] = operation
+    paths |= {route.path: {"get": _following(route)} for route in FOLLOWING}
     schemas["Error"] = ERROR
     used = {_name(refs[c.takes, "validation"]) for c in commands if c.method not in BODIES}
     for name in used - _referred(paths, schemas):
@@ -146,10 +158,43 @@ def _responses(command: Command, gives: dict[str, Any]) -> dict[str, Any]:
     codes = [*ALWAYS, *(CHANGES if command.method != "GET" else ())]
     if command.name in MATCHED:
         codes.append("412")
+    return responses | _faults(codes)
+
+
+def _faults(codes: Iterable[str]) -> dict[str, Any]:
     wrong = {"application/json": {"schema": {"$ref": REF.format(model="Error")}}}
-    for code in sorted(codes):
-        responses[code] = {"description": MEANINGS[code], "content": wrong}
-    return responses
+    return {code: {"description": MEANINGS[code], "content": wrong} for code in sorted(codes)}
+
+
+def _following(route: Following) -> dict[str, Any]:
+    """Return what a route gives whose answer has no end."""
+    takes = route.takes.model_json_schema()
+    fields = takes["properties"]
+    named = set(re.findall(r"\{(\w+)\}", route.path))
+    parameters = [
+        {
+            "name": name,
+            "in": "path" if name in named else "query",
+            "required": name in named,
+            "schema": _single(field),
+        }
+        for name, field in fields.items()
+    ]
+    given = {
+        "description": "Events, each with its cursor as `id`; `reset` says to read anew.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+    over = {"204": {"description": "The run is over, and its end was seen."}} if named else {}
+    return {
+        "operationId": route.does.__name__,
+        "summary": route.about.partition("\n")[0].rstrip("."),
+        "description": route.about,
+        "tags": ["live"],
+        "x-scope": KeyScope.READ.value,
+        "x-stream": True,
+        "parameters": [*parameters, LAST_EVENT_ID],
+        "responses": {"200": given, **over, **_faults(ALWAYS)},
+    }
 
 
 def _single(field: dict[str, Any]) -> dict[str, Any]:

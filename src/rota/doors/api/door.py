@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from rota.doors.api.asgi import App, Receive, Scope, Send
@@ -55,12 +55,14 @@ async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
         entrance = Entrance(store)
         trust = Trust(hosts=names_of(place, frozenset(settings.hosts)), proxies=place.proxies)
         url = address_of(sock, place)
-        async with serving(Guard(_Built(house), entrance, trust, Backoff()), sock, place):
+        built = _Built(house)
+        async with serving(Guard(built, entrance, trust, Backoff()), sock, place):
             with announced(settings.home, url):
                 noting = asyncio.get_running_loop().create_task(_note_uses(entrance))
                 try:
                     yield url
                 finally:
+                    await built.close()
                     noting.cancel()
                     with suppress(asyncio.CancelledError):
                         await noting
@@ -78,6 +80,7 @@ class _Built:
     def __init__(self, house: House) -> None:
         self._house = house
         self._app: App | None = None
+        self._close: Callable[[], Awaitable[None]] | None = None
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +94,14 @@ class _Built:
     def _build(self) -> App:
         from rota.doors.api.routes import Api  # noqa: PLC0415 - slow to load
 
-        return Api(self._house)
+        api = Api(self._house)
+        self._close = api.close
+        return api
+
+    async def close(self) -> None:
+        """Let clients go whose answer has no end."""
+        if self._close is not None:
+            await self._close()
 
 
 async def _note_uses(entrance: Entrance) -> None:

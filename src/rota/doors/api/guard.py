@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
@@ -81,6 +82,7 @@ class Guard:
                 return
             if scope["path"] not in OPEN_TO_ALL:
                 scope["caller"] = await self._caller(scope, headers)
+                scope["allowed"] = partial(self._entrance.caller_of, _authorization(headers))
         except RotaError as fault:
             await _turn_away(send, fault)
             return
@@ -115,11 +117,9 @@ class Guard:
 
     async def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> object:
         address = self._address(scope, headers)
-        given = headers.get(b"authorization")
+        given = _authorization(headers)
         try:
-            return await self._entrance.caller_of(
-                None if given is None else given.decode("latin-1")
-            )
+            return await self._entrance.caller_of(given)
         except Unknown as fault:
             wait = self._backoff.waits(address)
             if wait > 0:
@@ -152,6 +152,11 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
             raise Turned(400, "bad_request", f"give {name.decode('latin-1')} once")
         found[name] = value
     return found
+
+
+def _authorization(headers: dict[bytes, bytes]) -> str | None:
+    given = headers.get(b"authorization")
+    return None if given is None else given.decode("latin-1")
 
 
 def _name_of(host: str) -> str:

@@ -14,13 +14,16 @@ from pydantic import BaseModel, ValidationError
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
 from rota.doors.api.document import describe_api
+from rota.doors.api.hub import Hub
 from rota.doors.api.sharing import Sharing
+from rota.doors.api.streams import Following, Stream, Streams, find_following
 from rota.doors.kit.catalogue import Command, every_command, pattern_of
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import House, Office
 from rota.doors.kit.perform import Answer, perform, refused
 from rota.errors import Invalid, RotaError
 from rota.rules.permission import Caller, check_scope
+from rota.runtime.clock import SystemClock
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,12 @@ class Api:
             else:
                 self._plain[command.method, command.path] = command
         self._document: bytes | None = None
+        self._hub = Hub(house.store, SystemClock(), house.chance)
+        self._streams = Streams(house.store, self._hub)
+
+    async def close(self) -> None:
+        """Let clients go whose answer has no end."""
+        await self._hub.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -81,10 +90,13 @@ class Api:
             reply = Reply.record(500, {"error": error})
         await reply.send(send)
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply | Stream:
         method, path = scope["method"], scope["path"]
         found = self._find(method, path)
         if found is None:
+            following = find_following(path) if method == "GET" else None
+            if following is not None:
+                return await self._follow(*following, scope, receive)
             return await self._other(method, path)
         command = found.command
         headers = dict(scope["headers"])
@@ -109,6 +121,15 @@ class Api:
         else:
             answer = await self._look(command, office, asked)
         return _reply_of(answer)
+
+    async def _follow(
+        self, route: Following, named: dict[str, str], scope: Scope, receive: Receive
+    ) -> Reply | Stream:
+        try:
+            asked = route.takes.model_validate_strings({**_query(scope), **named})
+        except ValidationError as fault:
+            raise refused(fault) from None
+        return await self._streams.reply(route, scope, receive, asked)
 
     async def _look(self, command: Command, office: Office, asked: BaseModel) -> Answer:
         """Answer a question together with everybody who sees the same and asks the same."""
@@ -144,7 +165,7 @@ class Api:
         return Reply.record(404, {"error": {"code": "not_found", "message": NOTHING_HERE}})
 
     def _allowed(self, path: str) -> Iterable[str]:
-        if path in {DOCUMENT, READY}:
+        if path in {DOCUMENT, READY} or find_following(path) is not None:
             yield "GET"
         yield from (method for method, known in self._plain if known == path)
         for route in self._routes:

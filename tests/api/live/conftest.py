@@ -1,0 +1,162 @@
+"""A real server on loopback, and clients that follow it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pytest
+
+from rota.doors.api.door import open_door
+from rota.flow.define.keys import create_key
+from rota.model.keys import EVERY_SCOPE
+from rota.model.spaces import Role
+from rota.rules.permission import LOCAL
+from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.testing.bench import Bench
+from rota.wiring.settings import Settings
+
+PATIENCE = 10.0
+"""How long a test waits for what must come; nothing waits for this to pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One event as a client reads it."""
+
+    id: str | None
+    name: str | None
+    data: dict | None
+
+
+class Follower:
+    """A client that reads a stream of events."""
+
+    def __init__(self, reader, writer, status, headers):
+        self.status = status
+        self.headers = headers
+        self._reader = reader
+        self._writer = writer
+        self._text = ""
+
+    async def next(self):
+        """Return the next event that has data."""
+        while True:
+            sent = await self.block()
+            if sent is None or sent.data is not None:
+                return sent
+
+    async def names(self, count):
+        return [(await self.next()).name for _ in range(count)]
+
+    async def block(self):
+        """Return what came up to the next empty line, or None at the end."""
+        while "\n\n" not in self._text:
+            chunk = await self._chunk()
+            if not chunk:
+                return None
+            self._text += chunk
+        block, _, self._text = self._text.partition("\n\n")
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
+        data = fields.get("data")
+        return Sent(fields.get("id"), fields.get("event"), data and json.loads(data))
+
+    async def rest(self):
+        """Return every event up to the end of the stream."""
+        found = []
+        while (sent := await self.next()) is not None:
+            found.append(sent)
+        return found
+
+    async def _chunk(self):
+        async with asyncio.timeout(PATIENCE):
+            size = await self._reader.readline()
+            if not size.strip():
+                return ""
+            data = await self._reader.readexactly(int(size, 16) + 2)
+        return data[:-2].decode()
+
+    async def body(self):
+        """Return a whole answer."""
+        length = int(self.headers.get("content-length", "0"))
+        return json.loads(await self._reader.readexactly(length)) if length else None
+
+    async def close(self):
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class Door:
+    """An open door, and who may come through it."""
+
+    def __init__(self, store, clock, home, stack):
+        self.store = store
+        self.bench = Bench(store, clock)
+        self.home = home
+        self.url = ""
+        self._stack = stack
+
+    @property
+    def admin(self):
+        return (self.home / "admin.key").read_text().strip()
+
+    async def member(self, space):
+        """Return a key of a member space, and its token."""
+        await self.store.add_space(space, Role.MEMBER, "UTC")
+        secret = space.encode().ljust(32)
+        return await create_key(self.store, LOCAL, space, secret, space=space, scopes=EVERY_SCOPE)
+
+    async def ask(self, path, *, method="GET", token=None, **headers):
+        """Send one request and return what came back, up to the headers."""
+        place = urlsplit(self.url)
+        reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=1 << 16)
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {place.netloc}",
+            f"Authorization: Bearer {token or self.admin}",
+            *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
+        ]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        async with asyncio.timeout(PATIENCE):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        found = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        made = Follower(reader, writer, int(head[0].split()[1]), found)
+        self._stack.push_async_callback(made.close)
+        return made
+
+    async def follow(self, path="/v1/events", **options):
+        """Return a client that has been let in and told where it stands."""
+        made = await self.ask(path, **options)
+        assert made.status == 200
+        assert made.headers["content-type"] == "text/event-stream"
+        return made
+
+    async def settled(self, task):
+        """Queue a run of a task and end it."""
+        (run_id,) = await self.bench.queue(task)
+        await self.bench.end(await self.bench.claim_one())
+        return run_id
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def door(request, clock, tmp_path, runner):
+    """A door before a store of each kind that lives on this machine."""
+    made = MemoryStore(clock)
+    if request.param == "sqlite":
+        made = SqliteStore(str(tmp_path / "rota.db"), clock)
+    stack = AsyncExitStack()
+
+    async def begin():
+        await made.open()
+        stack.push_async_callback(made.close)
+        await made.add_space("main", Role.MAIN, "UTC")
+        settings = Settings(home=tmp_path, store="memory:", port=0)
+        door = Door(made, clock, tmp_path, stack)
+        door.url = await stack.enter_async_context(open_door(settings, made))
+        return door
+
+    yield runner.run(begin())
+    runner.run(stack.aclose())
