@@ -64,6 +64,8 @@ OPERATIONS: Final = (
     "put_state",
     "drop_state",
     "mark_seen",
+    "pause",
+    "resume",
     "take_deliveries",
     "mark_delivery",
 )

@@ -11,6 +11,7 @@ from rota.testing.contracts import (
     limits,
     live,
     outbox,
+    pausing,
     plan,
     queue,
     settle,
@@ -120,4 +121,8 @@ class TestTaskList(entrance.TaskListContract):
 
 
 class TestEventOrder(live.EventOrderContract):
+    pass
+
+
+class TestPausing(pausing.PauseContract):
     pass

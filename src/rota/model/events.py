@@ -33,6 +33,8 @@ class EventName(StrEnum):
     DELIVERY_UNKNOWN = "delivery.unknown"
     DELIVERY_DEAD = "delivery.dead"
     RESTORED = "store.restored"
+    PAUSED = "store.paused"
+    RESUMED = "store.resumed"
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
@@ -57,6 +59,8 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.DELIVERY_UNKNOWN: "a channel did not say whether it took a message",
     EventName.DELIVERY_DEAD: "a message was given up",
     EventName.RESTORED: "the database was put in place from a backup; data tells from when",
+    EventName.PAUSED: "everything was paused: nothing new begins, slots that come due are skipped",
+    EventName.RESUMED: "everything was resumed: work begins again, from now on",
 }
 
 

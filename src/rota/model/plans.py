@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from rota.model.ids import Epoch, RunId, ScheduleId, SpaceId, TaskId
+from rota.model.pauses import Pauses
 from rota.model.runs import RunBatch
 from rota.model.settlements import Settlement
 from rota.model.tasks import Policy
@@ -87,6 +88,7 @@ class DueSchedule:
     enabled: bool
     enabled_since: int
     paused_until: int | None
+    pauses: Pauses = ()
     active: tuple[ActiveRun, ...] = ()
 
 
@@ -123,8 +125,8 @@ class LedgerEntry:
 class Plan:
     """What becomes of the slots of one schedule, applied whole or not at all.
 
-    It applies only while the schedule still has the cursor and version it was made for. A version
-    changes with the schedule and with its task.
+    It applies only while the schedule still has the cursor and version it was made for, and while
+    the same pauses stand. A version changes with the schedule and with its task.
     """
 
     schedule_id: ScheduleId
@@ -138,6 +140,7 @@ class Plan:
     ledger: tuple[LedgerEntry, ...] = ()
     cancels: tuple[Settlement, ...] = ()
     cancel_running: tuple[RunId, ...] = ()
+    pauses: Pauses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
-"""What live views need of a store: events in an order that never changes behind a reader."""
+"""What those who watch and steer the whole need of a store: live events, and a pause for all."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from rota.model.cursors import EventPage, Position
+from rota.model.pauses import Pauses
 
 
 class Live(Protocol):
@@ -26,3 +27,20 @@ class Live(Protocol):
 
     async def events_end(self) -> Position:
         """Return the position of the newest event that can be read."""
+
+
+class Pausing(Protocol):
+    """Pauses everything, in every process on the database."""
+
+    async def pause(self, who: str) -> Pauses:
+        """Let nothing new begin until it is resumed; nothing happens if it is paused already.
+
+        When this returns no claim gives out anything, and slots that come due from then on are
+        skipped. What runs goes on.
+        """
+
+    async def resume(self, who: str) -> Pauses:
+        """Let work begin again, from now on; nothing happens if nothing is paused."""
+
+    async def pauses(self) -> Pauses:
+        """Return the pauses that may still matter, oldest first."""

@@ -27,7 +27,7 @@ from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
 from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
-from rota.ports.live import Live
+from rota.ports.live import Live, Pausing
 from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
@@ -299,7 +299,17 @@ class Backups(Protocol):
 
 
 class Store(
-    Definitions, Schedules, Queue, Workers, Outbox, Views, Entrance, Live, Backups, Protocol
+    Definitions,
+    Schedules,
+    Queue,
+    Workers,
+    Outbox,
+    Views,
+    Entrance,
+    Live,
+    Pausing,
+    Backups,
+    Protocol,
 ):
     """All of it, as wiring hands it out."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.model.instants import to_micros
+from rota.model.pauses import was_paused
 from rota.model.plans import PAST_ASKED_FOR, DueSchedule, LedgerEntry, LedgerReason
 from rota.model.schedules import Slot
 from rota.model.tasks import CatchUp, CatchUpMode
@@ -46,9 +47,9 @@ class Choice:
 def choose(schedule: DueSchedule, slots: Sequence[Slot], *, more: bool, now: int) -> Choice:
     """Decide about slots that are due, oldest first; `more` says that later ones wait behind them.
 
-    A slot while the task is off is ledgered. Of the missed ones the newest `cap` inside the window
-    run (the newest one for `latest`). With more missed ones behind, only those are decided that
-    cannot be among the newest.
+    A slot while the task is off, or while everything is paused, is ledgered. Of the missed ones the
+    newest `cap` inside the window run (the newest one for `latest`). With more missed ones behind,
+    only those are decided that cannot be among the newest.
     """
     catch_up = schedule.policy.catch_up
     cap = _cap(catch_up)
@@ -99,6 +100,8 @@ def _off(schedule: DueSchedule, slot: Slot) -> LedgerReason | None:
     if at < schedule.enabled_since:
         return LedgerReason.DISABLED
     if schedule.paused_until is not None and at < schedule.paused_until:
+        return LedgerReason.PAUSED
+    if was_paused(schedule.pauses, to_micros(slot.due)):
         return LedgerReason.PAUSED
     return None
 

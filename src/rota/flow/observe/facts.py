@@ -14,6 +14,7 @@ from enum import StrEnum
 from rota.errors import RotaError
 from rota.flow.plan import table_of
 from rota.model.instants import from_micros, to_micros
+from rota.model.pauses import Pauses
 from rota.model.plans import LedgerRow, StoredSchedule
 from rota.model.runs import Question, Run
 from rota.model.schedules import QuietMode, Slot
@@ -76,6 +77,7 @@ class Facts:
     questions: list[Question] = field(default_factory=list)
     workers: list[WorkerView] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
+    pauses: Pauses = ()
     narrowed: bool = False
 
 
@@ -118,6 +120,7 @@ async def gather(store: Store, task: Task, span: Span | None, only: str | None =
         questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
         workers=await store.list_workers(),
         limits=await store.list_limits(),
+        pauses=await store.pauses(),
         narrowed=start > asked.start,
     )
 

@@ -6,6 +6,8 @@ from zoneinfo import ZoneInfo
 
 from rota.flow.observe.facts import Facts
 from rota.flow.observe.telling import counted, span, wall
+from rota.model.instants import maybe_instant
+from rota.model.pauses import paused_since
 from rota.model.runs import Cause, Run
 from rota.model.spaces import Limit, Scope
 from rota.model.states import Place, RunState
@@ -17,6 +19,9 @@ def why_waiting(run: Run, facts: Facts, zone: ZoneInfo) -> str:
     if run.place is Place.LATER:
         return _later(run, facts, zone)
     waited = f"in the queue for {span(facts.now - run.available_at)}"
+    paused = maybe_instant(paused_since(facts.pauses))
+    if paused is not None:
+        return f"{waited}: everything is paused since {wall(paused, zone)}"
     if run.place is Place.HELD:
         return f"{waited}: {_lane(run, facts)}"
     alive = [w for w in facts.workers if not w.fenced and w.lease_until >= facts.now]

@@ -14,6 +14,8 @@ from rota.flow.observe.facts import Facts, Kind, Planned
 from rota.flow.observe.queueing import why_waiting
 from rota.flow.observe.telling import clock, counted, first_line, span, wall
 from rota.flow.plan import REPLACED
+from rota.model.instants import maybe_instant, to_micros
+from rota.model.pauses import paused_since, was_paused
 from rota.model.plans import LedgerReason, LedgerRow, ScheduleState
 from rota.model.runs import Run
 from rota.model.states import RunState
@@ -75,6 +77,9 @@ class _Teller:
         """Return what is to be known about the task as a whole."""
         task, facts = self._facts.task, self._facts
         notes = []
+        paused = maybe_instant(paused_since(facts.pauses))
+        if paused is not None:
+            notes.append(f"Everything is paused since {wall(paused, self._zone)}.")
         if not task.enabled:
             since = wall(task.enabled_since, self._zone)
             reason = f": {task.disabled_reason}" if task.disabled_reason else ""
@@ -231,7 +236,9 @@ class _Teller:
             case LedgerReason.DISABLED:
                 return "skipped", "skipped: the task was disabled"
             case LedgerReason.PAUSED:
-                return "skipped", "skipped: the task was paused"
+                all_of_it = was_paused(self._facts.pauses, to_micros(row.first_at))
+                whom = "everything" if all_of_it else "the task"
+                return "skipped", f"skipped: {whom} was paused"
             case LedgerReason.OVERLAP:
                 return "skipped", "skipped: an earlier run was still going on (overlap skip)"
             case LedgerReason.COALESCED:
@@ -282,6 +289,9 @@ class _Teller:
             return "planned", "will be skipped: the task is disabled"
         if task.paused_until is not None and slot.at < task.paused_until:
             return "planned", "will be skipped: the task is paused"
+        if was_paused(self._facts.pauses, to_micros(slot.due)):
+            ended = paused_since(self._facts.pauses) is None
+            return "planned", f"will be skipped: everything {'was' if ended else 'is'} paused"
         if slot.due > now:
             moved = ""
             if slot.due > slot.at:

@@ -86,9 +86,12 @@ async def claim(
     now: int,
     known: Known,
 ) -> Claimed:
-    """Lease up to `want` ready runs of the given routes to a worker; a fenced one gets none."""
+    """Lease up to `want` ready runs of the given routes to a worker.
+
+    A fenced worker gets none, and nobody does while everything is paused.
+    """
     await session.enter_claim()
-    if await session.rows("is_fenced", worker=worker):
+    if await session.rows("is_barred", worker=worker):
         return Claimed(leases=[], tasks={}, answers={})
     fresh, quiet = await absorb(session)
     turn, catch = _Turn(worker, want, now), _Catch()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rota.faultpoints import reach
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, SpaceId, TaskId
+from rota.model.pauses import read_pauses
 from rota.model.plans import ActiveRun, DueSchedule, LedgerEntry, Plan, ScheduleState
 from rota.model.tasks import task_lane
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
@@ -53,6 +54,8 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
         enabled,
         enabled_since,
         paused_until,
+        ended_pauses,
+        going_on,
     ) = row
     return DueSchedule(
         id=ScheduleId(schedule_id),
@@ -69,6 +72,7 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
         enabled=bool(enabled),
         enabled_since=enabled_since,
         paused_until=paused_until,
+        pauses=read_pauses(ended_pauses, going_on),
         active=tuple(active),
     )
 
@@ -76,8 +80,9 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
 async def apply_plans(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
     """Apply plans whose schedule still stands where it stood; return which were."""
     rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
-    standing = {row[0]: (row[1], row[2]) for row in rows}
-    verdicts = [standing.get(p.schedule_id) == (p.was, p.version) for p in plans]
+    pauses = read_pauses(*rows[0][3:5]) if rows else ()
+    standing = {row[0]: (row[1], row[2], pauses) for row in rows}
+    verdicts = [standing.get(p.schedule_id) == (p.was, p.version, p.pauses) for p in plans]
     accepted = [plan for plan, fits in zip(plans, verdicts, strict=True) if fits]
     if not accepted:
         return verdicts

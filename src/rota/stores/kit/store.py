@@ -35,6 +35,7 @@ from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
+from rota.stores.kit.pausing import Pausing
 from rota.stores.kit.requests import stamped
 from rota.stores.kit.restore import PassOver
 
@@ -43,7 +44,7 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live):
+class SqlStore(Entrance, Looking, Live, Pausing):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""

@@ -219,7 +219,7 @@ class ScheduleContract:
         bench.store.subscribe(heard.append)
         await bench.schedule(task, bench.every(MINUTE))
         await bench.store.enable_task(task)
-        assert heard == ["schedules", "schedules"]
+        assert heard.count("schedules") == 2
 
 
 async def _refusal(call: Awaitable[object]) -> NotFound:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from rota.doors.library.client import Rota
 from rota.doors.library.options import policy_from
 from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
-from rota.flow.define import keys, memory, schedules, spaces, tasks
+from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
 from rota.model.ids import RunId
@@ -196,6 +196,8 @@ class _Calls:
         await self._enqueue(name, FAR)
         await _patiently(partial(tasks.disable_task, self._store, LOCAL, name))
         await _patiently(partial(tasks.enable_task, self._store, LOCAL, name))
+        await _patiently(partial(pausing.pause_all, self._store, LOCAL))
+        await _patiently(partial(pausing.resume_all, self._store, LOCAL))
         await self._drop_schedule(name)
         with suppress(NotFound):  # it is gone, and the answer was lost
             await _patiently(partial(tasks.delete_task, self._store, LOCAL, name))

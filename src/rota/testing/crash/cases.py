@@ -28,6 +28,7 @@ ONCE: Final = frozenset(
         *("put_schedule", "drop_schedule", "set_limits", "request_cancel", "align_schedules"),
         *("register", "retire", "fence_others", "mark_stuck", "heal", "prune"),
         *("add_key", "revoke_key", "touch_keys", "answer_request", "drop_state", "mark_seen"),
+        *("pause", "resume"),
         *("snapshot", "lock", "crew", "drain"),
     }
 )

@@ -1,7 +1,8 @@
 -- name: due_schedules
 select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
   s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
-  t.paused_until
+  t.paused_until, (select value from rota.facts where name = 'pauses') as pauses,
+  (select value from rota.facts where name = 'paused') as paused
 from (
   select * from rota.schedules
   where next_at is not null and next_at <= :now::bigint
@@ -36,7 +37,9 @@ from w cross join lateral (
 ) r;
 
 -- name: lock_schedules
-select id, cursor, version from rota.schedules
+select id, cursor, version, (select value from rota.facts where name = 'pauses') as pauses,
+  (select value from rota.facts where name = 'paused') as paused
+from rota.schedules
 where id = any(:ids::bigint[]) and coalesce(deleted_at, 0) < 1
 order by id for update;
 
@@ -97,3 +100,13 @@ select value from rota.facts where name = :name::text;
 -- name: note_fact
 insert into rota.facts (name, value) values (:name::text, :value::text)
 on conflict (name) do update set value = excluded.value;
+
+-- name: drop_fact
+delete from rota.facts where name = :name::text;
+
+-- name: read_pauses
+select (select value from rota.facts where name = 'pauses') as pauses,
+  (select value from rota.facts where name = 'paused') as paused;
+
+-- name: oldest_cursor
+select min(cursor) from rota.schedules where next_at is not null;

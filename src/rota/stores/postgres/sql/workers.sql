@@ -9,8 +9,9 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(id text, home text, host text, 
 update rota.workers set seen_at = :now::bigint, lease_until = :until::bigint
 where id = :worker::text and fenced = 0 returning id;
 
--- name: is_fenced
-select 1 from rota.workers where id = :worker::text and fenced = 1;
+-- name: is_barred  a worker that is fenced, and everybody while everything is paused
+select 1 from rota.workers where id = :worker::text and fenced = 1
+union all select 1 from rota.facts where name = 'paused';
 
 -- name: held_runs
 select id, cancel_at from rota.runs where state = 'running' and holder = :worker::text;

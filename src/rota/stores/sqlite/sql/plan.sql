@@ -1,7 +1,8 @@
 -- name: due_schedules
 select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
   s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
-  t.paused_until
+  t.paused_until, (select value from facts where name = 'pauses') as pauses,
+  (select value from facts where name = 'paused') as paused
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
 where s.next_at is not null and s.next_at <= :now and (:only is null or s.id = :only)
 order by s.next_at limit :most;
@@ -26,7 +27,9 @@ from jsonb_each(:rows) w join runs r indexed by runs_lane_waiting
 where r.state = 'waiting' and r.lane is not null;
 
 -- name: lock_schedules
-select id, cursor, version from schedules
+select id, cursor, version, (select value from facts where name = 'pauses') as pauses,
+  (select value from facts where name = 'paused') as paused
+from schedules
 where id in (select value from json_each(:ids)) and deleted_at is null;
 
 -- name: advance_schedules
@@ -77,3 +80,13 @@ select value from facts where name = :name;
 -- name: note_fact
 insert into facts (name, value) values (:name, :value)
 on conflict (name) do update set value = excluded.value;
+
+-- name: drop_fact
+delete from facts where name = :name;
+
+-- name: read_pauses
+select (select value from facts where name = 'pauses') as pauses,
+  (select value from facts where name = 'paused') as paused;
+
+-- name: oldest_cursor
+select min(cursor) from schedules where next_at is not null;

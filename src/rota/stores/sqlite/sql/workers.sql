@@ -7,8 +7,9 @@ from jsonb_each(:rows);
 -- name: renew_worker
 update workers set seen_at = :now, lease_until = :until where id = :worker and fenced = 0 returning id;
 
--- name: is_fenced
-select 1 from workers where id = :worker and fenced = 1;
+-- name: is_barred  a worker that is fenced, and everybody while everything is paused
+select 1 from workers where id = :worker and fenced = 1
+union all select 1 from facts where name = 'paused';
 
 -- name: held_runs
 select id, cancel_at from runs indexed by runs_running where state = 'running' and holder = :worker;
