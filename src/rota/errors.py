@@ -7,6 +7,9 @@ RotaError
 |  |- Conflict          it exists already, and differs
 |  |- IllegalMove       the run's state does not allow it
 |  |- NotPermitted      this caller may not do it
+|  |- SqlRefused        a query asks for what is not to be had, or is wrong
+|  |- SqlTimeout        a query took too long
+|  |- SqlFailed         a query went wrong underway
 |  `- Unknown           nobody knows who this caller is
 |- Unavailable         the caller may try again later
 |  |- Busy              another process holds what is needed
@@ -93,6 +96,24 @@ class Unknown(Refused):
     """Nobody knows who this caller is."""
 
     code = "unauthorized"
+
+
+class SqlRefused(Refused):
+    """A query asks for something that is not to be had, or is no query."""
+
+    code = "sql_refused"
+
+
+class SqlTimeout(Refused):
+    """A query took longer than it may."""
+
+    code = "sql_timeout"
+
+
+class SqlFailed(Refused):
+    """A query went wrong while it was answered; the sentence says nothing of what it read."""
+
+    code = "sql_failed"
 
 
 class Unavailable(RotaError):

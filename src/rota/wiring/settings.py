@@ -80,6 +80,7 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    sql_url: str | None = None
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
     fault: str = ""
@@ -113,6 +114,13 @@ def _address(value: object) -> object:
         return check_address(str(value))
     except Invalid as fault:
         raise ValueError(fault.advice) from None
+
+
+def _postgres(value: object) -> object:
+    if not str(value).startswith(("postgresql://", "postgres://")):
+        message = "write postgresql://rota_sql@host/name, or nothing for a SQLite database"
+        raise ValueError(message)
+    return value
 
 
 def _words(value: object) -> object:
@@ -168,6 +176,8 @@ MEANINGS = MappingProxyType(
         "`X-Forwarded-For` is believed",
         "hosts": "further names that requests may call this host by",
         "calls": "callables, `module:function`, that may be named over HTTP",
+        "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
+        "`rota sql role` makes; SQL is off without it",
         "log_level": "`debug`, `info`, `warning` or `error`",
         "log_format": "`json`, `text`, or `auto`: text on a terminal",
         "fault": "for tests of Rota itself: `name:hit:action` hurts the process at a "
@@ -200,6 +210,7 @@ class Wanted(BaseModel):
     trusted_proxies: _Words = ()
     hosts: _Words = ()
     calls: _Words = ()
+    sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
     log_format: Annotated[LogFormat, BeforeValidator(_lower)] = "auto"
     fault: Annotated[str, BeforeValidator(_fault)] = ""

@@ -25,6 +25,7 @@ from rota.errors import Unavailable
 from rota.ports.store import Store
 from rota.wiring.admin import ensure_admin_key
 from rota.wiring.compose import make_home
+from rota.wiring.inquiring import inquirer_of
 from rota.wiring.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,15 @@ async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
     make_home(settings)
     place = place_of(settings)
     sock = opened_socket(place)
+    inquirer = inquirer_of(settings)
     try:
         await ensure_admin_key(store, settings.home)
-        house = House(store=store, chance=random.SystemRandom(), bounds=bounds_of(settings))
+        house = House(
+            store=store,
+            chance=random.SystemRandom(),
+            bounds=bounds_of(settings),
+            inquirer=inquirer,
+        )
         entrance = Entrance(store)
         trust = Trust(hosts=names_of(place, frozenset(settings.hosts)), proxies=place.proxies)
         url = address_of(sock, place)
@@ -68,6 +75,7 @@ async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
                         await noting
         entrance.close()
     finally:
+        await inquirer.close()
         sock.close()
 
 

@@ -107,6 +107,7 @@ class Api:
             caller=_caller(scope),
             chance=self._house.chance,
             bounds=self._house.bounds,
+            inquirer=self._house.inquirer,
             stands=None if stands is None else stands.decode("latin-1"),
         )
         if command.writes:

@@ -14,6 +14,7 @@ from rota.doors.kit.perform import perform, read_request
 from rota.ports.store import Store
 from rota.rules.permission import LOCAL
 from rota.wiring.compose import opened
+from rota.wiring.inquiring import inquirer_of
 from rota.wiring.settings import Settings
 
 
@@ -25,6 +26,7 @@ class Here:
         self._runner = asyncio.Runner()
         self._open = AsyncExitStack()
         self._store: Store | None = None
+        self._inquirer = inquirer_of(settings)
 
     def call(
         self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
@@ -46,11 +48,13 @@ class Here:
         asked = read_request(command.takes, {**said, **named})
         if self._store is None:
             self._store = await self._open.enter_async_context(opened(self._settings))
+            self._open.push_async_callback(self._inquirer.close)
         office = Office(
             store=self._store,
             caller=LOCAL,
             chance=random.SystemRandom(),
             bounds=bounds_of(self._settings),
+            inquirer=self._inquirer,
             local=True,
         )
         answer = await perform(command, office, asked, rehearsal=dry_run)

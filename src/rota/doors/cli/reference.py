@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from rota.doors.cli.rendering import render_pages
+from rota.doors.kit.sql_page import sql_page
 from rota.faultpoints import OPERATIONS, PLACES, STAGES
 from rota.model.events import EVENT_MEANINGS
 from rota.timing.durations import format_duration
@@ -99,11 +102,12 @@ def fault_points_page() -> str:
     )
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
     "events.md": events_page,
     "fault-points.md": fault_points_page,
+    "sql.md": partial(sql_page, MADE),
 }
 
 

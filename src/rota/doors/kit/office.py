@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.flow.observe.status import Thresholds
 from rota.ports.clock import Random
+from rota.ports.inquirer import Inquirer
 from rota.ports.store import Store
 from rota.rules.permission import Caller
 
@@ -41,6 +42,7 @@ class House:
     store: Store
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
+    inquirer: Inquirer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,5 +57,6 @@ class Office:
     caller: Caller
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
+    inquirer: Inquirer | None = None
     local: bool = False
     stands: str | None = None

@@ -47,17 +47,22 @@ def connect(path: str) -> apsw.Connection:
 
 
 def connect_to_look(path: str) -> apsw.Connection:
-    """Return a connection that can only read; where not even a lock can be taken, without one."""
+    """Return a connection that can only read."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    address = address_to_look(path)
+    with translated(path):
+        return _set_up(apsw.Connection(address, flags=flags), "query_only = on")
+
+
+def address_to_look(path: str) -> str:
+    """Return the URI that opens a file for reading; without locks where none can be taken."""
     check_version()
     file = Path(path)
     if not file.is_file():
         message = f"there is no database {path}: check the address, or start `rota up` to make one"
         raise Unavailable(message)
     alone = not os.access(file.parent, os.W_OK) and not Path(f"{path}-wal").exists()
-    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with translated(path):
-        return _set_up(apsw.Connection(address, flags=flags), "query_only = on")
+    return f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
 
 
 def _set_up(connection: apsw.Connection, *pragmas: str) -> apsw.Connection:
