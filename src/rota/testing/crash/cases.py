@@ -35,6 +35,9 @@ ONCE: Final = frozenset(
 """What a life comes to once: there hit 3 is the third life that ends so."""
 
 FEW: Final = {
+    "add_space.statement": 2,
+    "set_space.statement": 2,
+    "add_thread.statement": 1,
     "request_cancel.statement": 2,
     "settle.successors": 2,
     "delivery.send": 2,
