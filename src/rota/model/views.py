@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from rota.model.ids import RunId, TaskId, WorkerId
 from rota.model.runs import Lease
@@ -77,9 +78,20 @@ class WorkerView:
     fenced: bool
 
 
+class PoolView(NamedTuple):
+    """What is ready in a pool."""
+
+    pool: str
+    ready: int
+    oldest_ready: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """How full the queue is."""
+    """How full the queue is, as a whole or for one space.
+
+    `unsent` counts deliveries by their state; `next_due` is known for one space alone.
+    """
 
     ready: int
     later: int
@@ -93,3 +105,6 @@ class QueueView:
     unserved_routes: tuple[str, ...]
     schedules: int
     quarantined: int
+    pools: tuple[PoolView, ...] = ()
+    unsent: tuple[tuple[str, int], ...] = ()
+    next_due: datetime | None = None

@@ -263,8 +263,8 @@ class Views(Timed, Protocol):
     async def list_workers(self) -> list[WorkerView]:
         """Return every known worker."""
 
-    async def view_queue(self) -> QueueView:
-        """Return how full the queue is."""
+    async def view_queue(self, space_id: int | None = None) -> QueueView:
+        """Return how full the queue is, as a whole or for one space."""
 
     async def examine(self, make: Callable[[], Looker]) -> Looker:
         """Show every row to an examiner, in pages, on one consistent view, and return it.

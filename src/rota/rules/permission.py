@@ -33,6 +33,13 @@ def check_space(caller: Caller, space: str) -> None:
         raise NotFound("space", space)
 
 
+def check_main(caller: Caller) -> None:
+    """Refuse a caller who does not act for everybody."""
+    if caller.role is not Role.MAIN:
+        message = f"{caller.name} may not do this: only the role 'main' acts for everybody"
+        raise NotPermitted(message)
+
+
 def check_scope(caller: Caller, scope: KeyScope) -> None:
     """Refuse a caller whose key does not open this."""
     if scope not in caller.scopes:

@@ -35,6 +35,7 @@ POSTMAN_POLL = 15.0
 CARETAKER_LOOKS = 6
 """How often a caretaker looks for the dead within the life of a lease."""
 DISTRUST_REST = 5.0
+DRAIN_AGAIN = 5.0
 HEAL_EVERY = 60.0
 PRUNE_EVERY = 600.0
 
@@ -149,8 +150,12 @@ class Crew:
             if "worker" in self.settings.roles:
                 group.create_task(self.worker.run())
 
-    async def stop(self) -> None:
-        """Take nothing new, let what runs end within the bound, give back the rest, and leave."""
+    async def stop(self, *, to_the_end: bool = False) -> None:
+        """Take nothing new, let what runs end within the bound, give back the rest, and leave.
+
+        A function that cannot be stopped ends with the process. Where that goes on, the crew stays
+        `to_the_end` of it: nobody may try its run again while it still works.
+        """
         if self._stopping:
             return
         self._stopping = True
@@ -158,6 +163,8 @@ class Crew:
             service.stop()
         reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
+        while to_the_end and self.worker.running:
+            await self.worker.drain(DRAIN_AGAIN)
         self.worker.stop()
         self.pulse.stop()
         if self._unsubscribe is not None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,25 +31,11 @@ from rota.wiring.addresses import store_at
 from rota.wiring.identity import this_process
 from rota.wiring.settings import Settings
 
-log = logging.getLogger(__name__)
-
 MAIN = "main"
 LOCAL_THREAD = "cli:default"
 EVERY_ROLE = frozenset({"planner", "worker", "postman", "caretaker"})
 WORKER_ONLY = frozenset({"worker"})
 MOST_PLANNINGS = 20
-WRITING_SECONDS = 10.0
-"""Beyond the drain, how long writing down what ended may take; the store may be gone."""
-LAST_SECONDS = 2.0
-"""After the drain, how long the loops may take to end before they are left behind."""
-
-
-class Ending(Enum):
-    """How a daemon ended."""
-
-    DRAINED = "everything that ran has ended or was given back"
-    LEFT_BEHIND = "a function that cannot be stopped was still running; its run is given back later"
-    INTERRUPTED = "a second interrupt stopped everything at once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,70 +148,6 @@ async def apply_limits(store: Store, settings: Settings) -> None:
     ]
     if limits:
         await store.set_limits(limits)
-
-
-async def serve(crew: Crew, ready: Callable[[], object]) -> Ending:
-    """Work until a signal: SIGTERM or one SIGINT drains, a second SIGINT stops at once."""
-    stops = _Stops()
-    loop = asyncio.get_running_loop()
-    await crew.start()
-    loop.add_signal_handler(signal.SIGTERM, stops.drain)
-    loop.add_signal_handler(signal.SIGINT, stops.interrupt)
-    try:
-        ready()
-        working = loop.create_task(crew.run())
-        asked = loop.create_task(stops.asked.wait())
-        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        if working.done():
-            await working
-            return Ending.DRAINED
-        log.info("daemon.draining", extra={"running": crew.worker.running})
-        ending = await _drain(crew, working, stops)
-        log.info("daemon.stopped", extra={"how": ending.name.lower()})
-        return ending
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-        loop.remove_signal_handler(signal.SIGINT)
-
-
-async def _drain(crew: Crew, working: asyncio.Task[None], stops: _Stops) -> Ending:
-    loop = asyncio.get_running_loop()
-    stopping = loop.create_task(crew.stop())
-    at_once = loop.create_task(stops.at_once.wait())
-    bound = crew.settings.drain.total_seconds() + WRITING_SECONDS
-    await asyncio.wait({stopping, at_once}, timeout=bound, return_when=asyncio.FIRST_COMPLETED)
-    at_once.cancel()
-    if not stopping.done():
-        stopping.cancel()
-        working.cancel()
-        await asyncio.wait({stopping, working}, timeout=LAST_SECONDS)
-        return Ending.INTERRUPTED if stops.at_once.is_set() else Ending.LEFT_BEHIND
-    await stopping
-    await asyncio.wait({working}, timeout=LAST_SECONDS)
-    if working.done():
-        return Ending.DRAINED if crew.worker.running == 0 else Ending.LEFT_BEHIND
-    working.cancel()
-    await asyncio.wait({working}, timeout=LAST_SECONDS)
-    return Ending.LEFT_BEHIND
-
-
-class _Stops:
-    """What signals have asked for."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.at_once = asyncio.Event()
-
-    def drain(self) -> None:
-        """End what runs, within the bound."""
-        self.asked.set()
-
-    def interrupt(self) -> None:
-        """Drain at the first time, stop at once at the second."""
-        if self.asked.is_set():
-            self.at_once.set()
-        self.asked.set()
 
 
 async def single_pass(settings: Settings, store: Store, most: int | None) -> Pass:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
+import os
+import random
+import signal
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
 
 from rota.doors.api.door import open_door
+from rota.executors.inprocess.executor import InProcess
 from rota.flow.define.keys import create_key
 from rota.model.keys import EVERY_SCOPE
 from rota.model.spaces import Role
 from rota.rules.permission import LOCAL
+from rota.runtime.clock import SystemClock
+from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
+from rota.wiring.daemon import Daemon
+from rota.wiring.identity import this_process
 from rota.wiring.settings import Settings
 
 PATIENCE = 10.0
@@ -127,6 +136,11 @@ class Door:
         self._stack.push_async_callback(made.close)
         return made
 
+    async def call(self, path, *, method="GET", **options):
+        """Send one request and return its status and its record."""
+        answer = await self.ask(path, method=method, **options)
+        return answer.status, await answer.body()
+
     async def follow(self, path="/v1/events", **options):
         """Return a client that has been let in and told where it stands."""
         made = await self.ask(path, **options)
@@ -139,6 +153,98 @@ class Door:
         (run_id,) = await self.bench.queue(task)
         await self.bench.end(await self.bench.claim_one())
         return run_id
+
+
+class Working(Door):
+    """A door with a daemon behind it, whose functions a test brings."""
+
+    def __init__(self, store, clock, home, stack):
+        super().__init__(store, clock, home, stack)
+        self.functions = {}
+        self.crews = []
+        self._executor = InProcess(self.functions, threads=4)
+        self.daemon = Daemon(self._crew)
+        self._ready = asyncio.Event()
+
+    def _crew(self):
+        me = this_process()
+        settings = CrewSettings(
+            worker_id=me.worker_id,
+            home=str(self.home),
+            host=me.host,
+            pid=me.pid,
+            drain=timedelta(milliseconds=50),
+        )
+        chance = random.SystemRandom()
+        crew = Crew(self.store, [self._executor], {}, settings, SystemClock(), chance)
+        self.crews.append(crew)
+        return crew
+
+    async def serve(self):
+        """Let the daemon work until the test has ended."""
+        serving = asyncio.create_task(self.daemon.serve(self._ready.set))
+        await self._ready.wait()
+
+        async def end():
+            os.kill(os.getpid(), signal.SIGTERM)
+            await serving
+            self._executor.close()
+
+        self._stack.push_async_callback(end)
+
+    async def task_of(self, name, function, **policy):
+        """Return a task that a function does."""
+        self.functions[f"python:{name}"] = function
+        return await self.bench.task(name, **policy)
+
+    async def until(self, agreed):
+        """Wait until something is so, told by the store's announcements."""
+        changed = asyncio.Event()
+        stop = self.store.subscribe(lambda topic: changed.set())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not await agreed():
+                    changed.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.02):
+                            await changed.wait()
+        finally:
+            stop()
+
+    async def until_state(self, state):
+        async def agreed():
+            return (await self.call("/v1/status"))[1]["daemon"]["state"] == state
+
+        await self.until(agreed)
+
+    async def until_run(self, run_id, *states):
+        async def agreed():
+            return (await self.bench.state(run_id)) in states
+
+        await self.until(agreed)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def working(request, tmp_path, runner):
+    """A daemon that works behind its door."""
+    clock = SystemClock()
+    made = MemoryStore(clock)
+    if request.param == "sqlite":
+        made = SqliteStore(str(tmp_path / "rota.db"), clock)
+    stack = AsyncExitStack()
+
+    async def begin():
+        await made.open()
+        stack.push_async_callback(made.close)
+        await made.add_space("main", Role.MAIN, "UTC")
+        settings = Settings(home=tmp_path, store="memory:", port=0)
+        door = Working(made, clock, tmp_path, stack)
+        door.url = await stack.enter_async_context(open_door(settings, made, door.daemon))
+        await door.serve()
+        return door
+
+    yield runner.run(begin())
+    runner.run(stack.aclose())
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -20,7 +20,7 @@ from rota.doors.api.server import (
     opened_socket,
     serving,
 )
-from rota.doors.kit.office import House, bounds_of
+from rota.doors.kit.office import Daemon, House, bounds_of
 from rota.errors import Unavailable
 from rota.ports.store import Store
 from rota.wiring.admin import ensure_admin_key
@@ -45,7 +45,9 @@ def place_of(settings: Settings) -> Place:
 
 
 @asynccontextmanager
-async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
+async def open_door(
+    settings: Settings, store: Store, daemon: Daemon | None = None
+) -> AsyncIterator[str]:
     """Serve the API until the block is left; gives its address."""
     make_home(settings)
     place = place_of(settings)
@@ -58,6 +60,7 @@ async def open_door(settings: Settings, store: Store) -> AsyncIterator[str]:
             chance=random.SystemRandom(),
             bounds=bounds_of(settings),
             inquirer=inquirer,
+            daemon=daemon,
         )
         entrance = Entrance(store)
         trust = Trust(hosts=names_of(place, frozenset(settings.hosts)), proxies=place.proxies)

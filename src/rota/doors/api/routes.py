@@ -108,6 +108,7 @@ class Api:
             chance=self._house.chance,
             bounds=self._house.bounds,
             inquirer=self._house.inquirer,
+            daemon=self._house.daemon,
             stands=None if stands is None else stands.decode("latin-1"),
         )
         if command.writes:

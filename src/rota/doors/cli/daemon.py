@@ -19,15 +19,14 @@ from rota.flow.observe.foresight import Foresight, foresee
 from rota.flow.observe.telling import counted
 from rota.wiring.addresses import hidden_password
 from rota.wiring.compose import (
-    Ending,
     apply_limits,
     callables,
     database_exists,
     make_crew,
     opened,
-    serve,
     single_pass,
 )
+from rota.wiring.daemon import Daemon, Ending
 from rota.wiring.logging import configure_logging
 from rota.wiring.loop import run_async
 from rota.wiring.settings import Settings
@@ -90,10 +89,11 @@ async def _up(
                 desk.out.line(line)
             sys.stdout.flush()
 
-        async with open_door(settings, store) as url:
-            lines.insert(1, f"  api    {url}")
-            with callables(settings) as executor:
-                ending = await serve(make_crew(settings, store, executor), ready)
+        with callables(settings) as executor:
+            daemon = Daemon(lambda: make_crew(settings, store, executor))
+            async with open_door(settings, store, daemon) as url:
+                lines.insert(1, f"  api    {url}")
+                ending = await daemon.serve(ready)
     if ending is not Ending.DRAINED:
         # Work that cannot be stopped would keep the loop and the interpreter from ending.
         logging.shutdown()

@@ -8,13 +8,17 @@ from typing import Any
 
 from rota.doors.commands.shapes import LARGEST_ID, Asked, Given, Id, Limit, Nothing, SpaceName
 from rota.doors.kit.catalogue import command
-from rota.doors.kit.office import Office
-from rota.flow.observe.status import view_status
+from rota.doors.kit.office import Daemon, Office
+from rota.flow.observe.status import OVERDUE, Status, Warned, view_status
+from rota.model.deliveries import DeliveryState
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.spaces import Role
-from rota.model.views import WorkerView
-from rota.rules.permission import seen_space
+from rota.model.tasks import Pool
+from rota.model.views import QueueView, WorkerView
+from rota.rules.permission import check_main, seen_space
+
+UNSENT = tuple(state for state in DeliveryState if state is not DeliveryState.SENT)
 
 
 class QueueGiven(Given):
@@ -58,11 +62,46 @@ class WarningGiven(Given):
     message: str
 
 
+class PoolGiven(Given):
+    """What is ready in a pool."""
+
+    ready: int
+    oldest_seconds: float | None
+
+
+class SlotsGiven(Given):
+    """How many runs there are at once, of how many the living workers can take."""
+
+    used: int
+    of: int
+
+
+class ServiceGiven(Given):
+    """One loop of this daemon, and for how long it has not ended a step well."""
+
+    name: str
+    silent_seconds: float
+    failures: int
+    error: str | None
+
+
+class DaemonSeen(Given):
+    """The daemon that answers."""
+
+    state: str
+    services: list[ServiceGiven]
+
+
 class StatusGiven(Given):
-    """Everything at a glance."""
+    """Everything at a glance; to a member its own space alone."""
 
     at: datetime
+    paused_since: datetime | None
     queue: QueueGiven
+    pools: dict[str, PoolGiven]
+    slots: SlotsGiven
+    deliveries: dict[str, int]
+    daemon: DaemonSeen | None
     schedules: SchedulesGiven
     unserved_routes: list[str]
     next_due: datetime | None
@@ -136,12 +175,16 @@ def _worker(worker: WorkerView, now: datetime) -> WorkerGiven:
 
 @command("GET", "/v1/status", KeyScope.READ)
 async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: ARG001
-    """Return how the whole is doing."""
-    seen = await view_status(office.store, office.bounds.warnings)
-    queue = seen.queue
+    """Return how the whole is doing, or to a member how its space is doing."""
     whole = office.caller.role is Role.MAIN
+    space = None if whole else (await office.store.find_space(office.caller.space)).id
+    seen = await view_status(office.store, office.bounds.warnings, space)
+    queue = seen.queue
+    workers = [_worker(worker, seen.now) for worker in seen.workers]
+    daemon = _daemon(office.daemon) if whole and office.daemon is not None else None
     return StatusGiven(
         at=seen.now,
+        paused_since=seen.paused_since,
         queue=QueueGiven(
             ready=queue.ready,
             later=queue.later,
@@ -151,17 +194,62 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
             stuck=queue.stuck,
             oldest_seconds=seen.ages,
         ),
+        pools=_pools(queue, seen.now),
+        slots=SlotsGiven(used=queue.running, of=sum(w.slots for w in workers if w.alive)),
+        deliveries={state.value: 0 for state in UNSENT} | dict(queue.unsent),
+        daemon=daemon,
         schedules=SchedulesGiven(active=queue.schedules, quarantined=queue.quarantined),
         unserved_routes=list(queue.unserved_routes),
         next_due=seen.next_due,
-        workers=[_worker(worker, seen.now) for worker in seen.workers] if whole else [],
-        warnings=[WarningGiven(code=w.code, message=w.sentence) for w in seen.warnings],
+        workers=workers if whole else [],
+        warnings=[WarningGiven(code=w.code, message=w.sentence) for w in _warned(seen, daemon)],
     )
+
+
+def _pools(queue: QueueView, now: datetime) -> dict[str, PoolGiven]:
+    ready = {pool.pool: pool for pool in queue.pools}
+    given = {}
+    for pool in Pool:
+        found = ready.get(pool.value)
+        age = None if found is None else max(0.0, (now - found.oldest_ready).total_seconds())
+        count = 0 if found is None else found.ready
+        given[pool.value] = PoolGiven(ready=count, oldest_seconds=age)
+    return given
+
+
+def _daemon(daemon: Daemon) -> DaemonSeen:
+    services = [
+        ServiceGiven(
+            name=service.name,
+            silent_seconds=service.silent_for,
+            failures=service.failures,
+            error=service.last_error,
+        )
+        for service in daemon.services
+    ]
+    return DaemonSeen(state=daemon.state, services=services)
+
+
+def _warned(seen: Status, daemon: DaemonSeen | None) -> list[Warned]:
+    """Return the warnings of the store, and those that this daemon has of itself."""
+    found = list(seen.warnings)
+    if daemon is None:
+        return found
+    if daemon.state != "working":
+        sentence = f"this daemon is {daemon.state}: it takes nothing new"
+        found.append(Warned(code="daemon_stopped", sentence=sentence))
+    late = OVERDUE.total_seconds()
+    silent = [s for s in daemon.services if s.name == "planner" and s.silent_seconds > late]
+    if silent and "planner_late" not in {warning.code for warning in found}:
+        sentence = f"the planner has not ended a step for {silent[0].silent_seconds:.0f} s"
+        found.append(Warned(code="planner_late", sentence=sentence))
+    return found
 
 
 @command("GET", "/v1/workers", KeyScope.ADMIN)
 async def list_workers(office: Office, asked: Nothing) -> Workers:  # noqa: ARG001
     """List workers."""
+    check_main(office.caller)
     now = from_micros(office.store.now())
     found = await office.store.list_workers()
     return Workers(workers=[_worker(worker, now) for worker in found])
@@ -170,6 +258,7 @@ async def list_workers(office: Office, asked: Nothing) -> Workers:  # noqa: ARG0
 @command("GET", "/v1/machines", KeyScope.ADMIN)
 async def list_machines(office: Office, asked: Nothing) -> Machines:  # noqa: ARG001
     """List hosts with the workers on them."""
+    check_main(office.caller)
     now = from_micros(office.store.now())
     hosts: dict[str, list[WorkerGiven]] = defaultdict(list)
     for worker in await office.store.list_workers():

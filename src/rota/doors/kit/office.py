@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rota.flow.observe.status import Thresholds
 from rota.ports.clock import Random
@@ -35,6 +36,36 @@ def bounds_of(settings: Settings) -> Bounds:
     )
 
 
+class Daemon(Protocol):
+    """The work of the process that a door belongs to."""
+
+    @property
+    def state(self) -> str:
+        """Whether it works: `working`, `stopping`, `stopped` or `starting`."""
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """What keeps going while it works."""
+
+    def start(self) -> None:
+        """Work again, as soon as an earlier stop has ended; nothing happens if it does."""
+
+    def stop(self) -> None:
+        """Take nothing new and let what runs end; nothing happens if it has stopped."""
+
+
+class Service(Protocol):
+    """One loop of a daemon."""
+
+    name: str
+    failures: int
+    last_error: str | None
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since a step last ended well."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
     """What a door that stays open lends to every request."""
@@ -43,6 +74,7 @@ class House:
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
     inquirer: Inquirer | None = None
+    daemon: Daemon | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +82,7 @@ class Office:
     """Serves one request: the store, who asks, and under which conditions.
 
     `local` says that the owner of this process asks, and nobody over a wire; `stands` is what the
-    caller believes the thing to be like that is to be changed.
+    caller believes the thing to be like that is to be changed. In a rehearsal nothing is changed.
     """
 
     store: Store
@@ -60,3 +92,5 @@ class Office:
     inquirer: Inquirer | None = None
     local: bool = False
     stands: str | None = None
+    daemon: Daemon | None = None
+    rehearsal: bool = False

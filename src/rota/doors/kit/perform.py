@@ -54,7 +54,9 @@ async def perform(
             return _again(earlier, request)
     store = office.store.behalf(request)
     try:
-        answer = _answer(command, await command.does(replace(office, store=store), asked))
+        answer = _answer(
+            command, await command.does(replace(office, store=store, rehearsal=rehearsal), asked)
+        )
     except Rehearsed:
         return Answer(status=NO_CONTENT, text="")
     if rehearsal:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from rota.flow.observe.telling import counted, span
 from rota.model.instants import from_micros, maybe_instant
+from rota.model.pauses import paused_since
 from rota.model.views import QueueView, WorkerView
 from rota.ports.store import Store
 
@@ -39,17 +40,20 @@ class Status:
     workers: list[WorkerView]
     next_due: datetime | None
     ages: dict[str, float] = field(default_factory=dict)
+    paused_since: datetime | None = None
     warnings: list[Warned] = field(default_factory=list)
 
 
-async def view_status(store: Store, bounds: Thresholds) -> Status:
-    """Return how the whole is doing."""
+async def view_status(store: Store, bounds: Thresholds, space_id: int | None = None) -> Status:
+    """Return how the whole is doing, or one space: then every number is its own."""
+    queue = await store.view_queue(space_id)
     return judge(
         from_micros(store.now()),
-        await store.view_queue(),
+        queue,
         await store.list_workers(),
-        maybe_instant(await store.next_due()),
+        queue.next_due if space_id is not None else maybe_instant(await store.next_due()),
         bounds,
+        maybe_instant(paused_since(await store.pauses())),
     )
 
 
@@ -59,6 +63,7 @@ def judge(
     workers: list[WorkerView],
     next_due: datetime | None,
     bounds: Thresholds,
+    paused: datetime | None = None,
 ) -> Status:
     """Return the status that facts amount to."""
     oldest = {
@@ -71,12 +76,26 @@ def judge(
     }
     alive = [worker for worker in workers if not worker.fenced and worker.lease_until >= now]
     warnings = [
+        *_pause_warnings(paused),
         *_queue_warnings(now, queue, bounds),
         *_worker_warnings(now, queue, alive, next_due),
     ]
     return Status(
-        now=now, queue=queue, workers=workers, next_due=next_due, ages=ages, warnings=warnings
+        now=now,
+        queue=queue,
+        workers=workers,
+        next_due=next_due,
+        ages=ages,
+        paused_since=paused,
+        warnings=warnings,
     )
+
+
+def _pause_warnings(paused: datetime | None) -> list[Warned]:
+    if paused is None:
+        return []
+    sentence = f"everything is paused since {paused:%Y-%m-%d %H:%M} UTC: nothing new begins"
+    return [Warned(code="paused", sentence=sentence)]
 
 
 def _queue_warnings(now: datetime, queue: QueueView, bounds: Thresholds) -> list[Warned]:

@@ -83,6 +83,6 @@ class Looking(Dialect):
         """Return every known worker."""
         return await self.read(views.list_workers)
 
-    async def view_queue(self) -> QueueView:
-        """Return how full the queue is."""
-        return await self.read(views.queue)
+    async def view_queue(self, space_id: int | None = None) -> QueueView:
+        """Return how full the queue is, as a whole or for one space."""
+        return await self.read(views.queue, space_id)

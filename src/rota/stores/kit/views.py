@@ -14,7 +14,7 @@ from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Limit, Scope, Space
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Task
-from rota.model.views import QueueView, RunFilter, TaskFilter, WorkerView
+from rota.model.views import PoolView, QueueView, RunFilter, TaskFilter, WorkerView
 from rota.stores.kit.outbox import as_delivery
 from rota.stores.kit.session import Row, Session
 from rota.stores.kit.tasks import as_space, as_task
@@ -293,10 +293,14 @@ async def list_workers(session: Session) -> list[WorkerView]:
     ]
 
 
-async def queue(session: Session) -> QueueView:
-    """Return how full the queue is."""
-    row: Any = (await session.rows("view_queue"))[0]
-    routes = await session.rows("unserved_routes")
+async def queue(session: Session, space_id: int | None = None) -> QueueView:
+    """Return how full the queue is, as a whole or for one space."""
+    if space_id is None:
+        row: Any = (*(await session.rows("view_queue"))[0], None, None)
+    else:
+        row = (await session.rows("view_queue_of", space_id=space_id))[0]
+    routes = await session.rows("unserved_routes", space_id=space_id)
+    pools = await session.rows("view_pools", space_id=space_id)
     return QueueView(
         ready=row[0],
         later=row[1],
@@ -310,4 +314,7 @@ async def queue(session: Session) -> QueueView:
         schedules=row[9],
         quarantined=row[10],
         unserved_routes=tuple(sorted(r[0] for r in routes)),
+        pools=tuple(PoolView(r[0], r[1], from_micros(r[2])) for r in pools),
+        unsent=tuple((r[0], r[1]) for r in await session.rows("count_unsent", space_id=space_id)),
+        next_due=maybe_instant(min((at for at in row[11:13] if at is not None), default=None)),
     )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from rota.errors import Conflict, IllegalMove, RotaError, Unavailable
-from rota.flow.define import limits, runs, schedules, tasks
+from rota.flow.define import limits, pausing, runs, schedules, tasks
 from rota.flow.define.names import get_task
 from rota.model.ids import RunId
 from rota.model.instants import from_micros
@@ -56,6 +56,7 @@ class Caller:
             (3, self.limit),
             (2, self.backfill),
             (2, self.look),
+            (1, self.pause),
         ]
         self._wants = [want for times, want in wants for _ in range(times)]
 
@@ -134,6 +135,13 @@ class Caller:
     async def limit(self) -> None:
         """Set or remove a limit."""
         await limits.set_limit(self._store, LOCAL, self._draw.limit())
+
+    async def pause(self) -> None:
+        """Pause everything for a while; who dies meanwhile leaves it to the next one."""
+        if self._draw.odds(0.7):
+            await pausing.pause_all(self._store, LOCAL)
+            await asyncio.sleep(self._draw.seconds(0.1, 5).total_seconds())
+        await pausing.resume_all(self._store, LOCAL)
 
     # runs
 

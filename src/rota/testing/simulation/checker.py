@@ -38,6 +38,7 @@ MOST_LOSSES = 3
 PRUNE = "prune"
 UNREPORTED = object()
 """What an attempt has to show for itself before it has said how it went."""
+PAUSES = {"store.paused": True, "store.resumed": False}
 
 
 class Checker:
@@ -56,6 +57,7 @@ class Checker:
         self._to_deliver: set[int] = set()
         self._settled: Counter[int] = Counter()
         self._workers_ever: set[str] = set()
+        self._paused = False
         self._rules: dict[str, Callable[[Change, Commit, _Batch], None]] = {
             "runs": self._run,
             "attempts": self._attempt,
@@ -82,11 +84,17 @@ class Checker:
             if rule is not None:
                 rule(change, commit, batch)
         self._events(batch)
+        self._pauses(batch)
         check_planning(self.picture, batch.by_table, commit)
         self._limits.judge(batch.by_table, commit.now)
         self._keep(changes, commit)
         for path in walked(batch.by_table, commit):
             self._sometimes.hit(path)
+
+    def _pauses(self, batch: _Batch) -> None:
+        for change in batch.by_table.get("events", ()):
+            if change.new is not None and change.new.name in PAUSES:
+                self._paused = PAUSES[change.new.name]
 
     def began(self, run_id: int, epoch: int) -> None:
         """An attempt began to work."""
@@ -163,6 +171,8 @@ class Checker:
             _broken("a lease belongs to who claimed it", f"run {new.id} held by {new.holder}")
         if (worker is None and self.clocks_agree) or (worker is not None and worker.fenced):
             _broken("a fenced worker gets nothing", f"run {new.id} went to {new.holder}")
+        if self._paused:
+            _broken("nothing begins while everything is paused", f"run {new.id}")
         if old.place == "later":
             _broken("only ready runs are claimed", f"run {new.id} was {old.place}")
         if self.clocks_agree and new.available_at > commit.at:

@@ -44,6 +44,7 @@ class Healing:
     async def run(self) -> None:
         """Let what is due be planned, end all planning, and wait for the rest."""
         await self._lift_rates()
+        await self._store.resume("the end")
         await asyncio.sleep(self._settling)
         self._check_schedules()
         await self._drop_schedules()

@@ -18,6 +18,8 @@ def walked(changes: Mapping[str, Sequence[Change]], commit: Commit) -> Iterator[
             yield from look(change.old, change.new, commit)
     if commit.operation == "apply_plans" and "schedules" not in changes:
         yield "two planners plan the same slot"
+    if commit.operation in {"pause", "resume"} and "events" in changes:
+        yield f"everything is {commit.operation}d"
 
 
 def _run(old: Row, new: Row, commit: Commit) -> Iterator[str]:

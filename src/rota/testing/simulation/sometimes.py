@@ -80,6 +80,8 @@ SOMETIMES = (
     "the lane limit is full",
     "a rate is spent",
     # callers
+    "everything is paused",
+    "everything is resumed",
     "a key is used again",
     "a key is refused for another payload",
     "a cancelled run had begun",

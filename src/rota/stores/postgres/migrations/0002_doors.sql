@@ -57,3 +57,6 @@ create index tasks_thread on rota.tasks (thread) where thread is not null;
 -- transactions, up to the oldest that still runs, nothing can come in between any more.
 alter table rota.events add column xact xid8 not null default pg_current_xact_id();
 create index events_order on rota.events (xact, id);
+
+-- What is not delivered is counted; what is, is not.
+create index deliveries_unsent on rota.deliveries (state, space_id) where state <> 'sent';

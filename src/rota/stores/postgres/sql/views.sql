@@ -103,7 +103,37 @@ select
   (select count(*) from rota.schedules where state = 'quarantined' and deleted_at is null)
     as quarantined;
 
+-- name: view_queue_of  the same for one space, with when it is due next
+select
+  (select count(*) from rota.runs where place = 'ready' and space_id = :space_id::bigint),
+  (select count(*) from rota.runs where place = 'later' and space_id = :space_id::bigint),
+  (select count(*) from rota.runs where place = 'held' and lane is not null and space_id = :space_id::bigint),
+  (select count(*) from rota.runs where state = 'running' and space_id = :space_id::bigint),
+  (select count(*) from rota.questions q join rota.runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting' and r.space_id = :space_id::bigint),
+  (select count(*) from rota.runs where state = 'running' and stuck = 1 and space_id = :space_id::bigint),
+  (select min(available_at) from rota.runs where place = 'ready' and space_id = :space_id::bigint),
+  (select min(started_at) from rota.runs where state = 'running' and space_id = :space_id::bigint),
+  (select min(q.asked_at) from rota.questions q join rota.runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting' and r.space_id = :space_id::bigint),
+  (select count(*) from rota.schedules s join rota.tasks t on t.id = s.task_id
+    where s.next_at is not null and t.space_id = :space_id::bigint),
+  (select count(*) from rota.schedules s join rota.tasks t on t.id = s.task_id
+    where s.state = 'quarantined' and s.deleted_at is null and t.space_id = :space_id::bigint),
+  (select min(s.next_at) from rota.schedules s join rota.tasks t on t.id = s.task_id
+    where s.next_at is not null and t.space_id = :space_id::bigint),
+  (select min(available_at) from rota.runs where place = 'later' and space_id = :space_id::bigint);
+
+-- name: view_pools
+select pool, count(*), min(available_at) from rota.runs
+where place = 'ready' and (:space_id::bigint is null or space_id = :space_id::bigint) group by pool order by pool;
+
+-- name: count_unsent
+select state, count(*) from rota.deliveries
+where state <> 'sent' and (:space_id::bigint is null or space_id = :space_id::bigint) group by state order by state;
+
 -- name: unserved_routes
 select distinct h.route from rota.heads h
-where not exists (select 1 from rota.workers w
-  where w.fenced = 0 and w.routes::jsonb ? h.route);
+where (:space_id::bigint is null or h.space_id = :space_id::bigint)
+  and not exists (select 1 from rota.workers w
+    where w.fenced = 0 and w.routes::jsonb ? h.route);

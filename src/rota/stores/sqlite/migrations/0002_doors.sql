@@ -52,3 +52,6 @@ create table seen (
 
 alter table tasks add column thread text check (length(thread) between 1 and 256);
 create index tasks_thread on tasks (thread) where thread is not null;
+
+-- What is not delivered is counted; what is, is not.
+create index deliveries_unsent on deliveries (state, space_id) where state <> 'sent';

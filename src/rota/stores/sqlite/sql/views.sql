@@ -95,6 +95,41 @@ select
   (select count(*) from schedules where next_at is not null) as schedules,
   (select count(*) from schedules where state = 'quarantined' and deleted_at is null) as quarantined;
 
+-- name: view_queue_of  the same for one space, with when it is due next
+select
+  (select count(*) from runs indexed by runs_ready where place = 'ready' and space_id = :space_id),
+  (select count(*) from runs indexed by runs_later where place = 'later' and space_id = :space_id),
+  (select count(*) from runs where place = 'held' and lane is not null and space_id = :space_id),
+  (select count(*) from runs indexed by runs_running
+    where state = 'running' and space_id = :space_id),
+  (select count(*) from questions q join runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting' and r.space_id = :space_id),
+  (select count(*) from runs indexed by runs_running
+    where state = 'running' and stuck = 1 and space_id = :space_id),
+  (select min(available_at) from runs indexed by runs_ready
+    where place = 'ready' and space_id = :space_id),
+  (select min(started_at) from runs indexed by runs_running
+    where state = 'running' and space_id = :space_id),
+  (select min(q.asked_at) from questions q join runs r on r.id = q.run_id
+    where q.answered_at is null and r.state = 'waiting' and r.space_id = :space_id),
+  (select count(*) from schedules s join tasks t on t.id = s.task_id
+    where s.next_at is not null and t.space_id = :space_id),
+  (select count(*) from schedules s join tasks t on t.id = s.task_id
+    where s.state = 'quarantined' and s.deleted_at is null and t.space_id = :space_id),
+  (select min(s.next_at) from schedules s join tasks t on t.id = s.task_id
+    where s.next_at is not null and t.space_id = :space_id),
+  (select min(available_at) from runs indexed by runs_later
+    where place = 'later' and space_id = :space_id);
+
+-- name: view_pools
+select pool, count(*), min(available_at) from runs indexed by runs_ready
+where place = 'ready' and (:space_id is null or space_id = :space_id) group by pool order by pool;
+
+-- name: count_unsent
+select state, count(*) from deliveries indexed by deliveries_unsent
+where state <> 'sent' and (:space_id is null or space_id = :space_id) group by state order by state;
+
 -- name: unserved_routes
 select distinct h.route from heads h
-where h.route not in (select r.value from workers w, json_each(w.routes) r where w.fenced = 0);
+where (:space_id is null or h.space_id = :space_id)
+  and h.route not in (select r.value from workers w, json_each(w.routes) r where w.fenced = 0);

@@ -1,0 +1,83 @@
+"""Operations: pause everything, stop and start the work of a daemon."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from rota.doors.commands.shapes import Given, Nothing
+from rota.doors.kit.catalogue import command
+from rota.doors.kit.office import Daemon, Office
+from rota.errors import Conflict
+from rota.flow.define.pausing import pause_all as pause
+from rota.flow.define.pausing import resume_all as resume
+from rota.model.instants import maybe_instant
+from rota.model.keys import KeyScope
+from rota.model.pauses import Pauses, paused_since
+from rota.rules.permission import check_main
+
+log = logging.getLogger(__name__)
+
+
+class PauseGiven(Given):
+    """Whether everything is paused."""
+
+    paused: bool
+    paused_since: datetime | None
+
+
+class DaemonGiven(Given):
+    """Whether this daemon works: `working`, `stopping`, `stopped` or `starting`."""
+
+    state: str
+
+
+def _pause(pauses: Pauses) -> PauseGiven:
+    since = maybe_instant(paused_since(pauses))
+    return PauseGiven(paused=since is not None, paused_since=since)
+
+
+@command("POST", "/v1/pause-all", KeyScope.ADMIN)
+async def pause_all(office: Office, asked: Nothing) -> PauseGiven:  # noqa: ARG001
+    """Pause everything, in every process on the database.
+
+    Nothing new begins; what runs goes on. Slots that come due are skipped and not caught up.
+    """
+    return _pause(await pause(office.store, office.caller))
+
+
+@command("POST", "/v1/resume-all", KeyScope.ADMIN)
+async def resume_all(office: Office, asked: Nothing) -> PauseGiven:  # noqa: ARG001
+    """Let work begin again, from now on."""
+    return _pause(await resume(office.store, office.caller))
+
+
+@command("POST", "/v1/stop", KeyScope.ADMIN)
+async def stop_daemon(office: Office, asked: Nothing) -> DaemonGiven:  # noqa: ARG001
+    """Stop the work of this daemon: it takes nothing new and lets what runs end.
+
+    The API stays open; `/v1/status` says when everything has ended.
+    """
+    daemon = _daemon(office)
+    if not office.rehearsal:
+        log.info("daemon.stop_asked", extra={"by": office.caller.id})
+        daemon.stop()
+    return DaemonGiven(state=daemon.state)
+
+
+@command("POST", "/v1/start", KeyScope.ADMIN)
+async def start_daemon(office: Office, asked: Nothing) -> DaemonGiven:  # noqa: ARG001
+    """Let this daemon work again, as soon as an earlier stop has ended."""
+    daemon = _daemon(office)
+    if not office.rehearsal:
+        log.info("daemon.start_asked", extra={"by": office.caller.id})
+        daemon.start()
+    return DaemonGiven(state=daemon.state)
+
+
+def _daemon(office: Office) -> Daemon:
+    check_main(office.caller)
+    if office.daemon is None:
+        message = "nobody works behind this door: start `rota up`"
+        raise Conflict(message)
+    return office.daemon
