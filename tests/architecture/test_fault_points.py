@@ -29,7 +29,7 @@ def first_words(function):
 
 def written_operations():
     kit = SRC / "stores" / "kit"
-    texts = [(kit / name).read_text() for name in ("store.py", "entrance.py")]
+    texts = [(kit / name).read_text() for name in ("store.py", "entrance.py", "pausing.py")]
     writes = [
         node.args[0]
         for text in texts
