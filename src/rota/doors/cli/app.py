@@ -40,6 +40,8 @@ MODULES = MappingProxyType(
         "verify": "verify",
         "backup": "backup",
         "restore": "backup",
+        "service": "service",
+        "doctor": "doctor",
         "completion": "completion",
     }
 )

@@ -1,0 +1,235 @@
+"""`rota doctor`: what is wrong with this installation, and what to do. It changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import available_timezones
+
+import typer
+
+from rota.doors.cli.desk import Desk
+from rota.doors.cli.remote import ADMIN_KEY, PLACE, find_daemon
+from rota.errors import RotaError
+from rota.flow.observe.status import Thresholds, view_status
+from rota.flow.observe.verify import verify
+from rota.model.instants import from_micros
+from rota.ports.store import Store
+from rota.runtime.clock import SystemClock
+from rota.wiring.compose import database_exists, looked_at
+from rota.wiring.settings import Settings, read_settings, unknown_variables
+
+OTHERS = 0o077
+LEAST_FREE = 500 * 1024 * 1024
+LARGEST_LOG = 256 * 1024 * 1024
+LARGEST_LOOKED_AT = 256 * 1024 * 1024
+"""Bytes of a file up to which everything on record is judged too; beyond, `rota verify` does it."""
+FEWEST_ZONES = 300
+LARGEST_DRIFT = timedelta(seconds=5)
+EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong, what to do, and how to mend it here if that is safe."""
+
+    code: str
+    sentence: str
+    advice: str
+    mend: Callable[[], None] | None = None
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    context: typer.Context,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what can be mended without a decision.")
+    ] = False,
+) -> None:
+    """Look for what is wrong with this installation: files, settings, database, clock, queue.
+
+    Exits with 0 if nothing was found, or everything found was mended, and with 1 otherwise.
+
+    Example: rota doctor
+    """
+    desk = Desk(context)
+    settings, faults = read_settings(desk.invocation.home, desk.invocation.store)
+    found = [_wrong("settings", fault, "correct it, then `rota check`") for fault in faults]
+    found += [
+        _wrong("settings", f"{name} is not a setting and has no effect", "unset it")
+        for name in unknown_variables()
+    ]
+    if settings is not None:
+        found += examine(settings)
+    mended = [_mended(finding) if fix else False for finding in found]
+    desk.out.record({"ok": all(mended), "findings": _records(found, mended)})
+    for finding, done in zip(found, mended, strict=True):
+        desk.out.line(f"✗ {finding.sentence}")
+        desk.out.line(f"  {'mended' if done else 'to do: ' + finding.advice}")
+    if not found:
+        desk.out.line("Nothing is wrong.")
+    elif not fix and any(finding.mend is not None for finding in found):
+        desk.out.talk("Some of it can be mended here: rota doctor --fix")
+    if not all(mended):
+        raise typer.Exit(1)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Return everything that is wrong with an installation whose settings are right."""
+    found = [*_files(settings), *_room(settings), *_time(settings)]
+    if settings.store == "memory:" or not database_exists(settings):
+        return found
+    try:
+        found += asyncio.run(_database(settings))
+    except RotaError as fault:
+        found.append(_wrong("database", str(fault), "mend that first, then look again"))
+    return found
+
+
+def _wrong(code: str, sentence: str, advice: str) -> Finding:
+    return Finding(code=code, sentence=sentence, advice=advice)
+
+
+def _mended(finding: Finding) -> bool:
+    if finding.mend is None:
+        return False
+    try:
+        finding.mend()
+    except OSError:
+        return False
+    return True
+
+
+def _records(found: list[Finding], mended: list[bool]) -> list[dict[str, object]]:
+    return [
+        {
+            "code": finding.code,
+            "message": finding.sentence,
+            "to_do": finding.advice,
+            "mendable": finding.mend is not None,
+            "mended": done,
+        }
+        for finding, done in zip(found, mended, strict=True)
+    ]
+
+
+def _files(settings: Settings) -> Iterator[Finding]:
+    """Look at the home folder: whose it is, who may look into it, what was left behind."""
+    home = settings.home
+    if not home.exists():
+        return
+    for path, mode in ((home, 0o700), (home / ADMIN_KEY, 0o600)):
+        if not path.exists():
+            continue
+        if path.stat().st_uid != os.getuid():
+            sentence = f"{path} belongs to somebody else"
+            yield _wrong("owner", sentence, "give it to the user that runs Rota: chown")
+        elif path.stat().st_mode & OTHERS:
+            yield Finding(
+                code="permissions",
+                sentence=f"others may read {path}",
+                advice=f"chmod {mode:o} {path}",
+                mend=partial(path.chmod, mode),
+            )
+    place = home / PLACE
+    if place.exists() and find_daemon(home) is None:
+        yield _stale(place)
+
+
+def _stale(place: Path) -> Finding:
+    try:
+        pid = int(json.loads(place.read_bytes())["pid"])
+        os.kill(pid, 0)
+    except (ValueError, KeyError, TypeError, OSError):
+        sentence = f"{place} tells of a daemon that is not there"
+        advice = f"remove it: rm {place}"
+        return Finding(code="stale_api", sentence=sentence, advice=advice, mend=place.unlink)
+    sentence = f"the daemon of {place} (process {pid}) does not answer"
+    return _wrong("no_answer", sentence, "see its log; `rota service logs` if it is a service")
+
+
+def _room(settings: Settings) -> Iterator[Finding]:
+    """Look at the disk that the database is on."""
+    file = _file(settings)
+    if file is None or not file.parent.exists():
+        return
+    free = shutil.disk_usage(file.parent).free
+    if free < LEAST_FREE:
+        sentence = f"only {free // MEBIBYTE:,} MiB are free on the disk of {file}"
+        yield _wrong("disk", sentence, "free some room: without it nothing can be written down")
+    log = Path(f"{file}-wal")
+    if log.exists() and log.stat().st_size > LARGEST_LOG:
+        sentence = f"{log} has grown to {log.stat().st_size // MEBIBYTE:,} MiB"
+        advice = "some program holds an old view of the database open: end it"
+        yield _wrong("write_ahead_log", sentence, advice)
+
+
+def _file(settings: Settings) -> Path | None:
+    if not settings.store.startswith("sqlite:///"):
+        return None
+    return Path(settings.store.removeprefix("sqlite:///")).expanduser()
+
+
+def _time(settings: Settings) -> Iterator[Finding]:
+    """Look at the clock and at the zone data."""
+    now = SystemClock().now()
+    file = _file(settings)
+    newest = EARLIEST
+    if file is not None and file.exists():
+        newest = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))
+    if now < newest - LARGEST_DRIFT:
+        sentence = f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is before what it said already"
+        yield _wrong("clock", sentence, "set the clock, and keep it set by NTP")
+    known = len(available_timezones())
+    if known < FEWEST_ZONES:
+        sentence = f"only {known} time zones are known here"
+        yield _wrong("zone_data", sentence, "install the system's tzdata, or `pip install tzdata`")
+
+
+async def _database(settings: Settings) -> list[Finding]:
+    bounds = Thresholds(queue=settings.queue_warning, running=settings.running_warning)
+    async with looked_at(settings) as store:
+        return [
+            *_drift(store),
+            *await _queue(store, bounds),
+            *await _record_of(store, settings),
+        ]
+
+
+def _drift(store: Store) -> Iterator[Finding]:
+    drift = from_micros(store.now()) - SystemClock().now()
+    if abs(drift) > LARGEST_DRIFT:
+        sentence = f"the database's clock is {abs(drift).total_seconds():.0f} s away from this one"
+        yield _wrong(
+            "clock", sentence, "keep both set by NTP; the database's is the one that counts"
+        )
+
+
+async def _queue(store: Store, bounds: Thresholds) -> list[Finding]:
+    seen = await view_status(store, bounds)
+    return [_wrong(w.code, w.sentence, "see `rota status`") for w in seen.warnings]
+
+
+async def _record_of(store: Store, settings: Settings) -> list[Finding]:
+    file = _file(settings)
+    if file is None or file.stat().st_size > LARGEST_LOOKED_AT:
+        return []
+    judged = await verify(store)
+    return [
+        _wrong("record", f"{check.invariant} does not hold {check.violated} times", "rota verify")
+        for check in judged.checks
+        if check.violated
+    ]

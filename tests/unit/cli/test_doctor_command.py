@@ -1,0 +1,106 @@
+"""`rota doctor`: it finds what is wrong, says what to do, and changes nothing unless asked."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def codes(answer):
+    return [finding["code"] for finding in answer.json["findings"]]
+
+
+@pytest.fixture
+def sound(rota):
+    """A home with nothing wrong in it."""
+    rota.ok("space", "list")
+    (rota.home / "admin.key").write_text("rota_x\n")
+    (rota.home / "admin.key").chmod(0o600)
+    return rota
+
+
+def test_a_sound_home_has_no_findings(sound):
+    assert sound.ok("doctor").out == "Nothing is wrong.\n"
+    assert sound.json("doctor") == {"ok": True, "findings": []}
+
+
+def test_a_home_that_does_not_exist_yet_is_not_made(rota):
+    rota.ok("doctor")
+    assert not rota.home.exists()
+
+
+def test_files_that_others_may_read_are_found_and_mended_when_asked(sound):
+    sound.home.chmod(0o755)
+    (sound.home / "admin.key").chmod(0o644)
+    answer = sound("doctor", "--json")
+    assert (answer.code, codes(answer)) == (1, ["permissions", "permissions"])
+    assert sound.home.stat().st_mode & 0o777 == 0o755
+    assert "rota doctor --fix" in sound("doctor").err
+    assert sound.ok("doctor", "--fix", "--json").json["ok"] is True
+    assert sound.home.stat().st_mode & 0o777 == 0o700
+    assert (sound.home / "admin.key").stat().st_mode & 0o777 == 0o600
+    sound.ok("doctor")
+
+
+def test_word_of_a_daemon_that_is_gone_is_found_and_removed_when_asked(sound):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    place = sound.home / "api.json"
+    place.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": ended.pid}))
+    assert codes(sound("doctor", "--json")) == ["stale_api"]
+    assert place.exists()
+    sound.ok("doctor", "--fix")
+    assert not place.exists()
+
+
+def test_a_daemon_that_does_not_answer_is_left_alone(sound):
+    place = sound.home / "api.json"
+    place.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": os.getpid()}))
+    answer = sound("doctor", "--fix", "--json")
+    assert (answer.code, codes(answer)) == (1, ["no_answer"])
+    assert place.exists()
+
+
+def test_wrong_settings_are_told_together(sound, monkeypatch):
+    monkeypatch.setenv("ROTA_SLOTTS", "3")
+    (sound.home / "rota.toml").write_text('slots = 0\ntimezone = "Mars/Olympus"\n')
+    answer = sound("doctor", "--json")
+    assert answer.code == 1
+    assert codes(answer) == ["settings"] * 3
+
+
+def test_a_damaged_database_is_one_sentence(sound):
+    for side in ("", "-wal", "-shm"):
+        (sound.home / f"rota.db{side}").unlink(missing_ok=True)
+    (sound.home / "rota.db").write_bytes(b"not a database at all, " * 100)
+    answer = sound("doctor", "--json")
+    assert (answer.code, codes(answer)) == (1, ["database"])
+
+
+def test_runs_that_nobody_works_on_are_found(sound):
+    sound.ok("task", "create", "hello", "--call", "rota.samples:hello")
+    sound.ok("run", "hello")
+    answer = sound("doctor", "--json")
+    assert answer.code == 1
+    assert codes(answer), answer
+    assert all("rota status" in finding["to_do"] for finding in answer.json["findings"])
+
+
+def test_a_record_that_does_not_hold_is_found(sound):
+    import apsw
+
+    sound.ok("task", "create", "hello", "--call", "rota.samples:hello")
+    sound.ok("run", "hello")
+    connection = apsw.Connection(str(sound.home / "rota.db"))
+    connection.execute("update runs set task_id = 4711")
+    connection.close()
+    assert "record" in codes(sound("doctor", "--json"))
+
+
+def test_a_clock_that_went_back_is_found(sound):
+    file = sound.home / "rota.db"
+    ahead = file.stat().st_mtime + 86_400
+    os.utime(file, (ahead, ahead))
+    assert codes(sound("doctor", "--json")) == ["clock"]
