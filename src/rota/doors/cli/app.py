@@ -94,6 +94,29 @@ def build_app(command: str = "") -> typer.Typer:
     return app
 
 
+class _AsTyped:
+    """Takes texts as they were typed, for which Typer would load pydantic.
+
+    Every option here is a text, several texts or a flag; what they mean is read by the commands.
+    """
+
+    @staticmethod
+    def coerce(value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401, ARG004 - Typer's own
+        """Return a value as it is."""
+        several = param.multiple or param.nargs == -1
+        return () if value is None and several else value
+
+
+def as_typed(command: Any) -> Any:  # noqa: ANN401 - Typer's own class of commands
+    """Return a command whose parameters are taken as they were typed; help has its pages."""
+    command.add_help_option = False
+    for param in command.params:
+        vars(param)["get_runtime_param"] = _AsTyped
+    for part in getattr(command, "commands", {}).values():
+        as_typed(part)
+    return command
+
+
 def _root(
     context: typer.Context,
     home: Annotated[

@@ -56,7 +56,7 @@ def _possible(page: str, rest: list[str], begun: str, front: list[str]) -> Itera
     )
     found = _PLACES.search(page.partition("\n\n")[0])
     places = (found[1] if found else "").split()
-    if given < len(places) and TASK in re.split(r"[\[\]|]", places[given]):
+    if given < len(places) and TASK in re.split(r"[\[\]{}|]", places[given]):
         yield from _names(front)
 
 

@@ -157,7 +157,7 @@ class Desk:
             key = around.key or (read_key(around.home) if is_near(self.url) else None)
             return self._kept(Remote(self.url, key))
         if self.invocation.store is None and around.store is None:
-            found = find_daemon(around.home)
+            found = find_daemon(around.home, around.key)
             if found is not None:
                 return self._kept(found)
         return self._here

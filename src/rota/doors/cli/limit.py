@@ -19,7 +19,7 @@ ScopeName = Annotated[str, typer.Argument(metavar="SCOPE", help="total, pool, sp
 Key = Annotated[
     str,
     typer.Argument(
-        metavar="[KEY]",
+        metavar="KEY",
         help="pool: foreground or background; space: a pool, or pool/space; group: its name.",
     ),
 ]

@@ -28,7 +28,7 @@ def logs(
     context: typer.Context,
     which: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN|TASK]", help="A run's number, or a task's newest run."),
+        typer.Argument(metavar="RUN|TASK", help="A run's number, or a task's newest run."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")

@@ -20,9 +20,29 @@ EXIT_CODES = """\
 | exit code | meaning |
 |---|---|
 | 0 | done; for `rota up`: stopped in order |
-| 1 | cannot be done now, or unexpected; for `rota verify`: something does not hold |
-| 2 | refused: something in the request must change; for `rota verify`: it could not look |
+| 1 | failed, or unexpected; for `rota run --wait`: the run failed, was cancelled or expired; \
+for `rota verify`: something does not hold |
+| 2 | refused: something in the request must change |
+| 3 | there is no such thing, or not for this key |
+| 4 | denied: nobody knows this key, or it may not do this |
+| 5 | it exists already and differs, or its state does not allow it |
+| 6 | the daemon or the database cannot be reached or used now |
+| 7 | for `rota run --wait`: the run waits for a person |
+| 8 | for `rota run --wait`: it has not ended in time |
 | 130 | interrupted; for `rota up`: a second Ctrl-C stopped everything at once |
+"""
+
+ASKING = """\
+A command asks the daemon when there is one, and works on the database when there is none; the
+answers are the same. The daemon is the one at `--url`, else at `ROTA_URL`, else the one that has
+left word in the home folder and answers. Its key is `ROTA_KEY`, else `admin.key` of the home
+folder, which is sent to this machine only. Whoever names a database, by `--store` or `ROTA_STORE`,
+gets that database. `up`, `once`, `verify`, `backup`, `restore` and `check` always work here, and so
+does `--call`, since a callable is not named over HTTP.
+
+Answers go to standard output, everything else to standard error. With `--json` an answer is the
+record that the [API](http.md) gives. `--dry-run` tries a change and takes it back. Nobody is asked
+anything unless at a terminal, and `--yes` answers. `NO_COLOR` takes the colours away.
 """
 
 READING = (
@@ -51,7 +71,7 @@ ALONE = (
 
 def cli_page() -> str:
     """Return the page of the command line."""
-    parts = ["# The command line", MADE, EXIT_CODES.rstrip(), ERRORS.rstrip()]
+    parts = ["# The command line", MADE, ASKING.rstrip(), EXIT_CODES.rstrip(), ERRORS.rstrip()]
     for name, text in render_pages():
         command = name.removesuffix(".txt").replace("-", " ")
         parts.append(f"## `{command}`\n\n```text\n{text.rstrip()}\n```")

@@ -101,13 +101,13 @@ class Remote:
             raise Unavailable(message) from fault
 
 
-def find_daemon(home: Path) -> Remote | None:
+def find_daemon(home: Path, key: str | None = None) -> Remote | None:
     """Return the daemon that has left word of itself in a home folder, if it is there."""
     try:
         place = json.loads((home / PLACE).read_bytes())
         if not _lives(int(place["pid"])):
             return None
-        found = Remote(str(place["url"]), read_key(home))
+        found = Remote(str(place["url"]), key or read_key(home))
     except (OSError, ValueError, KeyError, TypeError, Invalid):
         return None
     return found if found.answers() else None

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 def run(
     context: typer.Context,
     task: Annotated[
-        str | None, typer.Argument(metavar="[TASK|RUN]", help="A task's name, or a run's number.")
+        str | None, typer.Argument(metavar="TASK|RUN", help="A task's name, or a run's number.")
     ] = None,
     text: Annotated[
         str | None,

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_command
 
-from rota.doors.cli.app import build_app
+from rota.doors.cli.app import as_typed, build_app
 from rota.doors.kit.faults import DONE, FAILED, INTERRUPTED, USAGE, fault_record, told
 from rota.errors import RotaError
 
@@ -23,9 +24,9 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
     """Run the command that words name, with the options that may stand anywhere in front."""
     as_json, debug = "--json" in front, "--debug" in front
     command = words[0] if words else ""
-    app = build_app(command)
+    line = as_typed(get_command(build_app(command)))
     try:
-        code = app(args=[*front, *words], prog_name="rota", standalone_mode=False)
+        code = line(args=[*front, *words], prog_name="rota", standalone_mode=False)
     except TyperException as fault:
         return _tell(_error("usage", _sentence(fault)), USAGE, as_json=as_json)
     except typer.Exit as ending:
@@ -51,7 +52,8 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
 
 
 def _sentence(fault: TyperException) -> str:
-    return fault.format_message().rstrip(".").replace(". Did you", ": did you")
+    text = fault.format_message().rstrip(".").replace(". Did you", ": did you")
+    return text[:1].lower() + text[1:]
 
 
 def _first_line(fault: BaseException) -> str:

@@ -17,7 +17,7 @@ def create(
     context: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Letters, digits and _ . : / - [made of the title]."),
+        typer.Argument(metavar="NAME", help="Letters, digits and _ . : / - [made of the title]."),
     ] = None,
     call: opt.Call = None,
     instructions: opt.Instructions = None,

@@ -23,7 +23,7 @@ def why(
     task: TaskName,
     time: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TIME]", help="'7:00', 'yesterday', ISO 8601 [the last 24 h]."),
+        typer.Argument(metavar="TIME", help="'7:00', 'yesterday', ISO 8601 [the last 24 h]."),
     ] = None,
     timezone: Annotated[
         str | None,
