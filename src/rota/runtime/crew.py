@@ -256,4 +256,7 @@ class Crew:
         self._lives += 1
         worker_id = f"{self.settings.worker_id}~{self._lives}"
         await self._register(worker_id)
-        self.worker.id = worker_id
+        if self._stopping:  # nobody else would retire it
+            await self._store.retire(worker_id)
+        else:
+            self.worker.id = worker_id

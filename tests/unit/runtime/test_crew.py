@@ -191,6 +191,36 @@ class DeafStore(SharedStore):
         await super().register(record)
 
 
+class SlowStore(SharedStore):
+    """A store that takes its time with who wants to come back."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def register(self, record):
+        if "~" in record["id"]:
+            self.asked.set()
+            await self.go_on.wait()
+        await super().register(record)
+
+
+async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, chance, opened_here):
+    """It came back as somebody else while it left, and that one counted as alive for a while."""
+    store = await opened_here(SlowStore(clock))
+    desk = Bench(store, clock)
+    await desk.task()
+    async with Stage(desk, chance).working() as on:
+        await store.fence_others("nobody")
+        on.crew.pulse.wake()
+        await store.asked.wait()
+        stopping = asyncio.ensure_future(on.crew.stop())
+        await asyncio.sleep(0)
+        store.go_on.set()
+        await stopping
+    assert [w.id for w in await store.list_workers() if not w.fenced] == []
+
+
 async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chance, opened_here):
     store = await opened_here(DeafStore(clock))
     desk = Bench(store, clock)

@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 GIVE_UP_SECONDS: Final = 40.0
 PAUSE_SECONDS: Final = 0.02
-LOOKS: Final = 25
+LOOKS: Final = 250
 WORK: Final = "rota.testing.crash.work"
 GROUP: Final = "narrow"
 GROUP_CAP: Final = 2
