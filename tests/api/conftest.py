@@ -1,0 +1,235 @@
+"""A real server on loopback for every test, over a store of the test's own, and a small client.
+
+    def test_a_task_is_found(door):
+        door.main.post("/v1/tasks", {"name": "job", "instructions": "Look."})
+        assert door.ann.get("/v1/tasks/job").status == 404
+
+`door.main` has every scope, `door.ann` and `door.bob` are members with every scope in spaces of
+their own. A test that says `@pytest.mark.parametrize("kind", KINDS)` is run on every store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+from contextlib import AsyncExitStack
+from http.client import HTTPConnection
+from typing import Any, NamedTuple
+
+import pytest
+
+from rota.doors.api.app import build_app
+from rota.doors.api.backoff import Backoff
+from rota.doors.api.entrance import Entrance
+from rota.doors.api.guard import Guard, Trust
+from rota.doors.api.server import Place, opened_socket, serving
+from rota.doors.kit.office import Bounds, House
+from rota.flow.define.keys import create_key
+from rota.flow.observe.verify import verify
+from rota.model.keys import EVERY_SCOPE
+from rota.model.spaces import Role
+from rota.rules.permission import LOCAL
+from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.testing.bench import Bench
+from rota.testing.fakes import FixedChance
+from rota.wiring.loop import fastest_loop
+
+PATIENCE = 30.0
+CALL = "tests.api.work:greet"
+"""The one callable that may be named over HTTP."""
+
+
+class Told(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    json: Any
+    headers: dict[str, str]
+    text: str = ""
+
+    @property
+    def code(self) -> str:
+        return self.json["error"]["code"]
+
+    @property
+    def field(self) -> str:
+        return self.json["error"]["field"]
+
+    @property
+    def sentence(self) -> str:
+        return self.json["error"]["message"]
+
+
+class Client:
+    """Asks with one key; every request has a connection of its own."""
+
+    def __init__(self, port: int, token: str | None):
+        self.port = port
+        self.token = token
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Told:
+        """Send JSON; a header is named as `Idempotency_Key=…`."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.token is not None:
+            sent.setdefault("Authorization", f"Bearer {self.token}")
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        return self.send(method, path, data, sent)
+
+    def send(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Told:
+        """Send bytes, with these headers alone."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            named = {name.lower(): value for name, value in answer.getheaders()}
+        finally:
+            connection.close()
+        is_json = named.get("content-type") == "application/json"
+        return Told(answer.status, json.loads(text) if is_json and text else None, named, text)
+
+    def get(self, path: str, **headers: str) -> Told:
+        return self.ask("GET", path, **headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Told:
+        return self.ask("POST", path, body, **headers)
+
+    def put(self, path: str, body: Any = None, **headers: str) -> Told:
+        return self.ask("PUT", path, body, **headers)
+
+    def patch(self, path: str, body: Any = None, **headers: str) -> Told:
+        return self.ask("PATCH", path, body, **headers)
+
+    def delete(self, path: str, **headers: str) -> Told:
+        return self.ask("DELETE", path, **headers)
+
+
+class Loop:
+    """An event loop on a thread, which serves while a test waits for an answer."""
+
+    def __init__(self):
+        self._loop = (fastest_loop() or asyncio.new_event_loop)()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="door", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
+
+    def close(self):
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+
+class Lent:
+    """Stands for the store of the test that runs: the application is built once for all."""
+
+    current: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.current, name)
+
+
+class Door:
+    """A server, its store, and who may come in."""
+
+    def __init__(self, loop: Loop, app, lent: Lent, store, clock):
+        self.store = store
+        self.clock = clock
+        self.app = app
+        self.bench = Bench(store, clock)
+        self._loop = loop
+        self._lent = lent
+        self._open = AsyncExitStack()
+
+    def run(self, coroutine):
+        """Do something on the server's loop, where its store lives."""
+        return self._loop.run(coroutine)
+
+    def start(self, place: Place, trust: Trust):
+        self.run(self._start(place, trust))
+        self.main, self.ann, self.bob = self.client(), self.client("ann"), self.client("bob")
+        self.nobody = Client(self.port, None)
+
+    async def _start(self, place: Place, trust: Trust):
+        await self.store.open()
+        self._open.push_async_callback(self.store.close)
+        self._lent.current = self.store
+        for space in ("main", "ann", "bob"):
+            await self.bench.space(space)
+        sock = opened_socket(place)
+        self._open.callback(sock.close)
+        self.port = sock.getsockname()[1]
+        self.entrance = Entrance(self.store, self.clock.monotonic)
+        self._open.callback(self.entrance.close)
+        self.guard = Guard(self.app, self.entrance, trust, Backoff(self.clock.monotonic))
+        await self._open.enter_async_context(serving(self.guard, sock, place))
+
+    def stop(self):
+        found = self.run(verify(self.store)).violations
+        self.run(self._open.aclose())
+        assert not found
+
+    def client(self, space: str = "main", scopes=EVERY_SCOPE, **more) -> Client:
+        """Return a client with a new key."""
+        role = Role.MAIN if space == "main" else Role.MEMBER
+        secret = secrets.token_bytes(32)
+        made = create_key(
+            self.store, LOCAL, f"{space} key", secret, space=space, role=role,
+            scopes=frozenset(scopes), **more,
+        )  # fmt: skip
+        self.key, token = self.run(made)
+        return Client(self.port, token)
+
+
+@pytest.fixture(scope="session")
+def loop():
+    made = Loop()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def built():
+    lent = Lent()
+    house = House(store=lent, chance=FixedChance(), bounds=Bounds(calls=frozenset({CALL})))
+    return build_app(house), lent
+
+
+@pytest.fixture
+def kind():
+    return "memory"
+
+
+@pytest.fixture
+def place():
+    return Place(port=0)
+
+
+@pytest.fixture
+def trust():
+    return Trust()
+
+
+@pytest.fixture
+def door(loop, built, kind, clock, place, trust, request, tmp_path):
+    made = Door(loop, *built, _store(kind, clock, request, tmp_path), clock)
+    made.start(place, trust)
+    yield made
+    made.stop()
+
+
+def _store(kind, clock, request, tmp_path):
+    if kind == "memory":
+        return MemoryStore(clock)
+    if kind == "sqlite":
+        return SqliteStore(str(tmp_path / "rota.db"), clock)
+    address = request.getfixturevalue("postgres_address")
+    from rota.stores.postgres.store import PostgresStore
+
+    return PostgresStore(address, clock, own_clock=True)

@@ -1,0 +1,5 @@
+"""What tasks of these tests call."""
+
+
+async def greet(run):
+    return {"hello": run.payload}
