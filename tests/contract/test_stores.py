@@ -126,3 +126,7 @@ class TestEventOrder(live.EventOrderContract):
 
 class TestPausing(pausing.PauseContract):
     pass
+
+
+class TestTally(live.TallyContract):
+    pass

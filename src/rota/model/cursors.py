@@ -51,3 +51,17 @@ class EventPage:
     gap: bool = False
     more: bool = False
     hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTally:
+    """How many events there were after a position, and where to go on.
+
+    `events` counts by name and, for runs that ended, state. `late` counts runs of slots that ended
+    at their first attempt by how late they began: a bucket, how many, and microseconds in all.
+    """
+
+    events: tuple[tuple[str, str, int], ...]
+    late: tuple[tuple[int, int, int], ...]
+    position: Position
+    more: bool = False

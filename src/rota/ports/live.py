@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from rota.model.cursors import EventPage, Position
+from rota.model.cursors import EventPage, EventTally, Position
 from rota.model.pauses import Pauses
 
 
@@ -27,6 +28,15 @@ class Live(Protocol):
 
     async def events_end(self) -> Position:
         """Return the position of the newest event that can be read."""
+
+    async def tally_events(self, after: Position, most: int, bounds: Sequence[int]) -> EventTally:
+        """Count what follows a position, looking at no more than `most` events.
+
+        How late runs began is counted by how many of the bounds, in microseconds, it is above.
+        """
+
+    async def count_skipped(self) -> list[tuple[str, int]]:
+        """Return how many slots the newest ledger rows tell of, by reason."""
 
 
 class Pausing(Protocol):

@@ -89,9 +89,13 @@ class Follower:
         return data[:-2].decode()
 
     async def body(self):
+        """Return a whole answer as a record."""
+        text = await self.read()
+        return json.loads(text) if text else None
+
+    async def read(self):
         """Return a whole answer."""
-        length = int(self.headers.get("content-length", "0"))
-        return json.loads(await self._reader.readexactly(length)) if length else None
+        return await self._reader.readexactly(int(self.headers.get("content-length", "0")))
 
     async def close(self):
         self._writer.close()
@@ -125,7 +129,7 @@ class Door:
         lines = [
             f"{method} {path} HTTP/1.1",
             f"Host: {place.netloc}",
-            f"Authorization: Bearer {token or self.admin}",
+            *([] if token == "" else [f"Authorization: Bearer {token or self.admin}"]),
             *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
         ]
         writer.write("\r\n".join([*lines, "", ""]).encode())

@@ -20,11 +20,12 @@ NO_CONTENT = 204
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer in JSON, whole."""
+    """An answer, whole; in JSON unless it says otherwise."""
 
     status: int
     body: bytes
     headers: Sequence[tuple[str, str]] = ()
+    kind: str = "application/json"
 
     @classmethod
     def record(cls, status: int, value: object, headers: Sequence[tuple[str, str]] = ()) -> Reply:
@@ -35,7 +36,7 @@ class Reply:
         """Give it to the server."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         if self.status != NO_CONTENT:
-            headers.append((b"content-type", b"application/json"))
+            headers.append((b"content-type", self.kind.encode()))
             headers.append((b"content-length", str(len(self.body)).encode()))
         start = {"type": "http.response.start", "status": self.status, "headers": headers}
         await send(start)

@@ -63,10 +63,15 @@ async def open_door(
             daemon=daemon,
         )
         entrance = Entrance(store)
-        trust = Trust(hosts=names_of(place, frozenset(settings.hosts)), proxies=place.proxies)
+        trust = Trust(
+            hosts=names_of(place, frozenset(settings.hosts)),
+            proxies=place.proxies,
+            metrics_open=settings.metrics_open,
+        )
         url = address_of(sock, place)
         built = _Built(house)
-        async with serving(Guard(built, entrance, trust, Backoff()), sock, place):
+        guard = Guard(built, entrance, trust, Backoff(), house.answers)
+        async with serving(guard, sock, place):
             with announced(settings.home, url):
                 noting = asyncio.get_running_loop().create_task(_note_uses(entrance))
                 try:

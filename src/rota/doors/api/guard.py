@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,10 +17,15 @@ from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.entrance import Entrance
 from rota.doors.kit.faults import fault_record, told
+from rota.doors.kit.office import Answers
 from rota.errors import RotaError, Unknown
 
 HEALTH = "/healthz"
+METRICS = "/metrics"
 OPEN_TO_ALL = frozenset({HEALTH, "/readyz"})
+NO_ROUTE = "-"
+FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
+"""What a proxy adds: then a request comes from elsewhere."""
 LONGEST_BODY = 1 << 20
 MOST_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
@@ -55,12 +61,22 @@ class Trust:
 
     hosts: frozenset[str] = LOOPBACK
     proxies: frozenset[str] = field(default_factory=frozenset)
+    metrics_open: bool = False
+    """Whether figures are shown without a key to whoever asks from this machine."""
 
 
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, app: App, entrance: Entrance, trust: Trust, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        app: App,
+        entrance: Entrance,
+        trust: Trust,
+        backoff: Backoff,
+        answers: Answers | None = None,
+    ) -> None:
+        self.answers: Answers = Counter() if answers is None else answers
         self._app = app
         self._entrance = entrance
         self._trust = trust
@@ -73,20 +89,39 @@ class Guard:
             return
         if scope["type"] != "http":
             return
-        send = _with_headers(send)
+        send = self._noting(scope, send)
         try:
             headers = _headers(scope)
             self._check(scope, headers)
             if scope["path"] == HEALTH:
                 await Reply.record(200, {"status": "ok"}).send(send)
                 return
-            if scope["path"] not in OPEN_TO_ALL:
+            if scope["path"] not in OPEN_TO_ALL and not self._may_scrape(scope, headers):
                 scope["caller"] = await self._caller(scope, headers)
                 scope["allowed"] = partial(self._entrance.caller_of, _authorization(headers))
         except RotaError as fault:
             await _turn_away(send, fault)
             return
         await self._app(scope, _bounded(receive), send)
+
+    def _noting(self, scope: Scope, send: Send) -> Send:
+        """Add what every answer says, and count it by its route."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *EVERY_ANSWER]
+                self.answers[scope.get("route", NO_ROUTE), message["status"]] += 1
+            await send(message)
+
+        return sending
+
+    def _may_scrape(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        """Whether figures may be shown without a key."""
+        if scope["path"] != METRICS or not self._trust.metrics_open:
+            return False
+        address = str((scope.get("client") or ("",))[0])
+        near = address.startswith("127.") or address == "::1"
+        return near and not any(name in headers for name in FORWARDED | {b"authorization"})
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
@@ -163,15 +198,6 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0]
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *EVERY_ANSWER]
-        await send(message)
-
-    return sending
 
 
 def _bounded(receive: Receive) -> Receive:

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
 from rota.doors.api.document import describe_api
+from rota.doors.api.guard import METRICS
 from rota.doors.api.hub import Hub
+from rota.doors.api.metrics import KIND, Metrics
 from rota.doors.api.sharing import Sharing
 from rota.doors.api.streams import Following, Stream, Streams, find_following
 from rota.doors.kit.catalogue import Command, every_command, pattern_of
@@ -22,7 +24,8 @@ from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import House, Office
 from rota.doors.kit.perform import Answer, perform, refused
 from rota.errors import Invalid, RotaError
-from rota.rules.permission import Caller, check_scope
+from rota.model.keys import KeyScope
+from rota.rules.permission import Caller, check_main, check_scope
 from rota.runtime.clock import SystemClock
 
 log = logging.getLogger(__name__)
@@ -68,6 +71,7 @@ class Api:
         self._document: bytes | None = None
         self._hub = Hub(house.store, SystemClock(), house.chance)
         self._streams = Streams(house.store, self._hub)
+        self._metrics = Metrics(house)
 
     async def close(self) -> None:
         """Let clients go whose answer has no end."""
@@ -96,9 +100,13 @@ class Api:
         if found is None:
             following = find_following(path) if method == "GET" else None
             if following is not None:
+                scope["route"] = f"GET {following[0].path}"
                 return await self._follow(*following, scope, receive)
+            if (method, path) == ("GET", METRICS):
+                return await self._figures(scope)
             return await self._other(method, path)
         command = found.command
+        scope["route"] = f"{method} {command.path}"
         headers = dict(scope["headers"])
         asked = await self._asked(found, scope, receive)
         stands = headers.get(b"if-match")
@@ -123,6 +131,14 @@ class Api:
         else:
             answer = await self._look(command, office, asked)
         return _reply_of(answer)
+
+    async def _figures(self, scope: Scope) -> Reply:
+        """Return figures; who comes without a key was let through by the guard."""
+        scope["route"] = f"GET {METRICS}"
+        if "caller" in scope:
+            check_scope(_caller(scope), KeyScope.READ)
+            check_main(_caller(scope))
+        return Reply(200, await self._metrics.text(), kind=KIND)
 
     async def _follow(
         self, route: Following, named: dict[str, str], scope: Scope, receive: Receive
@@ -167,7 +183,7 @@ class Api:
         return Reply.record(404, {"error": {"code": "not_found", "message": NOTHING_HERE}})
 
     def _allowed(self, path: str) -> Iterable[str]:
-        if path in {DOCUMENT, READY} or find_following(path) is not None:
+        if path in {DOCUMENT, READY, METRICS} or find_following(path) is not None:
             yield "GET"
         yield from (method for method, known in self._plain if known == path)
         for route in self._routes:

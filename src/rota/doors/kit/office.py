@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,6 +35,10 @@ def bounds_of(settings: Settings) -> Bounds:
         calls=frozenset(settings.calls),
         retention=settings.retention,
     )
+
+
+Answers = Counter[tuple[str, int]]
+"""How many requests were answered, by route and status."""
 
 
 class Daemon(Protocol):
@@ -75,6 +80,7 @@ class House:
     bounds: Bounds = field(default_factory=Bounds)
     inquirer: Inquirer | None = None
     daemon: Daemon | None = None
+    answers: Answers = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from rota.model.cursors import START, EventPage, Position
+from collections.abc import Sequence
+
+from rota.model.cursors import START, EventPage, EventTally, Position
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.session import Row, Session
 from rota.stores.kit.views import as_event
 
 PRUNED = "events_pruned"
 """The fact that says up to which position retention has taken events."""
+
+MOST_SKIPPED = 10_000
 
 _PRUNED, _HIDDEN, _EVENT, _XACT = 0, 1, 2, 9
 
@@ -30,6 +34,14 @@ class Live(Dialect):
     async def events_end(self) -> Position:
         """Return the position of the newest event that can be read."""
         return await self.read(events_end)
+
+    async def tally_events(self, after: Position, most: int, bounds: Sequence[int]) -> EventTally:
+        """Count what follows a position."""
+        return await self.read(tally_events, after, most, list(bounds))
+
+    async def count_skipped(self) -> list[tuple[str, int]]:
+        """Return how many slots the newest ledger rows tell of, by reason."""
+        return await self.read(count_skipped)
 
 
 async def events_after(
@@ -59,6 +71,29 @@ async def events_end(session: Session) -> Position:
     (pruned, xact, event_id), *_ = await session.rows("events_end")
     newest = START if event_id is None else Position(int(xact), event_id)
     return max(newest, _as_position(pruned))
+
+
+async def tally_events(
+    session: Session, after: Position, most: int, bounds: list[int]
+) -> EventTally:
+    """Count what follows a position."""
+    place = {"xact": str(after.transaction), "after": after.event, "most": most}
+    events = await session.rows("tally_events", **place)
+    late = await session.rows("tally_lateness", bounds=bounds, **place) if events else []
+    ends = [Position(int(row[3]), row[4]) for row in events]
+    count = sum(row[2] for row in events)
+    return EventTally(
+        events=tuple((row[0], row[1], row[2]) for row in events),
+        late=tuple((row[0], row[1], int(row[2])) for row in late),
+        position=max(ends, default=after),
+        more=count == most,
+    )
+
+
+async def count_skipped(session: Session) -> list[tuple[str, int]]:
+    """Return how many slots the newest ledger rows tell of, by reason."""
+    rows = await session.rows("count_skipped", most=MOST_SKIPPED)
+    return [(row[0], int(row[1])) for row in rows]
 
 
 async def note_pruned(session: Session, events: list[Row]) -> None:

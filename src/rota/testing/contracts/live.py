@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
-from rota.model.cursors import START, EventPage, Position, cursor_at, position_of
-from rota.testing.bench import MINUTE, Bench
+from rota.model.cursors import START, EventPage, EventTally, Position, cursor_at, position_of
+from rota.testing.bench import MINUTE, Bench, failed
 
 
 async def page_after(
@@ -124,3 +125,59 @@ class EventOrderContract:
         assert position_of(cursor, "0" * 32) is None
         for wrong in ("", "7", cursor + "0" * 20, f"{bench.store.incarnation}-1", "a-b-c-d"):
             assert position_of(wrong, bench.store.incarnation) is None
+
+
+class TallyContract:
+    """Events are counted where they are, piece by piece."""
+
+    async def _tally(self, bench: Bench, after: Position, most: int = 100) -> EventTally:
+        await page_after(bench, after)
+        return await bench.store.tally_events(after, most, [1_000_000, 5_000_000])
+
+    async def test_events_are_counted_by_name_and_state(self, bench: Bench) -> None:
+        task = await bench.task()
+        await bench.queue(task, 3)
+        for lease in await bench.claim():
+            await bench.end(lease, failed(retryable=False) if lease.run_id == 2 else None)
+        tally = await self._tally(bench, START)
+        assert sorted(tally.events) == [
+            ("run.settled", "failed", 1),
+            ("run.settled", "succeeded", 2),
+            ("task.created", "", 1),
+        ]
+        assert tally.late == ()
+        again = await self._tally(bench, tally.position)
+        assert (again.events, again.position, again.more) == ((), tally.position, False)
+
+    async def test_a_piece_ends_where_the_next_begins(self, bench: Bench) -> None:
+        for number in range(5):
+            await bench.task(f"job{number}")
+        counts, after, more = [], START, True
+        while more:
+            tally = await self._tally(bench, after, 2)
+            counts.append(sum(count for _, _, count in tally.events))
+            after, more = tally.position, tally.more
+        assert counts == [2, 2, 1]
+
+    async def test_lateness_is_counted_from_the_slot_to_the_first_attempt(
+        self, bench: Bench
+    ) -> None:
+        task = await bench.task()
+        await bench.planned(task, every="10m")
+        ahead = timedelta()
+        for late in (0, 2, 5, 9):
+            bench.clock.advance(10 * MINUTE - ahead)
+            ahead = timedelta(seconds=late)
+            bench.clock.advance(ahead)
+            await bench.plan()
+            await bench.end(await bench.claim_one())
+        tally = await self._tally(bench, START)
+        assert sorted(tally.late) == [(0, 1, 0), (1, 2, 7_000_000), (2, 1, 9_000_000)]
+
+    async def test_skipped_slots_are_counted_by_reason(self, bench: Bench) -> None:
+        task = await bench.task()
+        await bench.planned(task, every="10m")
+        await bench.store.pause("ann")
+        bench.clock.advance(35 * MINUTE)
+        await bench.plan()
+        assert await bench.store.count_skipped() == [("paused", 3)]
