@@ -21,7 +21,7 @@ from bench.table import Row, keep, table  # noqa: E402
 
 MEASURES = (
     *("drain", "growth", "bulk", "enqueue", "pickup"),
-    *("lateness", "idle", "claim", "memory", "api"),
+    *("lateness", "idle", "claim", "memory", "api", "sse"),
 )
 STORES = ("sqlite", "postgres")
 PINS = ROOT / "bench" / "peers.txt"

@@ -24,6 +24,9 @@ MOST_SEATS_OF_ONE = 500
 MOST_KEPT = 1 << 20
 """Bytes that wait for a client before it is cut."""
 PAGE = 1_000
+SHORTEST_PAGE = 100
+HANDED_AT_ONCE = 40_000
+"""Events times seats that are handed out in one go."""
 POLL_SECONDS = 1.0
 """How late an event of another process may be, where nobody tells of it."""
 HIDDEN_SECONDS = 0.05
@@ -31,6 +34,9 @@ HIDDEN_SECONDS = 0.05
 IDLE_SECONDS = 3_600.0
 PACE_SECONDS = 0.001
 """What handing out rests for each seat, so that many clients do not take the engine's time."""
+BYTES_A_SECOND = 8 << 20
+"""What all clients together are sent; beyond it events come later, and none is left out."""
+BURST_SECONDS = 0.5
 KEYS_SECONDS = 5.0
 
 
@@ -140,6 +146,7 @@ class Hub:
         self._of: Counter[str] = Counter()
         self._begun: dict[Wish, set[Seat]] = defaultdict(set)
         self._resume_at = 0.0
+        self._spent_until = float("-inf")
         self._reader = Service("live", self._read_step, clock, chance)
         self._guard = Service("live keys", self._guard_step, clock, chance)
         self._tasks: list[asyncio.Task[None]] = []
@@ -235,7 +242,8 @@ class Hub:
         position = self.position
         if position is None:
             return IDLE_SECONDS
-        page = await self._store.events_after(position, PAGE)
+        most = max(SHORTEST_PAGE, min(PAGE, HANDED_AT_ONCE // max(1, len(self._seats))))
+        page = await self._store.events_after(position, most)
         self.reads += 1
         if self.position is not position:  # everybody left meanwhile, and somebody may have come
             return 0.0
@@ -244,13 +252,21 @@ class Hub:
             for seat in tuple(self._seats):
                 seat.cut_off()
         elif page.events:
-            self._hand_out(page.events)
-            self._resume_at = self._clock.monotonic() + PACE_SECONDS * len(self._seats)
+            rest = max(PACE_SECONDS * len(self._seats), self.spend(self._hand_out(page.events)))
+            self._resume_at = self._clock.monotonic() + rest
         if page.more:
             return 0.0
         return HIDDEN_SECONDS if page.hidden else POLL_SECONDS
 
-    def _hand_out(self, events: Sequence[tuple[Position, Event]]) -> None:
+    def spend(self, size: int) -> float:
+        """Count bytes that clients are sent, and return for how long to send no more."""
+        now = self._clock.monotonic()
+        self._spent_until = max(now - BURST_SECONDS, self._spent_until) + size / BYTES_A_SECOND
+        return max(0.0, self._spent_until - now)
+
+    def _hand_out(self, events: Sequence[tuple[Position, Event]]) -> int:
+        """Put events before every seat that wants them, and return how many bytes that is."""
+        size = 0
         frames = [_Frame(at, event, self.frame(at, event)) for at, event in events]
         of_run: dict[int | None, list[_Frame]] = defaultdict(list)
         of_space: dict[int | None, list[_Frame]] = defaultdict(list)
@@ -272,7 +288,9 @@ class Hub:
                 if seat.seen >= wanted[0].position:
                     new = _joined([frame for frame in wanted if frame.position > seat.seen])
                 if new:
+                    size += len(new)
                     seat.offer(new, last=ends)
+        return size
 
     async def _guard_step(self) -> float:
         for seat in tuple(self._seats):

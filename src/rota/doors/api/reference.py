@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rota.doors.api.streams import FOLLOWING
 from rota.doors.kit.catalogue import Command, commands_of, every_command
 from rota.doors.kit.faults import TOLD
 from rota.model.keys import KeyScope
@@ -31,6 +32,23 @@ curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v
 - **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`; the code is stable and the
   message one sentence for people."""
 
+LIVE = """\
+`text/event-stream`: `event` is the event's name, `data` its record, `id` its cursor. A client that
+comes again with `Last-Event-ID` (or `?after=`) misses nothing and gets nothing twice. Without a
+cursor `/v1/events` begins now, and a run with its first event. One event `reset` says that this
+cannot be: the cursor is older than what is kept, the database was restored, or the client has not
+read what was sent to it. A key that is revoked ends its streams. Many clients together are sent a
+bounded number of bytes a second: then events come later, and none is left out.
+
+```
+curl -N -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v1/events
+```"""
+METRICS = """\
+`GET /metrics` gives figures in the form that Prometheus reads, to a key of the role `main` with the
+scope `read`; with the setting `metrics_open` to whoever asks from this machine. Runs, deliveries
+and lateness are counted from the first time on that somebody asks, for the whole database; queue,
+slots and ledger are what stands in it. No label names a task or a space."""
+
 SCOPES = {
     KeyScope.READ: "look at everything of the space",
     KeyScope.RUN: "queue, cancel, retry and answer runs",
@@ -54,11 +72,16 @@ def http_page() -> str:
         "\n".join(["| scope | opens |", "|---|---|", *scopes]),
         "\n".join(["| code | status | meaning |", "|---|---|---|", *codes]),
     ]
+    head = ["| request | scope | what it does |", "|---|---|---|"]
     groups = dict.fromkeys(command.group for command in every_command())
     for group in groups:
         rows = [_row(command) for command in commands_of(group)]
-        head = ["| request | scope | what it does |", "|---|---|---|"]
         parts.append(f"## {group.capitalize()}\n\n" + "\n".join([*head, *rows]))
+    follows = [
+        f"| `GET {route.path}` | `{KeyScope.READ}` | {_first_sentence(route.about)} |"
+        for route in FOLLOWING
+    ]
+    parts += ["## Live\n\n" + "\n".join([*head, *follows]), LIVE, f"## Metrics\n\n{METRICS}"]
     return "\n\n".join(parts) + "\n"
 
 

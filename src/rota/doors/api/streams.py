@@ -146,7 +146,9 @@ class Streams:
             page = await self._page(position, seat.wish)
             position = False if page.gap else page.position
             if page.events:
-                yield b"".join(self._hub.frame(at, event) for at, event in page.events)
+                missed = b"".join(self._hub.frame(at, event) for at, event in page.events)
+                yield missed
+                await asyncio.sleep(self._hub.spend(len(missed)))
             if not page.more:
                 break
         here = seat.begin(position if isinstance(position, Position) else START)
