@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rota.doors.api.app import build_app
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
+from rota.doors.api.routes import Api
 from rota.doors.api.server import Place, opened_socket, serving
 from rota.doors.kit.office import Bounds, House
 from rota.flow.define.keys import create_key
@@ -126,25 +126,14 @@ class Loop:
         self._loop.close()
 
 
-class Lent:
-    """Stands for the store of the test that runs: the application is built once for all."""
-
-    current: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.current, name)
-
-
 class Door:
     """A server, its store, and who may come in."""
 
-    def __init__(self, loop: Loop, app, lent: Lent, store, clock):
+    def __init__(self, loop: Loop, store, clock):
         self.store = store
         self.clock = clock
-        self.app = app
         self.bench = Bench(store, clock)
         self._loop = loop
-        self._lent = lent
         self._open = AsyncExitStack()
 
     def run(self, coroutine):
@@ -159,7 +148,6 @@ class Door:
     async def _start(self, place: Place, trust: Trust):
         await self.store.open()
         self._open.push_async_callback(self.store.close)
-        self._lent.current = self.store
         for space in ("main", "ann", "bob"):
             await self.bench.space(space)
         sock = opened_socket(place)
@@ -167,7 +155,10 @@ class Door:
         self.port = sock.getsockname()[1]
         self.entrance = Entrance(self.store, self.clock.monotonic)
         self._open.callback(self.entrance.close)
-        self.guard = Guard(self.app, self.entrance, trust, Backoff(self.clock.monotonic))
+        bounds = Bounds(calls=frozenset({CALL}))
+        api = Api(House(store=self.store, chance=FixedChance(), bounds=bounds))
+        self._open.push_async_callback(api.close)
+        self.guard = Guard(api, self.entrance, trust, Backoff(self.clock.monotonic))
         await self._open.enter_async_context(serving(self.guard, sock, place))
 
     def stop(self):
@@ -194,13 +185,6 @@ def loop():
     made.close()
 
 
-@pytest.fixture(scope="session")
-def built():
-    lent = Lent()
-    house = House(store=lent, chance=FixedChance(), bounds=Bounds(calls=frozenset({CALL})))
-    return build_app(house), lent
-
-
 @pytest.fixture
 def kind():
     return "memory"
@@ -217,8 +201,8 @@ def trust():
 
 
 @pytest.fixture
-def door(loop, built, kind, clock, place, trust, request, tmp_path):
-    made = Door(loop, *built, _store(kind, clock, request, tmp_path), clock)
+def door(loop, kind, clock, place, trust, request, tmp_path):
+    made = Door(loop, _store(kind, clock, request, tmp_path), clock)
     made.start(place, trust)
     yield made
     made.stop()

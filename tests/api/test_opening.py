@@ -1,7 +1,6 @@
 """Who is let in at all."""
 
 import pytest
-
 from tests.conftest import KINDS
 
 

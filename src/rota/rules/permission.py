@@ -27,9 +27,14 @@ LOCAL = Caller()
 """The owner of the process or the terminal."""
 
 
+def may_act_for(caller: Caller, space: str) -> bool:
+    """Return whether a caller may see and change what belongs to a space."""
+    return caller.role is Role.MAIN or caller.space == space
+
+
 def check_space(caller: Caller, space: str) -> None:
     """Refuse a caller who may not act for a space, as if the space did not exist."""
-    if caller.role is not Role.MAIN and caller.space != space:
+    if not may_act_for(caller, space):
         raise NotFound("space", space)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
 ALONE = frozenset({b"host", b"authorization", b"content-length", b"origin", b"transfer-encoding"})
 """Headers of which a request may have one."""
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]{1,5})?")
 EVERY_ANSWER = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -156,7 +158,7 @@ class Guard:
         try:
             return await self._entrance.caller_of(given)
         except Unknown as fault:
-            wait = self._backoff.waits(address)
+            wait = self._backoff.waits(address) if given is not None else 0
             if wait > 0:
                 again = [("retry-after", str(math.ceil(wait)))]
                 message = f"too many wrong keys: wait {math.ceil(wait)} s"
@@ -195,25 +197,28 @@ def _authorization(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _name_of(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    """Return the name in a Host header, or nothing if it is not a name and a port."""
+    match = _HOST.fullmatch(host)
+    return "" if match is None else match[1]
 
 
 def _bounded(receive: Receive) -> Receive:
     """Read a body no longer, in bytes and in time, than any sound one is."""
     size = 0
     done = False
+    until: float | None = None
 
     async def receiving() -> Message:
-        nonlocal size, done
+        nonlocal size, done, until
         if done:
             return await receive()
+        if until is None:
+            until = asyncio.get_running_loop().time() + BODY_SECONDS
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout_at(until):
                 message = await receive()
         except TimeoutError:
-            return {"type": "http.disconnect"}
+            raise Turned(408, "too_slow", f"a body comes within {BODY_SECONDS:g} s") from None
         if message["type"] == "http.request":
             size += len(message.get("body", b""))
             done = not message.get("more_body", False)

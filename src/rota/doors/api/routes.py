@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
 from rota.doors.api.document import describe_api
-from rota.doors.api.guard import METRICS
+from rota.doors.api.guard import METRICS, Turned
 from rota.doors.api.hub import Hub
 from rota.doors.api.metrics import KIND, Metrics
 from rota.doors.api.sharing import Sharing
@@ -31,7 +32,7 @@ from rota.runtime.clock import SystemClock
 log = logging.getLogger(__name__)
 
 BODIES = frozenset({"POST", "PUT", "PATCH"})
-YES = b"true"
+REHEARSAL = {None: False, b"false": False, b"true": True}
 MOST_QUERIES = 100
 DOCUMENT = "/v1/openapi.json"
 READY = "/readyz"
@@ -85,9 +86,10 @@ class Api:
             return
         try:
             reply = await self._reply(scope, receive)
+        except Turned as fault:  # in the middle of a body, of which the rest is not wanted
+            reply = Reply.record(fault.status, fault_record(fault), [("connection", "close")])
         except RotaError as fault:
-            status = getattr(fault, "status", told(fault).status)
-            reply = Reply.record(status, fault_record(fault))
+            reply = Reply.record(told(fault).status, fault_record(fault))
         except Exception:
             log.exception("api.unexpected", extra={"path": scope["path"]})
             error = {"code": "unexpected", "message": "something went wrong here; see the log"}
@@ -126,7 +128,7 @@ class Api:
                 office,
                 asked,
                 key=None if key is None else key.decode("latin-1"),
-                rehearsal=headers.get(b"rota-dry-run", b"").lower() == YES,
+                rehearsal=_rehearsal(headers.get(b"rota-dry-run")),
             )
         else:
             answer = await self._look(command, office, asked)
@@ -216,10 +218,18 @@ class Api:
         return command.takes.model_validate_json(json.dumps(said), strict=True)
 
 
+def _rehearsal(said: bytes | None) -> bool:
+    """Return whether nothing is to change; a word that is not known must not change anything."""
+    found = REHEARSAL.get(said)
+    if found is None:
+        raise Invalid("Rota-Dry-Run", said, "say `true` or `false`")
+    return found
+
+
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
+        said = from_json(body or b"{}")
+    except ValueError:
         raise Invalid("body", "", "send one JSON object") from None
     if not isinstance(said, dict):
         raise Invalid("body", "", "send one JSON object")

@@ -17,6 +17,7 @@ from pathlib import Path
 import uvicorn
 
 from rota.doors.api.asgi import App
+from rota.doors.api.connection import Connection
 from rota.doors.api.guard import LOOPBACK
 from rota.errors import Invalid, Refused, Unavailable
 
@@ -136,6 +137,7 @@ async def serving(app: App, sock: socket.socket, place: Place) -> AsyncIterator[
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        http=Connection,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,

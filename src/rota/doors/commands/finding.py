@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rota.doors.commands.shapes import LARGEST_ID
 from rota.doors.kit.office import Office
 from rota.errors import NotFound
 from rota.flow.define.names import get_task
 from rota.model.tasks import Task
-from rota.rules.permission import check_space
+from rota.rules.permission import check_space, may_act_for
 
 
 def space_of(office: Office, space: str | None) -> str:
@@ -19,7 +20,8 @@ def space_of(office: Office, space: str | None) -> str:
 async def task_of(office: Office, task: str, space: str | None) -> Task:
     """Return a task; a number is an id before it is a name."""
     if task.isascii() and task.isdigit():
-        found = await office.store.get_tasks([int(task)]) if len(task) < len(str(2**62)) else []
+        small = len(task) < len(str(LARGEST_ID))
+        found = await office.store.get_tasks([int(task)]) if small else []
         seen = [one for one in found if one.deleted_at is None and _may_see(office, one, space)]
         if seen:
             return seen[0]
@@ -32,8 +34,4 @@ async def task_of(office: Office, task: str, space: str | None) -> Task:
 
 
 def _may_see(office: Office, task: Task, space: str | None) -> bool:
-    try:
-        check_space(office.caller, task.space)
-    except NotFound:
-        return False
-    return space is None or space == task.space
+    return may_act_for(office.caller, task.space) and space in {None, task.space}

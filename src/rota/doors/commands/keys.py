@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from rota.doors.commands.shapes import Asked, Given, Id, SpaceName, Word
+from rota.doors.commands.shapes import Asked, Given, Id, Instant, SpaceName, Word
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.flow.define import keys
@@ -24,8 +24,10 @@ class NewKey(Asked):
     name: Word
     space: SpaceName | None = None
     role: Role | None = None
-    scopes: frozenset[KeyScope] = Field(default=USUAL, min_length=1)
-    expires_at: datetime | None = None
+    scopes: frozenset[KeyScope] = Field(
+        default=USUAL, min_length=1, json_schema_extra={"uniqueItems": False}
+    )
+    expires_at: Instant | None = None
 
 
 class OneKey(Asked):
@@ -57,9 +59,13 @@ class KeyGiven(Given):
 
 
 class KeyMade(KeyGiven):
-    """A new key, with the token that nobody can show again."""
+    """A new key, with the token that nobody can show again; a repeated answer has none."""
 
-    token: str
+    token: str | None
+
+    def kept(self) -> KeyMade:
+        """Return what may be written down of it, for when the same request comes again."""
+        return self.model_copy(update={"token": None})
 
 
 class Keys(Given):

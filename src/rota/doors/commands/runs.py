@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.shapes import (
+    WHOLE,
     Asked,
     AttemptGiven,
     DeliveryGiven,
@@ -20,6 +21,7 @@ from rota.doors.commands.shapes import (
     OneRun,
     QuestionGiven,
     RunGiven,
+    RunKey,
     SpaceName,
     TaskRef,
     Text,
@@ -45,7 +47,6 @@ from rota.model.keys import KeyScope
 from rota.model.states import RunState
 from rota.model.tasks import TaskKind
 
-Key = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Tier = Literal["low", "medium", "high"]
 ONE_OF = ("task", "agent", "script")
 
@@ -75,7 +76,7 @@ class AgentAsked(Asked):
     model_tier: Tier = "medium"
     tools: list[Word] | None = Field(default=None, max_length=1_000)
     timeout: Length | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, Json] | None = None
 
 
 class ScriptAsked(Asked):
@@ -83,7 +84,7 @@ class ScriptAsked(Asked):
 
     command: list[Text] = Field(min_length=1, max_length=1_000)
     timeout: Length | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, Json] | None = None
 
 
 class NewRun(Asked):
@@ -94,10 +95,10 @@ class NewRun(Asked):
     script: ScriptAsked | None = None
     space: SpaceName | None = None
     payload: Json = None
-    key: Key | None = None
+    key: RunKey | None = None
     at: Line | None = None
     timezone: Zone | None = None
-    priority: int | None = Field(default=None, ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)
+    priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE] | None = None
 
     @model_validator(mode="after")
     def _one_work(self) -> NewRun:
@@ -139,7 +140,7 @@ class WaitingRuns(Given):
 class Answered(OneRun):
     """What a run that waits is to be told; the newest question if none is named."""
 
-    answer: Annotated[str, StringConstraints(min_length=1, max_length=runs.LONGEST_ANSWER)]
+    answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.LONGEST_ANSWER)]
     question: Id | None = None
 
 

@@ -9,8 +9,10 @@ from pydantic import Field, StringConstraints
 
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.shapes import (
+    WHOLE,
     Asked,
     Given,
+    Instant,
     Limit,
     OneTask,
     ScheduleGiven,
@@ -75,8 +77,8 @@ class Preview(Asked):
 
     schedule: ScheduleAsked
     space: SpaceName | None = None
-    n: int = Field(default=5, ge=1, le=MOST_FIRES)
-    start: datetime | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_FIRES), WHOLE] = 5
+    start: Instant | None = None
 
 
 class Previewed(Given):
@@ -136,8 +138,6 @@ async def preview_schedule(office: Office, asked: Preview) -> Previewed:
     owner = await office.store.find_space(space_of(office, asked.space))
     now = from_micros(office.store.now())
     begin = asked.start or now
-    if begin.tzinfo is None:
-        begin = begin.replace(tzinfo=zone(owner.timezone))
     rule = build_rule(asked.schedule.wish(), owner.timezone, begin, begin)
     after = begin - timedelta(microseconds=1) if rule.kind is RuleKind.ONCE else begin
     fires = [slot.due for slot in timetable(rule).take(after, asked.n)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from pydantic import Field
 
 from rota.doors.commands.finding import task_of
-from rota.doors.commands.shapes import Given, OneTask, Word
+from rota.doors.commands.shapes import WHOLE, Given, OneTask, Word
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -28,7 +29,7 @@ MOST_FIRES = 100
 class NextOf(OneTask):
     """How many of the next fires to tell."""
 
-    n: int = Field(default=5, ge=1, le=MOST_FIRES)
+    n: Annotated[int, Field(ge=1, le=MOST_FIRES), WHOLE] = 5
 
 
 class FireGiven(Given):

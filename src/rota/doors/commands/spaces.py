@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.doors.commands.shapes import Asked, Given, Nothing, SpaceGiven, SpaceName, space_given
+from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.flow.define import spaces
@@ -14,14 +15,14 @@ class NewSpace(Asked):
     """A space to be made."""
 
     name: SpaceName
-    timezone: str = "UTC"
+    timezone: Zone = "UTC"
 
 
 class ChangedSpace(Asked):
     """What is to change in a space."""
 
     space: SpaceName
-    timezone: str
+    timezone: Zone
 
 
 class Spaces(Given):

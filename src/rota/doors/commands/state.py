@@ -9,14 +9,14 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from rota.doors.commands.finding import task_of
-from rota.doors.commands.shapes import Asked, Given, Json, Limit, OneTask
+from rota.doors.commands.shapes import UNSEEN, Asked, Given, Json, Limit, OneTask, Word
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.flow.define import memory
 from rota.model.keys import KeyScope
 from rota.model.memory import Remembered, Seen
 
-Name = Annotated[str, StringConstraints(pattern=r"^[^\s/\x00-\x1f\x7f]{1,256}$")]
+Name = Annotated[str, StringConstraints(pattern=rf"^[^{UNSEEN}\x20\xa0/]{{1,256}}$")]
 
 
 class OneValue(OneTask):
@@ -34,7 +34,7 @@ class NewValue(OneValue):
 class ValuesOf(OneTask):
     """Which values to list, by key."""
 
-    after: str = ""
+    after: Name | None = None
     limit: Limit = 100
 
 
@@ -64,7 +64,7 @@ class NewItem(Asked):
     """An item that was come across."""
 
     item: Name
-    provider: Annotated[str, StringConstraints(min_length=1, max_length=128)] = "default"
+    provider: Word = "default"
     data: Json = None
 
 
@@ -78,7 +78,7 @@ class OneItem(OneTask):
     """One item of a task."""
 
     item: Name
-    provider: Annotated[str, StringConstraints(min_length=1, max_length=128)] = "default"
+    provider: Word = "default"
 
 
 class ItemGiven(Given):
@@ -124,8 +124,9 @@ def _item(found: Seen) -> ItemGiven:
 async def list_state(office: Office, asked: ValuesOf) -> Values:
     """List what a task keeps."""
     task = await task_of(office, asked.task, asked.space)
+    store, caller, after = office.store, office.caller, asked.after or ""
     found = await memory.list_state(
-        office.store, office.caller, task.name, task.space, after=asked.after, most=asked.limit
+        store, caller, task.name, task.space, after=after, most=asked.limit
     )
     more = found[-1].key if len(found) == asked.limit else None
     return Values(values=[_value(one) for one in found], next=more)

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.shapes import (
+    PLAIN,
     Asked,
     Given,
     Id,
@@ -17,6 +18,7 @@ from rota.doors.commands.shapes import (
     Limit,
     OneTask,
     RunGiven,
+    RunKey,
     SpaceName,
     TaskGiven,
     TaskName,
@@ -39,7 +41,7 @@ from rota.model.tasks import After, AfterOn, Policy, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
 
-Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE)]
+Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
 Call = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=200)
 ]
@@ -152,7 +154,7 @@ class RunNow(OneTask):
 
     payload: Json = None
     input: Text | None = None
-    key: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
+    key: RunKey | None = None
 
 
 class RunQueued(Given):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rota.doors.commands.shapes import Asked, Word
+from rota.doors.commands.shapes import PLAIN, WHOLE, Asked, Text, Word
 from rota.doors.library.options import policy_from
 from rota.errors import Invalid
 from rota.flow.define.policies import HIGHEST_PRIORITY, MOST_ATTEMPTS, MOST_CATCH_UP
@@ -25,13 +25,13 @@ from rota.model.tasks import (
 )
 from rota.timing.durations import parse_duration
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
+Line = Annotated[Text, StringConstraints(min_length=1, max_length=10_000)]
 Length = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=64),
+    StringConstraints(min_length=1, max_length=64, pattern=PLAIN),
     Field(description="A length of time: `30s`, `10m`, `2h`, `1d` or ISO 8601."),
 ]
-Zone = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Zone = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=PLAIN)]
 RuleKinds = Literal["once", "cron", "interval", "rrule", "calendar"]
 FIELD_OF = {
     "once": "at",
@@ -94,7 +94,7 @@ class ScheduleAsked(Asked):
 class RetryAsked(Asked):
     """How often a failed run is tried again, and when."""
 
-    attempts: int | None = Field(default=None, ge=1, le=MOST_ATTEMPTS)
+    attempts: Annotated[int, Field(ge=1, le=MOST_ATTEMPTS), WHOLE] | None = None
     base: Length | None = None
     factor: float | None = Field(default=None, ge=1, le=100)
     cap: Length | None = None
@@ -107,7 +107,7 @@ class CatchUpAsked(Asked):
 
     mode: CatchUpMode | None = None
     window: Length | None = None
-    cap: int | None = Field(default=None, ge=1, le=MOST_CATCH_UP)
+    cap: Annotated[int, Field(ge=1, le=MOST_CATCH_UP), WHOLE] | None = None
     pace: Length | None = None
 
 
@@ -117,14 +117,14 @@ class PolicyAsked(Asked):
     retry: RetryAsked | None = None
     timeout: Length | None = None
     pool: Pool | None = None
-    priority: int | None = Field(default=None, ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)
+    priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE] | None = None
     lane: Word | None = None
     group: Word | None = None
     overlap: Overlap | None = None
     catch_up: CatchUpAsked | None = None
     on_lost: OnLost | None = None
     deadline: Length | None = None
-    disable_after: int | None = Field(default=None, ge=0, le=MOST_ATTEMPTS)
+    disable_after: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS), WHOLE] | None = None
     deliver_to: Word | None = None
 
     def over(self, base: Policy) -> Policy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from rota.model.requests import NewRequest, Request
 from rota.rules.permission import check_scope
 
 NO_CONTENT = 204
-LONGEST_KEY = 256
+_KEY = re.compile(r"[!-~]{1,256}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +55,16 @@ async def perform(
             return _again(earlier, request)
     store = office.store.behalf(request)
     try:
-        answer = _answer(
-            command, await command.does(replace(office, store=store, rehearsal=rehearsal), asked)
-        )
+        given = await command.does(replace(office, store=store, rehearsal=rehearsal), asked)
     except Rehearsed:
         return Answer(status=NO_CONTENT, text="")
     if rehearsal:
         return Answer(status=NO_CONTENT, text="")
     if key is not None and store.request_id is not None:
-        await office.store.answer_request(store.request_id, answer.status, answer.text)
-    return answer
+        kept = getattr(given, "kept", lambda: given)()
+        text = kept.model_dump_json()
+        await office.store.answer_request(store.request_id, command.status, text)
+    return _answer(command, given)
 
 
 def read_request(takes: type[BaseModel], values: dict[str, Any]) -> BaseModel:
@@ -79,7 +80,7 @@ def refused(fault: ValidationError) -> Invalid:
     first = fault.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     advice = first["msg"].removeprefix("Value error, ")
-    value = "" if first["type"] == "missing" else first["input"]
+    value = "" if first["type"] in {"missing", "json_invalid"} else first["input"]
     return Invalid(field, value, advice[:1].lower() + advice[1:])
 
 
@@ -91,8 +92,8 @@ def _answer(command: Command, given: BaseModel) -> Answer:
 def _request(
     command: Command, office: Office, asked: BaseModel, key: str | None, *, rehearsal: bool
 ) -> NewRequest:
-    if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isprintable()):
-        raise Invalid("Idempotency-Key", key, f"use 1 to {LONGEST_KEY} printable characters")
+    if key is not None and _KEY.fullmatch(key) is None:
+        raise Invalid("Idempotency-Key", key, "use 1 to 256 visible characters of ASCII")
     digest = None
     if key is not None:
         body = f"{command.name}\n{asked.model_dump_json()}"

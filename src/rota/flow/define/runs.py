@@ -18,7 +18,7 @@ from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
 from rota.ports.store import Store
-from rota.rules.permission import Caller, check_space
+from rota.rules.permission import Caller, may_act_for
 from rota.rules.queueing import new_run
 from rota.rules.settlement import Context
 from rota.rules.settlement import answer as decide_answer
@@ -167,11 +167,10 @@ async def backfill(
 
 
 async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
-    """Return a run by id."""
+    """Return a run by id; one of another space is not there at all."""
     run = await store.get_run(run_id)
-    if run is None:
+    if run is None or not may_act_for(caller, run.space):
         raise NotFound("run", run_id, "see `rota runs`")
-    check_space(caller, run.space)
     return run
 
 

@@ -1,0 +1,128 @@
+"""The door keeps to its OpenAPI file, whatever is sent."""
+
+import pytest
+import schemathesis
+from schemathesis.engine import events, from_schema
+from tests.api.conftest import Door
+
+from rota.doors.api.document import describe_api
+from rota.doors.api.guard import Trust
+from rota.doors.api.server import Place
+from rota.doors.kit.catalogue import every_command
+from rota.stores.sqlite.store import MemoryStore
+from rota.testing.clock import VirtualClock
+
+EXAMPLES = 10
+WORDS = {
+    "create_space": "a time zone",
+    "change_space": "a time zone",
+    "create_key": "a printable name, and a time to come",
+    "create_task": "rules, zones and lengths of time",
+    "create_thread_task": "rules, zones and lengths of time",
+    "change_task": "rules, zones and lengths of time",
+    "disable_task": "an instant in words",
+    "run_task": "input or payload",
+    "why_of_task": "an instant in words",
+    "put_schedule": "rules, zones and lengths of time",
+    "preview_schedule": "rules, zones and lengths of time",
+    "create_run": "instants, zones and lengths of time",
+    "put_state": "printable keys",
+    "mark_seen": "printable items, each once",
+}
+"""Operations that read words no schema can describe: 400, or 413 for too many of them."""
+MATCHED = ("change_task", "delete_task")
+"""Operations that may find the task changed, with 412."""
+USUAL = ("2xx", "401", "403", "404", "409")
+REFUSED = ("400", "401", "403", "404", "405", "409", "415")
+
+
+def _expected(name):
+    accepted = [*USUAL, *(["400", "413"] if name in WORDS else [])]
+    refused = [*REFUSED, *(["413"] if name in WORDS else [])]
+    if name in MATCHED:
+        accepted.append("412")
+        refused.append("412")
+    checks = {
+        "positive_data_acceptance": {"expected-statuses": accepted},
+        "negative_data_rejection": {"expected-statuses": refused},
+    }
+    return {"include-operation-id": name, "checks": checks}
+
+
+@pytest.fixture(scope="module")
+def filled(loop):
+    clock = VirtualClock()
+    door = Door(loop, MemoryStore(clock), clock)
+    door.start(Place(port=0), Trust())
+    try:
+        _fill(door)
+        yield door
+    finally:
+        door.stop()
+
+
+def _fill(door):
+    """Make what the simplest values name, so that requests find something to work on."""
+    door.run(door.bench.space("0"))
+    for space in ("main", "0"):
+        task = {"name": "0", "space": space, "instructions": "Look.", "thread": f"0:{space}"}
+        assert door.main.post("/v1/tasks", task | {"schedule": {"cron": "0 9 * * *"}}).status == 201
+        of = {"space": space}
+        door.main.put("/v1/tasks/0/schedules/0", of | {"schedule": {"every": "1h"}})
+        door.main.put("/v1/state/0/0", of | {"value": [0]})
+        items = [{"item": "0", "provider": "0"}, {"item": "0"}]
+        door.main.post("/v1/seen/0", of | {"items": items})
+        for _ in range(3):
+            door.main.post("/v1/tasks/0/run-now", of)
+    door.run(door.bench.worker("w"))
+
+
+@pytest.fixture
+def contract(filled):
+    config = schemathesis.Config.from_dict(
+        {
+            "base-url": f"http://127.0.0.1:{filled.port}",
+            "seed": 4,
+            "generation": {
+                "deterministic": True,
+                "max-examples": EXAMPLES,
+                "database": "none",
+                "with-security-parameters": False,
+            },
+            "phases": {"stateful": {"enabled": False}},
+            "operations": [_expected(name) for name in {*WORDS, *MATCHED}],
+        }
+    )
+    schema = schemathesis.openapi.from_dict(describe_api(), config=config)
+
+    @schema.auth(refresh_interval=None)
+    class Key:
+        """A new key for every request: an earlier one may have been revoked by a request."""
+
+        def get(self, case, context):
+            filled.clock.advance(minutes=11)  # keys that were wrong are forgotten
+            return filled.client().token
+
+        def set(self, case, token, context):
+            case.headers["Authorization"] = f"Bearer {token}"
+
+    return schema
+
+
+@pytest.mark.timeout(300)
+def test_every_operation_keeps_to_the_document(contract):
+    found, seen = [], set()
+    for event in from_schema(contract).execute():
+        if isinstance(event, events.NonFatalError | events.FatalError):
+            found.append(str(event))
+        if isinstance(event, events.ScenarioFinished) and event.label is not None:
+            seen.add(event.label)
+            for checks in event.recorder.checks.values():
+                found += [_told(check) for check in checks if check.failure_info is not None]
+    assert not found, "\n".join(sorted(set(found)))
+    assert seen >= {f"{known.method} {known.path}" for known in every_command()}
+
+
+def _told(check):
+    fault = check.failure_info
+    return f"{check.name}: {fault.failure.message} {fault.code_sample}"
