@@ -201,3 +201,27 @@ def test_word_of_a_daemon_that_is_gone_is_not_believed(house, pid):
     place = {"url": "http://127.0.0.1:9", "pid": pid}
     (house.home / "api.json").write_text(json.dumps(place))
     assert [task["name"] for task in house.json("ls")["tasks"]] == ["hello"]
+
+
+def test_events_are_told_as_they_happen_and_over_a_restart(house, daemon):
+    process = subprocess.Popen(
+        house._command(["events", "-f"]), cwd=house.folder, text=True,
+        env=house._environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr.readline() == "Following; Ctrl-C ends it.\n"
+    first = house.json("run", "hello", "--wait")["id"]
+    assert f"run {first} " in process.stdout.readline()
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    house.up("--port", "0")
+    second = house.json("run", "hello", "--wait")["id"]
+    assert f"run {second} " in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+
+
+def test_a_query_is_answered_and_what_would_change_something_is_refused(house, daemon):
+    found = house.json("sql", "select state from runs")
+    assert (found["columns"], found["rows"]) == (["state"], [["succeeded"]])
+    assert house.rota("sql", "delete from runs").returncode == 2

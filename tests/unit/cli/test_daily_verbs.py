@@ -168,6 +168,7 @@ def test_watch_shows_status_and_runs(rota, hello):
 
 def test_the_address_of_no_daemon_is_told(rota):
     assert "start `rota up`" in rota.refused("open", code=6)
+    assert "start `rota up`" in rota.refused("events", code=6)
     assert rota.json("open", "--url", "http://127.0.0.1:9") == {"url": "http://127.0.0.1:9"}
 
 

@@ -7,7 +7,6 @@ import sys
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.remote import find_daemon
 from rota.errors import Unavailable
 
 
@@ -22,14 +21,13 @@ def show(context: typer.Context) -> None:
     Example: rota open
     """
     desk = Desk(context)
-    found = None if desk.url is not None else find_daemon(desk.around.home)
-    url = found.url if found is not None else desk.url
-    if url is None:
+    found = desk.daemon()
+    if found is None:
         message = f"no daemon works for {desk.around.home}: start `rota up`"
         raise Unavailable(message)
-    desk.out.record({"url": url})
-    desk.out.line(url)
+    desk.out.record({"url": found.url})
+    desk.out.line(found.url)
     if sys.stdout.isatty() and not desk.out.as_json:
         import webbrowser  # noqa: PLC0415 - slow to load
 
-        webbrowser.open(url)
+        webbrowser.open(found.url)

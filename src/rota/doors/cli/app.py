@@ -35,6 +35,8 @@ MODULES = MappingProxyType(
         "key": "key",
         "limit": "limit",
         "requests": "requests",
+        "events": "events",
+        "sql": "sql",
         "open": "address",
         "check": "check",
         "verify": "verify",

@@ -19,6 +19,7 @@ from rota.errors import NotFound, RotaError, shown
 from rota.wiring.surroundings import Surroundings, look_around
 
 if TYPE_CHECKING:
+    from rota.doors.cli.remote import Remote
     from rota.ports.store import Store
     from rota.wiring.settings import Settings
 
@@ -148,19 +149,22 @@ class Desk:
         """The address of a daemon, if one was given."""
         return self.invocation.url or self.around.url
 
-    @cached_property
-    def _clerk(self) -> Clerk:
+    def daemon(self) -> Remote | None:
+        """Return the daemon to ask, if there is one; a database that was named is meant itself."""
         from rota.doors.cli.remote import Remote, find_daemon, is_near, read_key  # noqa: PLC0415
 
         around = self.around
         if self.url is not None:
             key = around.key or (read_key(around.home) if is_near(self.url) else None)
-            return self._kept(Remote(self.url, key))
-        if self.invocation.store is None and around.store is None:
-            found = find_daemon(around.home, around.key)
-            if found is not None:
-                return self._kept(found)
-        return self._here
+            return Remote(self.url, key)
+        if self.invocation.store is not None or around.store is not None:
+            return None
+        return find_daemon(around.home, around.key)
+
+    @cached_property
+    def _clerk(self) -> Clerk:
+        found = self.daemon()
+        return self._here if found is None else self._kept(found)
 
     @cached_property
     def _here(self) -> Clerk:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from rota.doors.kit.faults import exit_code_of
@@ -31,7 +32,15 @@ class Answered(RotaError):
         super().__init__(str(error.get("message") or f"the daemon answered {status}"))
         self.code = str(error.get("code") or "error")
         self.field = error.get("field")
-        self.exit_code = exit_code_of(status)
+        self.exit_code = exit_code_of(status, self.code)
+
+
+class Told(NamedTuple):
+    """One thing a daemon sends unasked: where the reader is then, and what happened."""
+
+    id: str
+    name: str
+    data: dict[str, Any] | None
 
 
 class Remote:
@@ -47,10 +56,8 @@ class Remote:
         self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
         """Ask for one command; the answer is empty for a rehearsal that went well."""
-        headers = {"Accept": "application/json"}
+        headers = self._headers("application/json")
         body = None
-        if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
         if dry_run:
             headers["Rota-Dry-Run"] = "true"
         if method not in IN_PATH:
@@ -63,6 +70,26 @@ class Remote:
             error = answer.get("error")
             raise Answered(status, error if isinstance(error, dict) else {})
         return answer
+
+    def follow(self, path: str, last: str | None) -> Iterator[Told]:
+        """Yield what the daemon sends, from after the last on that was told, until it ends."""
+        headers = self._headers("text/event-stream")
+        if last is not None:
+            headers["Last-Event-ID"] = last
+        try:
+            self._connection.request("GET", self._parts.path + path, None, headers)
+            response = self._connection.getresponse()
+            if response.status >= REFUSED:
+                raise Answered(response.status, _read(response).get("error") or {})
+            yield from _told(response)
+        except (OSError, HTTPException, ValueError) as fault:
+            raise Unavailable(_silence(self.url, fault)) from fault
+        finally:
+            self._connection.close()
+
+    def _headers(self, wanted: str) -> dict[str, str]:
+        key = {} if self._key is None else {"Authorization": f"Bearer {self._key}"}
+        return {"Accept": wanted, **key}
 
     def answers(self) -> bool:
         """Tell whether a daemon is there, without waiting for long."""
@@ -95,10 +122,8 @@ class Remote:
             return response.status, _read(response)
         except (OSError, HTTPException, ValueError) as fault:
             self._connection.close()
-            reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
             doubt = "; what was asked for may have been done" if sent and method != "GET" else ""
-            message = f"the daemon at {self.url} does not answer: {reason.lower()}{doubt}"
-            raise Unavailable(message) from fault
+            raise Unavailable(_silence(self.url, fault) + doubt) from fault
 
 
 def find_daemon(home: Path, key: str | None = None) -> Remote | None:
@@ -145,6 +170,27 @@ def _split(url: str) -> SplitResult:
     if not sound:
         raise Invalid("url", url, "write it as http://127.0.0.1:7682")
     return parts
+
+
+def _silence(url: str, fault: Exception) -> str:
+    reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
+    return f"the daemon at {url} does not answer: {reason.lower()}"
+
+
+def _told(lines: Iterable[bytes]) -> Iterator[Told]:
+    """Read server-sent events; one without data only says how far the reader is."""
+    told = Told("", "", None)
+    for raw in lines:
+        name, _, value = raw.decode().rstrip("\r\n").partition(": ")
+        if name == "id":
+            told = told._replace(id=value)
+        elif name == "event":
+            told = told._replace(name=value)
+        elif name == "data":
+            told = told._replace(data=json.loads(value))
+        elif not name and told.id:
+            yield told
+            told = Told("", "", None)
 
 
 def _read(response: HTTPResponse) -> dict[str, Any]:

@@ -65,10 +65,13 @@ def told(fault: RotaError) -> Told:
     return next(TOLD[kind] for kind in type(fault).__mro__ if kind in TOLD)
 
 
-def exit_code_of(status: int) -> int:
-    """Return the exit code for what another process has answered with a status."""
-    codes = {known.status: known.exit_code for known in TOLD.values()} | ON_THE_WAY
-    return codes.get(status, USAGE if status < SERVER_FAULTS else FAILED)
+def exit_code_of(status: int, code: str) -> int:
+    """Return the exit code for what another process has answered: by its code, or its status."""
+    for kind, known in TOLD.items():
+        if kind.code == code and known.status == status:
+            return known.exit_code
+    statuses = {known.status: known.exit_code for known in TOLD.values()} | ON_THE_WAY
+    return statuses.get(status, USAGE if status < SERVER_FAULTS else FAILED)
 
 
 def fault_record(fault: RotaError, hint: str | None = None) -> dict[str, Any]:
