@@ -19,7 +19,10 @@ from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rota.doors.api import connection
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
@@ -31,9 +34,11 @@ from rota.flow.observe.verify import verify
 from rota.model.keys import EVERY_SCOPE
 from rota.model.spaces import Role
 from rota.rules.permission import LOCAL
+from rota.stores.sqlite.inquiry import FileInquirer
 from rota.stores.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
+from rota.wiring.inquiring import NoInquirer
 from rota.wiring.loop import fastest_loop
 
 PATIENCE = 30.0
@@ -140,12 +145,12 @@ class Door:
         """Do something on the server's loop, where its store lives."""
         return self._loop.run(coroutine)
 
-    def start(self, place: Place, trust: Trust):
-        self.run(self._start(place, trust))
+    def start(self, place: Place, trust: Trust, **bounds: float):
+        self.run(self._start(place, trust, bounds))
         self.main, self.ann, self.bob = self.client(), self.client("ann"), self.client("bob")
         self.nobody = Client(self.port, None)
 
-    async def _start(self, place: Place, trust: Trust):
+    async def _start(self, place: Place, trust: Trust, given: dict[str, float]):
         await self.store.open()
         self._open.push_async_callback(self.store.close)
         for space in ("main", "ann", "bob"):
@@ -156,9 +161,13 @@ class Door:
         self.entrance = Entrance(self.store, self.clock.monotonic)
         self._open.callback(self.entrance.close)
         bounds = Bounds(calls=frozenset({CALL}))
-        api = Api(House(store=self.store, chance=FixedChance(), bounds=bounds))
+        inquirer = NoInquirer("")
+        if isinstance(self.store, SqliteStore):
+            inquirer = FileInquirer(self.store.path)
+        self._open.push_async_callback(inquirer.close)
+        api = Api(House(store=self.store, chance=FixedChance(), bounds=bounds, inquirer=inquirer))
         self._open.push_async_callback(api.close)
-        self.guard = Guard(api, self.entrance, trust, Backoff(self.clock.monotonic))
+        self.guard = Guard(api, self.entrance, trust, Backoff(self.clock.monotonic), **given)
         await self._open.enter_async_context(serving(self.guard, sock, place))
 
     def stop(self):
@@ -200,10 +209,23 @@ def trust():
     return Trust()
 
 
+@pytest.fixture(params=["httptools", "h11"])
+def parser(request, monkeypatch):
+    """Serve with each of the parsers that an installation may have."""
+    which = {"httptools": HttpToolsProtocol, "h11": H11Protocol}[request.param]
+    monkeypatch.setattr(connection, "AutoHTTPProtocol", which)
+
+
 @pytest.fixture
-def door(loop, kind, clock, place, trust, request, tmp_path):
+def bounds():
+    """What a test changes of the guard's bounds."""
+    return {}
+
+
+@pytest.fixture
+def door(loop, kind, clock, place, trust, bounds, request, tmp_path):
     made = Door(loop, _store(kind, clock, request, tmp_path), clock)
-    made.start(place, trust)
+    made.start(place, trust, **bounds)
     yield made
     made.stop()
 

@@ -110,7 +110,7 @@ def test_f3_another_site_gets_no_stream_and_no_websocket(door):
      "/v1/runs/%2e%2e", "/static/..%2f..%2fadmin.key", "/admin.key", "/v1/tasks/%", "/v1/tasks/%zz",
      "/v1/tasks/job;a=b", "/v1/tasks/job%20", "/v1/threads/a:b%2fc/tasks", "/%2e%2e%2f", "/\\..\\.."],
 )  # fmt: skip
-def test_f8_a_path_leads_nowhere_but_to_its_thing(door, path):
+def test_f8_a_path_leads_nowhere_but_to_its_thing(parser, door, path):
     door.main.post("/v1/tasks", WORK)
     door.main.put("/v1/state/job/note", {"value": "x"})
     answer = raw(door, [f"GET {path} HTTP/1.1", "Host: 127.0.0.1"])
@@ -183,13 +183,13 @@ def test_f9_many_places_are_forgotten_before_they_fill_the_memory(door):
      ["Host: 127.0.0.1", "X: a\x00b"],
      ["Host: 127.0.0.1", " folded: yes"]],
 )  # fmt: skip
-def test_f11_what_can_be_read_in_two_ways_is_refused(door, head):
+def test_f11_what_can_be_read_in_two_ways_is_refused(parser, door, head):
     answer = raw(door, ["POST /v1/tasks HTTP/1.1", "Content-Type: application/json", *head], b"{}")
     assert status_of(answer) in {400, 403, 411, 413, 421, 501}, answer
     assert answer.count(b"HTTP/1.1") == 1, "one request, one answer"
 
 
-def test_f11_a_second_request_cannot_hide_behind_the_first(door):
+def test_f11_a_second_request_cannot_hide_behind_the_first(parser, door):
     inner = "DELETE /v1/tasks/job HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     door.main.post("/v1/tasks", WORK)
     head = ["POST /v1/tasks HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json",

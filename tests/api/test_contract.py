@@ -9,7 +9,7 @@ from rota.doors.api.document import describe_api
 from rota.doors.api.guard import Trust
 from rota.doors.api.server import Place
 from rota.doors.kit.catalogue import every_command
-from rota.stores.sqlite.store import MemoryStore
+from rota.stores.sqlite.store import SqliteStore
 from rota.testing.clock import VirtualClock
 
 EXAMPLES = 10
@@ -28,6 +28,10 @@ WORDS = {
     "create_run": "instants, zones and lengths of time",
     "put_state": "printable keys",
     "mark_seen": "printable items, each once",
+    "backfill_task": "instants in words",
+    "set_limit": "keys that fit their scope, and lengths of time",
+    "remove_limit": "keys that fit their scope",
+    "ask_sql": "SQL",
 }
 """Operations that read words no schema can describe: 400, or 413 for too many of them."""
 MATCHED = ("change_task", "delete_task")
@@ -50,9 +54,11 @@ def _expected(name):
 
 
 @pytest.fixture(scope="module")
-def filled(loop):
+def filled(loop, tmp_path_factory):
     clock = VirtualClock()
-    door = Door(loop, MemoryStore(clock), clock)
+    door = Door(
+        loop, SqliteStore(str(tmp_path_factory.mktemp("contract") / "rota.db"), clock), clock
+    )
     door.start(Place(port=0), Trust())
     try:
         _fill(door)

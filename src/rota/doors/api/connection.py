@@ -25,8 +25,9 @@ TOO_LONG = (
 class Connection(asyncio.Protocol):
     """Hands everything to uvicorn's protocol, and closes on whoever is too slow or too long."""
 
-    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - whatever uvicorn gives its protocols
+    def __init__(self, head_seconds: float, **given: Any) -> None:  # noqa: ANN401 - uvicorn's own
         self._inner: Any = AutoHTTPProtocol(**given)
+        self._head_seconds = head_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._taken = 0
 
@@ -71,7 +72,7 @@ class Connection(asyncio.Protocol):
 
     def _wait(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(HEAD_SECONDS, self._close)
+        self._timer = loop.call_later(self._head_seconds, self._close)
 
     def _wait_no_longer(self) -> None:
         if self._timer is not None:

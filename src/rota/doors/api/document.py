@@ -73,7 +73,16 @@ LAST_EVENT_ID = {
     "in": "header",
     "required": False,
     "description": "The cursor of the last event a client has seen; goes before `after`.",
-    "schema": {"type": "string", "maxLength": 256, "pattern": "^[!-~]*$"},
+    "schema": {"type": "string"},
+}
+EVENT = {
+    "type": "object",
+    "description": "One event of the stream, as `text/event-stream` writes it.",
+    "properties": {
+        "id": {"type": "string", "description": "The cursor."},
+        "event": {"type": "string", "description": "Its name, or `reset`."},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
 }
 
 
@@ -182,7 +191,7 @@ def _following(route: Following) -> dict[str, Any]:
     ]
     given = {
         "description": "Events, each with its cursor as `id`; `reset` says to read anew.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": EVENT}},
     }
     over = {"204": {"description": "The run is over, and its end was seen."}} if named else {}
     return {

@@ -34,7 +34,10 @@ LONGEST_PATH = 8 << 10
 BODY_SECONDS = 30.0
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
-ALONE = frozenset({b"host", b"authorization", b"content-length", b"origin", b"transfer-encoding"})
+ALONE = frozenset(
+    b"host authorization content-length content-type origin transfer-encoding idempotency-key "
+    b"if-match rota-dry-run last-event-id".split()
+)
 """Headers of which a request may have one."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]{1,5})?")
 EVERY_ANSWER = (
@@ -77,12 +80,15 @@ class Guard:
         trust: Trust,
         backoff: Backoff,
         answers: Answers | None = None,
+        *,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self.answers: Answers = Counter() if answers is None else answers
         self._app = app
         self._entrance = entrance
         self._trust = trust
         self._backoff = backoff
+        self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or turn it away with one sentence."""
@@ -104,7 +110,7 @@ class Guard:
         except RotaError as fault:
             await _turn_away(send, fault)
             return
-        await self._app(scope, _bounded(receive), send)
+        await self._app(scope, _bounded(receive, self._body_seconds), send)
 
     def _noting(self, scope: Scope, send: Send) -> Send:
         """Add what every answer says, and count it by its route."""
@@ -202,7 +208,7 @@ def _name_of(host: str) -> str:
     return "" if match is None else match[1]
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, seconds: float) -> Receive:
     """Read a body no longer, in bytes and in time, than any sound one is."""
     size = 0
     done = False
@@ -213,12 +219,12 @@ def _bounded(receive: Receive) -> Receive:
         if done:
             return await receive()
         if until is None:
-            until = asyncio.get_running_loop().time() + BODY_SECONDS
+            until = asyncio.get_running_loop().time() + seconds
         try:
             async with asyncio.timeout_at(until):
                 message = await receive()
         except TimeoutError:
-            raise Turned(408, "too_slow", f"a body comes within {BODY_SECONDS:g} s") from None
+            raise Turned(408, "too_slow", f"a body comes within {seconds:g} s") from None
         if message["type"] == "http.request":
             size += len(message.get("body", b""))
             done = not message.get("more_body", False)

@@ -12,12 +12,14 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 
 from rota.doors.api.asgi import App
-from rota.doors.api.connection import Connection
+from rota.doors.api.connection import HEAD_SECONDS, Connection
 from rota.doors.api.guard import LOOPBACK
 from rota.errors import Invalid, Refused, Unavailable
 
@@ -42,6 +44,8 @@ class Place:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     proxies: frozenset[str] = field(default_factory=frozenset)
+    head_seconds: float = HEAD_SECONDS
+    """How long the head of a request may take."""
 
     @property
     def scheme(self) -> str:
@@ -137,7 +141,7 @@ async def serving(app: App, sock: socket.socket, place: Place) -> AsyncIterator[
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        http=Connection,
+        http=cast("type[asyncio.Protocol]", partial(Connection, place.head_seconds)),
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
