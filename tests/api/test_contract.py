@@ -9,7 +9,7 @@ from rota.doors.api.document import describe_api
 from rota.doors.api.guard import Trust
 from rota.doors.api.server import Place
 from rota.doors.kit.catalogue import every_command
-from rota.stores.sqlite.store import SqliteStore
+from rota.stores.sqlite.store import MemoryStore
 from rota.testing.clock import VirtualClock
 
 EXAMPLES = 10
@@ -54,11 +54,9 @@ def _expected(name):
 
 
 @pytest.fixture(scope="module")
-def filled(loop, tmp_path_factory):
+def filled(loop):
     clock = VirtualClock()
-    door = Door(
-        loop, SqliteStore(str(tmp_path_factory.mktemp("contract") / "rota.db"), clock), clock
-    )
+    door = Door(loop, MemoryStore(clock), clock)
     door.start(Place(port=0), Trust())
     try:
         _fill(door)
@@ -83,6 +81,15 @@ def _fill(door):
     door.run(door.bench.worker("w"))
 
 
+def _document():
+    """The document without what has no end, for which tests/api/live waits."""
+    document = describe_api()
+    for path, methods in tuple(document["paths"].items()):
+        if any(operation.get("x-stream") for operation in methods.values()):
+            del document["paths"][path]
+    return document
+
+
 @pytest.fixture
 def contract(filled):
     config = schemathesis.Config.from_dict(
@@ -99,7 +106,7 @@ def contract(filled):
             "operations": [_expected(name) for name in {*WORDS, *MATCHED}],
         }
     )
-    schema = schemathesis.openapi.from_dict(describe_api(), config=config)
+    schema = schemathesis.openapi.from_dict(_document(), config=config)
 
     @schema.auth(refresh_interval=None)
     class Key:

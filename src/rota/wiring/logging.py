@@ -10,10 +10,13 @@ import logging
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from rota.wiring.log_file import LogFile
 
 TASK_WIDTH = 14
 OUTCOME_WIDTH = 10
@@ -25,11 +28,17 @@ _OWN = frozenset({"event", "level", "logger", "timestamp", "trace_id", "exceptio
 
 
 def configure_logging(
-    level: str, form: str, *, color: bool = True, stream: TextIO | None = None
+    level: str,
+    form: str,
+    *,
+    color: bool = True,
+    stream: TextIO | None = None,
+    file: Path | None = None,
 ) -> Callable[[str], None]:
     """Send every record to stderr, as JSON or as text; `auto` means text on a terminal.
 
-    Returns how to name the database the runs belong to, once it is open: that begins trace ids.
+    A file gets every record as JSON. Returns how to name the database the runs belong to, once it
+    is open: that begins trace ids.
     """
     out = stream or sys.stderr
     human = form == "text" or (form == "auto" and out.isatty())
@@ -42,22 +51,24 @@ def configure_logging(
         structlog.processors.format_exc_info,
         tracer,
     ]
-    renderer: Processor
-    if human:
-        renderer = TextRenderer(color=color and out.isatty())
-    else:
-        renderer = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
-    handler = logging.StreamHandler(out)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        )
-    )
+    as_json = structlog.processors.JSONRenderer(default=str)
+    as_text = TextRenderer(color=color and out.isatty())
+    handlers: list[tuple[logging.Handler, Processor]] = [
+        (logging.StreamHandler(out), as_text if human else as_json)
+    ]
+    if file is not None:
+        handlers.append((LogFile(file), as_json))
     root = logging.getLogger()
     for old in tuple(root.handlers):
         root.removeHandler(old)
-    root.addHandler(handler)
+    for handler, renderer in handlers:
+        handler.setFormatter(
+            structlog.stdlib.ProcessorFormatter(
+                foreign_pre_chain=shared,
+                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            )
+        )
+        root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("rota").setLevel(level.upper())
     return tracer.name

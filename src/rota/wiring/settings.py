@@ -84,6 +84,7 @@ class Settings:
     sql_url: str | None = None
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
+    log_file: Path | None = None
     fault: str = ""
     color: bool = True
     given: frozenset[str] = field(default=frozenset())
@@ -182,6 +183,8 @@ MEANINGS = MappingProxyType(
         "`rota sql role` makes; SQL is off without it",
         "log_level": "`debug`, `info`, `warning` or `error`",
         "log_format": "`json`, `text`, or `auto`: text on a terminal",
+        "log_file": "where `rota up` writes its log too, as JSON lines, 10 MB and five older files "
+        "at most; `logs/rota.log` in the home folder if none is given, `/dev/null` for none",
         "fault": "for tests of Rota itself: `name:hit:action` hurts the process at a "
         "[fault point](fault-points.md)",
     }
@@ -216,6 +219,7 @@ class Wanted(BaseModel):
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
     log_format: Annotated[LogFormat, BeforeValidator(_lower)] = "auto"
+    log_file: Path | None = None
     fault: Annotated[str, BeforeValidator(_fault)] = ""
 
 

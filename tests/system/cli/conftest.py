@@ -37,6 +37,7 @@ class Lines:
 
     def __init__(self, stream):
         self.seen: list[str] = []
+        self._ended = False
         self._queue: queue.Queue[str | None] = queue.Queue()
         self._stream = stream
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -59,8 +60,9 @@ class Lines:
 
     def rest(self) -> list[str]:
         self._thread.join(PATIENCE)
-        while (line := self._queue.get(timeout=PATIENCE)) is not None:
+        while not self._ended and (line := self._queue.get(timeout=PATIENCE)) is not None:
             self.seen.append(line)
+        self._ended = True
         return self.seen
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import cast
 
@@ -67,7 +68,11 @@ def check_place(place: Place) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    return host.startswith("127.") or host in {"localhost", "::1"}
+    """Whether only this machine reaches an address; of names, only one is known to be."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def opened_socket(place: Place) -> socket.socket:

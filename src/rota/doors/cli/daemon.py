@@ -23,6 +23,7 @@ from rota.wiring.compose import (
     callables,
     database_exists,
     make_crew,
+    make_home,
     opened,
     single_pass,
 )
@@ -31,6 +32,7 @@ from rota.wiring.logging import configure_logging
 from rota.wiring.loop import run_async
 from rota.wiring.settings import Settings
 
+LOG_FILE = "logs/rota.log"
 EXIT_CODES = {Ending.LEFT_BEHIND: 0, Ending.INTERRUPTED: 130}
 MOST_RUNS = 1_000_000
 HIGHEST_PORT = 65_535
@@ -67,7 +69,9 @@ def up(
     desk = Desk(context)
     settings = desk.settings(port=maybe_whole("port", port, 0, HIGHEST_PORT), host=host)
     form = "json" if desk.out.as_json else settings.log_format
-    name_traces = configure_logging(settings.log_level, form, color=settings.color)
+    make_home(settings)
+    file = settings.log_file or settings.home / LOG_FILE
+    name_traces = configure_logging(settings.log_level, form, color=settings.color, file=file)
     look_here()
     run_async(_up(desk, settings, samples, name_traces))
 
