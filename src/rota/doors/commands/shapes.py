@@ -37,6 +37,7 @@ from rota.timing.words import describe
 MOST_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
+YEARS = (1900, 2999)
 UNSEEN = r"\x00-\x1f\x7f-\x9f"
 PLAIN = rf"^[^{UNSEEN}]*$"
 """What fits in one line: no control characters."""
@@ -70,10 +71,17 @@ WHOLE = BeforeValidator(_whole)
 
 
 def _written(value: object) -> object:
-    if isinstance(value, str) and _INSTANT.fullmatch(value) is None:
+    """Return an instant that was written down; a number is none."""
+    if not isinstance(value, str):
+        return value
+    if _INSTANT.fullmatch(value) is None:
         message = "write an instant as 2026-03-02T12:00:00Z"
         raise ValueError(message)
-    return value
+    instant = datetime.fromisoformat(value.upper())
+    if not YEARS[0] <= instant.year <= YEARS[1]:
+        message = f"give a year from {YEARS[0]} to {YEARS[1]}"
+        raise ValueError(message)
+    return instant
 
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), WHOLE]
