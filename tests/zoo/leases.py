@@ -89,7 +89,7 @@ def worker_named_by_host() -> Iterator[None]:
     "A worker that was fenced claims runs before it has heard of it",
 )
 def fenced_worker_claims() -> Iterator[None]:
-    with queries(is_fenced=("fenced = 1", "fenced = 7")):
+    with queries(is_barred=("fenced = 1", "fenced = 7")):
         yield
 
 

@@ -17,7 +17,8 @@ from pydantic import Field
 
 from rota.doors.api.asgi import NO_CONTENT, Receive, Reply, Scope, Send
 from rota.doors.api.hub import PAGE, Hub, Seat, Wish
-from rota.doors.commands.shapes import Asked, Id, SpaceName
+from rota.doors.commands.fields import Id, SpaceName
+from rota.doors.commands.shapes import Asked
 from rota.doors.kit.catalogue import pattern_of
 from rota.errors import NotFound, Unavailable
 from rota.model.cursors import START, EventPage, Position, position_of

@@ -44,7 +44,7 @@ def list_all(
     """
     desk = Desk(context)
     most = whole("limit", limit, 1, MOST_LISTED)
-    found = _ask(desk, "GET", task, None, {"after": after, "limit": most, "space": space})
+    found = _ask(desk, "GET", task, None, {"after": after or None, "limit": most, "space": space})
     desk.out.record(found)
     if desk.out.as_json:
         return

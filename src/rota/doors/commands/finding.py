@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.doors.commands.shapes import LARGEST_ID
+from rota.doors.commands.fields import LARGEST_ID
 from rota.doors.kit.office import Office
 from rota.errors import NotFound
 from rota.flow.define.names import get_task

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from pydantic import Field
 
-from rota.doors.commands.shapes import Asked, Given, Id, Instant, SpaceName, Word
+from rota.doors.commands.fields import Id, Instant, SpaceName, Word
+from rota.doors.commands.shapes import Asked, Given
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.flow.define import keys

@@ -7,25 +7,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rota.doors.commands.finding import space_of, task_of
-from rota.doors.commands.shapes import (
+from rota.doors.commands.fields import (
     WHOLE,
-    Asked,
-    AttemptGiven,
-    DeliveryGiven,
-    EventGiven,
-    Given,
     Id,
     Json,
     Limit,
-    OneRun,
-    QuestionGiven,
-    RunGiven,
     RunKey,
     SpaceName,
     TaskRef,
     Text,
     Word,
+)
+from rota.doors.commands.finding import space_of, task_of
+from rota.doors.commands.shapes import (
+    Asked,
+    AttemptGiven,
+    DeliveryGiven,
+    EventGiven,
+    Given,
+    OneRun,
+    QuestionGiven,
+    RunGiven,
     attempt_given,
     delivery_given,
     event_given,

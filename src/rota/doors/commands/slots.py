@@ -8,8 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rota.doors.commands.fields import WHOLE, Word
 from rota.doors.commands.finding import task_of
-from rota.doors.commands.shapes import WHOLE, Given, OneTask, Word
+from rota.doors.commands.shapes import Given, OneTask
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rota.doors.commands.shapes import Asked, Given, Nothing, SpaceGiven, SpaceName, space_given
+from rota.doors.commands.fields import SpaceName
+from rota.doors.commands.shapes import Asked, Given, Nothing, SpaceGiven, space_given
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from rota.doors.commands.fields import UNSEEN, Json, Limit, Word
 from rota.doors.commands.finding import task_of
-from rota.doors.commands.shapes import UNSEEN, Asked, Given, Json, Limit, OneTask, Word
+from rota.doors.commands.shapes import Asked, Given, OneTask
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.flow.define import memory

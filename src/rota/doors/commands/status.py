@@ -6,7 +6,8 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from rota.doors.commands.shapes import LARGEST_ID, Asked, Given, Id, Limit, Nothing, SpaceName
+from rota.doors.commands.fields import LARGEST_ID, Id, Limit, SpaceName
+from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Daemon, Office
 from rota.flow.observe.status import OVERDUE, Status, Warned, view_status

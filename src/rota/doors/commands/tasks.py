@@ -8,23 +8,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rota.doors.commands.finding import space_of, task_of
-from rota.doors.commands.shapes import (
+from rota.doors.commands.fields import (
     PLAIN,
-    Asked,
-    Given,
     Id,
     Json,
     Limit,
-    OneTask,
-    RunGiven,
     RunKey,
     SpaceName,
-    TaskGiven,
     TaskName,
     Text,
     ThreadKey,
     Word,
+)
+from rota.doors.commands.finding import space_of, task_of
+from rota.doors.commands.shapes import (
+    Asked,
+    Given,
+    OneTask,
+    RunGiven,
+    TaskGiven,
     run_given,
     task_given,
 )

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rota.doors.commands.shapes import PLAIN, WHOLE, Asked, Text, Word
+from rota.doors.commands.fields import PLAIN, WHOLE, Text, Word
+from rota.doors.commands.shapes import Asked
 from rota.doors.library.options import policy_from
 from rota.errors import Invalid
 from rota.flow.define.policies import HIGHEST_PRIORITY, MOST_ATTEMPTS, MOST_CATCH_UP

@@ -1,0 +1,84 @@
+"""The fields of requests: what each may hold, said so that the OpenAPI document is exact."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, StringConstraints
+
+MOST_LISTED = 1_000
+LARGEST_ID = 2**53 - 1
+"""The largest whole number that every reader of JSON holds exactly."""
+YEARS = (1900, 2999)
+UNSEEN = r"\x00-\x1f\x7f-\x9f"
+PLAIN = rf"^[^{UNSEEN}]*$"
+"""What fits in one line: no control characters."""
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        message = "may not hold a NUL character"
+        raise ValueError(message)
+    return text
+
+
+def _finite(value: object) -> object:
+    """Return a value of JSON; what is beyond the largest number is none."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            message = "is beyond the largest number there is"
+            raise ValueError(message)
+        left.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+    return value
+
+
+def _whole(value: object) -> object:
+    """Return a whole number as one: JSON does not tell 5.0 from 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+
+
+def _written(value: object) -> object:
+    """Return an instant that was written down; a number is none."""
+    if not isinstance(value, str):
+        return value
+    if _INSTANT.fullmatch(value) is None:
+        message = "write an instant as 2026-03-02T12:00:00Z"
+        raise ValueError(message)
+    instant = datetime.fromisoformat(value.upper())
+    if not YEARS[0] <= instant.year <= YEARS[1]:
+        message = f"give a year from {YEARS[0]} to {YEARS[1]}"
+        raise ValueError(message)
+    return instant
+
+
+Id = Annotated[int, Field(ge=1, le=LARGEST_ID), WHOLE]
+Limit = Annotated[int, Field(ge=1, le=MOST_LISTED), WHOLE]
+SpaceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+TaskName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
+TaskRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
+ThreadKey = Annotated[
+    str, StringConstraints(pattern=rf"^[A-Za-z0-9_]+:[^{UNSEEN}\x20\xa0/]{{1,200}}$")
+]
+Text = Annotated[
+    str,
+    StringConstraints(max_length=100_000),
+    AfterValidator(_storable),
+    Field(json_schema_extra={"not": {"pattern": r"\x00"}}),
+]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=PLAIN)]
+RunKey = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=PLAIN)]
+
+
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+Instant = Annotated[AwareDatetime, BeforeValidator(_written)]
+Json = Annotated[Any, AfterValidator(_finite)]
