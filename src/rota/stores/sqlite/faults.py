@@ -9,6 +9,9 @@ import apsw
 
 from rota.errors import Busy, RotaError, Unavailable
 
+NO_ROOM = frozenset({apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP})
+"""The index of the write-ahead log cannot grow: the disk is full."""
+
 _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.CantOpenError,
      "cannot open the database {}: check that its folder exists and is writable"),
@@ -27,6 +30,8 @@ def translate(fault: BaseException, path: str) -> RotaError | None:
     """Return the error a caller may act on, or None for what only a programmer can mend."""
     if isinstance(fault, apsw.BusyError):
         return Busy(f"the database {path} is busy: another process writes for too long, try again")
+    if getattr(fault, "extendedresult", None) in NO_ROOM:
+        fault = apsw.FullError()
     for kind, sentence in _SENTENCES:
         if isinstance(fault, kind):
             return Unavailable(sentence.format(path))
