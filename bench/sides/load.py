@@ -15,7 +15,8 @@ class Asker(asyncio.Protocol):
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._buffer = b""
+        self._head = b""
+        self._wanted = -1
         self._asked = 0.0
         self._transport: asyncio.Transport | None = None
 
@@ -33,18 +34,21 @@ class Asker(asyncio.Protocol):
         self._transport.write(self._load.request)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        head, end, body = self._buffer.partition(b"\r\n\r\n")
-        if not end:
-            return
-        lines = head.lower().split(b"\r\n")
-        length = next(int(x[15:]) for x in lines if x.startswith(b"content-length:"))
-        if len(body) < length:
-            return
-        self._load.took.append(time.perf_counter() - self._asked)
-        self._load.wrong += lines[0][9:10] != b"2"
-        self._buffer = body[length:]
-        self._ask()
+        if self._wanted < 0:
+            self._head += data
+            head, end, body = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            lines = head.lower().split(b"\r\n")
+            self._wanted = next(int(x[15:]) for x in lines if x.startswith(b"content-length:"))
+            self._load.wrong += lines[0][9:10] != b"2"
+            self._head = b""
+            data = body
+        self._wanted -= len(data)
+        if self._wanted == 0:
+            self._wanted = -1
+            self._load.took.append(time.perf_counter() - self._asked)
+            self._ask()
 
     def connection_lost(self, fault: Exception | None) -> None:  # noqa: ARG002
         self._load.open -= 1
