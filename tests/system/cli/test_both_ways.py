@@ -12,7 +12,7 @@ import pytest
 from rota.doors.cli.main import main
 
 HEAVY = ("pydantic", "structlog", "fastapi", "apsw", "asyncpg", "asyncio", "rich", "starlette")
-PASSING = {"at", "seen_at", "oldest_seconds", "used_at", "origin"}
+PASSING = {"at", "seen_at", "oldest_seconds", "used_at", "origin", "daemon"}
 """Facts that differ between two looks, or between two doors on purpose."""
 
 
@@ -226,3 +226,10 @@ def test_a_query_is_answered_and_what_would_change_something_is_refused(house, d
     found = house.json("sql", "select state from runs")
     assert (found["columns"], found["rows"]) == (["state"], [["succeeded"]])
     assert house.rota("sql", "delete from runs").returncode == 2
+
+
+def test_a_daemon_is_stopped_and_started_again(house, daemon):
+    assert house.rota("stop").returncode == 0
+    assert house.json("status")["daemon"]["state"] != "working"
+    assert house.rota("start").returncode == 0
+    assert house.json("run", "hello", "--wait")["state"] == "succeeded"

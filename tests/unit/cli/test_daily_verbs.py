@@ -166,6 +166,16 @@ def test_watch_shows_status_and_runs(rota, hello):
     assert (seen["status"]["queue"]["ready"], seen["runs"][0]["task"]) == (1, "hello")
 
 
+def test_everything_is_paused_and_resumed(rota, hello):
+    assert rota.json("pause-all")["paused"] is True
+    assert "rota resume-all" in rota.ok("status").out
+    rota.ok("run", hello)
+    assert rota.json("once")["processed"] == 0
+    assert rota.json("resume-all")["paused"] is False
+    assert "paused" not in rota.ok("status").out
+    assert rota.json("once")["processed"] == 1
+
+
 def test_the_address_of_no_daemon_is_told(rota):
     assert "start `rota up`" in rota.refused("open", code=6)
     assert "start `rota up`" in rota.refused("events", code=6)
@@ -192,6 +202,7 @@ WRITES = [
     ("key", "create", "x"),
     ("limit", "set", "total", "--cap", "1"),
     ("state", "set", "hello", "a", "1"),
+    ("pause-all",),
 ]
 
 

@@ -10,7 +10,7 @@ from rota.doors.cli.words import DEEPEST, find_page, hoist
 
 TASK = "TASK"
 MOST_NAMES = 1_000
-_COMMAND = re.compile(r"^  ([a-z]+)(?:  |$)", re.MULTILINE)
+_COMMAND = re.compile(r"^  ([a-z-]+)(?:  |$)", re.MULTILINE)
 _OPTION = re.compile(r"^ +(?:(-[a-z]), )?(--?[a-z-]+)(?: ([A-Z]\S*))?", re.MULTILINE)
 _PLACES = re.compile(r"\[OPTIONS\](.*)")
 

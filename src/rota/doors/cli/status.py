@@ -46,7 +46,10 @@ def queue_pairs(seen: Record) -> list[tuple[str, str]]:
     queue = seen["queue"]
     due = seen["next_due"]
     ahead = "" if due is None else f", next in {_until(due, seen['at'])}"
+    paused = seen["paused_since"]
+    since = "" if paused is None else f"for {_until(seen['at'], paused)}: rota resume-all"
     return [
+        ("paused", since),
         ("ready", _with_age(queue, "ready")),
         ("later", str(queue["later"])),
         ("held", f"{queue['held']} behind their lane" if queue["held"] else ""),
