@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +42,18 @@ class Bench:
         return lambda: call(side, verb, address=self.fresh(store, side), **options)
 
     def takes(self, **sides: Callable[[], dict[str, Any]]) -> Takes:
-        """Run every side in turn, `repeats` times, so that noise hits all of them alike."""
+        """Run every side in turn, `repeats` times, so that noise hits all of them alike.
+
+        What one side has left unwritten is written before the next begins, and none always follows
+        the same one.
+        """
         found: Takes = {name: [] for name in sides}
+        order = list(sides)
         for _ in range(self.repeats):
-            for name, take in sides.items():
-                found[name].append(take())
+            for name in order:
+                os.sync()
+                found[name].append(sides[name]())
+            order.append(order.pop(0))
         return found
 
 

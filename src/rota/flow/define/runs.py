@@ -126,14 +126,19 @@ async def queue(
     else:
         outcomes = await store.enqueue_within(connection, batches)
     for batch, results in zip(batches, outcomes, strict=True):
-        for index, outcome in enumerate(results if batch.keys else ()):
-            if outcome.conflict:
-                message = (
-                    f"the key {batch.key(index)!r} belongs to run {outcome.run_id}, "
-                    "which has another payload: use another key"
-                )
-                raise Conflict(message)
+        if batch.keys:
+            _refuse_conflict(batch, results)
     return outcomes
+
+
+def _refuse_conflict(batch: RunBatch, results: Sequence[Enqueued]) -> None:
+    for index, outcome in enumerate(results):
+        if outcome.conflict:
+            message = (
+                f"the key {batch.key(index)!r} belongs to run {outcome.run_id}, "
+                "which has another payload: use another key"
+            )
+            raise Conflict(message)
 
 
 async def backfill(

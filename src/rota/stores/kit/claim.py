@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rota.model.runs import Lease
 from rota.model.tasks import Task
 from rota.model.views import Claimed
-from rota.stores.kit.heads import FreshHead, Head, absorb, open_new_heads
+from rota.stores.kit.heads import FreshHead, Head, absorb, open_new_heads, take_pings
 from rota.stores.kit.limits import UNLIMITED, Room, keep_buckets, read_room
 from rota.stores.kit.session import Row, Rows, Session
 from rota.stores.kit.tasks import get_tasks
@@ -86,14 +86,12 @@ async def claim(
     now: int,
     known: Known,
 ) -> Claimed:
-    """Lease up to `want` ready runs of the given routes to a worker.
-
-    A fenced worker gets none, and nobody does while everything is paused.
-    """
+    """Lease up to `want` ready runs of the given routes to a worker."""
     await session.enter_claim()
-    if await session.rows("is_barred", worker=worker):
+    pings = await take_pings(session, worker)
+    if pings is None:
         return Claimed(leases=[], tasks={}, answers={})
-    fresh, quiet = await absorb(session)
+    fresh, quiet = await absorb(session, pings)
     turn, catch = _Turn(worker, want, now), _Catch()
     if quiet:
         room = Room()

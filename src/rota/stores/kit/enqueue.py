@@ -12,6 +12,8 @@ from rota.stores.kit.session import Row, Rows, Session
 
 RUNS = "runs"
 """The topic of runs that may be claimed."""
+LATER = "later"
+"""The topic of runs that may be claimed at an instant to come."""
 
 
 def place_of(run: NewRun, now: int) -> Place:
@@ -28,13 +30,15 @@ async def enqueue(
 
     `last_of_all` says that nothing else happens in this transaction.
     """
+    if len(batches) == 1 and len(batches[0].payloads) == 1 and not _is_named(batches[0]):
+        return [[await _enqueue_one(session, batches[0], now, last=last_of_all)]]
     results: list[list[Enqueued]] = [[] for _ in batches]
     alike: dict[NewRun, list[int]] = {}
     named: list[int] = []
     for number, batch in enumerate(batches):
         if not batch.payloads:
             continue
-        if batch.keys or batch.template.slot_key is not None:
+        if _is_named(batch):
             named.append(number)
         else:
             alike.setdefault(batch.template, []).append(number)
@@ -49,6 +53,24 @@ async def enqueue(
     if named:
         await _insert_named(session, batches, named, results, now)
     return results
+
+
+def _is_named(batch: RunBatch) -> bool:
+    return bool(batch.keys) or batch.template.slot_key is not None
+
+
+async def _enqueue_one(session: Session, batch: RunBatch, now: int, *, last: bool) -> Enqueued:
+    """Queue a single run, with less ceremony: that is what a caller waits for most often."""
+    run = batch.template
+    if place_of(run, now) is Place.LATER:
+        session.wake(LATER)
+    else:
+        record = ping_record(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
+        await session.run("insert_ping", **record)
+        session.wake(RUNS)
+    common = _template(run, now)
+    ids = await session.insert("insert_one", 1, last=last, payload=batch.payloads[0], **common)
+    return Enqueued(run_id=RunId(ids[0]))
 
 
 async def _insert_alike(
@@ -90,7 +112,7 @@ async def ping(session: Session, runs: Iterable[NewRun], now: int) -> None:
         await session.run("insert_pings", rows=Rows(seen.values()))
         session.wake(RUNS)
     if later:
-        session.wake("later")
+        session.wake(LATER)
 
 
 def ping_record(

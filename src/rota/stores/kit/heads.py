@@ -8,8 +8,10 @@ absorbs. All of this happens inside claims, which happen one at a time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.stores.kit.enqueue import ping_record
-from rota.stores.kit.session import Rows, Session
+from rota.stores.kit.session import Row, Rows, Session
 
 MOST_PINGS = 2_000
 
@@ -20,12 +22,22 @@ FreshHead = tuple[str, int, str, str, int]
 """A head that may not have been written yet: its pool, then a head inside that."""
 
 
-async def absorb(session: Session) -> tuple[set[FreshHead], bool]:
+async def take_pings(session: Session, worker: str) -> list[Row] | None:
+    """Return the pings that have come, or None for a worker that may not claim.
+
+    A fenced worker may not, and nobody may while everything is paused. Their pings stay.
+    """
+    pings = await session.rows("take_pings", most=MOST_PINGS, worker=worker)
+    if not pings and await session.rows("is_barred", worker=worker):
+        return None
+    return pings
+
+
+async def absorb(session: Session, pings: Sequence[Row]) -> tuple[set[FreshHead], bool]:
     """Take up pings: choose lane heads, and return the heads that may have ready runs.
 
     The second part says whether the queue was quiet: no other head is open, and nothing is limited.
     """
-    pings = await session.rows("take_pings", most=MOST_PINGS)
     fresh = {(r[0], r[1], r[2], r[3], r[4]) for r in pings if r[5] is None and r[2] is not None}
     reopen = {(r[0], r[1]) for r in pings if r[5] is None and r[2] is None}
     lanes = {(r[1], r[5]) for r in pings if r[5] is not None}

@@ -11,6 +11,9 @@ from rota.errors import Unavailable
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
+WORTH_SHARING = 8
+"""How many callers another writer must have to begin; fewer go with the batch that is next."""
+
 
 class Joiner(Generic[Item, Answer]):
     """Joins the items of concurrent callers into one write; each caller gets its own answers.
@@ -19,20 +22,28 @@ class Joiner(Generic[Item, Answer]):
     belongs to no caller, so one that is cancelled takes nobody else's answer with it. If a joined
     write fails, every caller's items are written on their own, so that one caller's fault stays its
     own. Only when the database was lost is nothing written again: the write may have happened.
+
+    Where another process does the writing, a second writer may be worth it: while one batch is on
+    its way, the answers of the other are given out. Each takes half of what waits.
     """
 
     def __init__(
-        self, write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], most: int
+        self,
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        most: int,
+        *,
+        writers: int = 1,
     ) -> None:
         self._write = write
         self._most = most
+        self._most_writers = writers
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._writers: set[asyncio.Task[None]] = set()
         self._alone = False
 
     async def put(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Write items, alone or together with others, and return their answers in order."""
-        if self._writer is None and not self._alone:
+        if not self._writers and not self._alone:
             return await self._put_alone(items)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Sequence[Answer]] = loop.create_future()
@@ -46,25 +57,33 @@ class Joiner(Generic[Item, Answer]):
             return await self._write(items) if items else ()
         finally:
             self._alone = False
-            if self._waiting:
-                self._writer = asyncio.get_running_loop().create_task(self._write_all())
+            self._call_writer()
 
     async def close(self) -> None:
         """Wait until everything that was put has been written."""
-        if self._writer is not None:
-            await self._writer
+        while self._writers:
+            await asyncio.wait(self._writers)
+
+    def _call_writer(self) -> None:
+        if self._waiting:
+            writer = asyncio.get_running_loop().create_task(self._write_all())
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
 
     async def _write_all(self) -> None:
-        try:
-            while self._waiting:
-                await self._write_next(self._take())
-                await asyncio.sleep(0)  # whoever was answered may come at once with more
-        finally:
-            self._writer = None
+        while self._waiting:
+            share = len(self._waiting) // 2
+            if len(self._writers) < self._most_writers and share >= WORTH_SHARING:
+                taken = self._take(share)
+                self._call_writer()
+            else:
+                taken = self._take(self._most)
+            await self._write_next(taken)
+            await asyncio.sleep(0)  # whoever was answered may come at once with more
 
-    def _take(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]:
+    def _take(self, most: int) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]]:
         count = size = 0
-        while count < len(self._waiting) and (size < self._most or count == 0):
+        while count < len(self._waiting) and (size < most or count == 0):
             size += len(self._waiting[count][0])
             count += 1
         taken, self._waiting = self._waiting[:count], self._waiting[count:]

@@ -56,7 +56,9 @@ class SqlStore(Entrance, Looking, Live, Pausing):
     def __init__(self) -> None:
         super().__init__()
         self._known: claim.Known = {}
-        self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(self._enqueue, MOST_JOINED)
+        self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(
+            self._enqueue, MOST_JOINED, writers=2 if self.elsewhere else 1
+        )
         self._settles: Joiner[Settlement, bool] = Joiner(self._settle, MOST_JOINED)
 
     async def take_roles(self) -> bool:

@@ -204,7 +204,5 @@ def storable(value: object) -> object:
     """Return text without NUL and half surrogates, which PostgreSQL cannot store."""
     if not isinstance(value, str):
         return value
-    if value.isascii():
-        return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
-    text = value.encode("utf-8", "replace").decode("utf-8")
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    text = str(value) if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text

@@ -30,6 +30,7 @@ class Doorbell:
 
     def __init__(self, database: str, hear: Callable[[Sequence[str]], None]) -> None:
         self.path = Path(f"{database}.wake")
+        self._address = str(self.path)
         self._hear = hear
         self._listening: socket.socket | None = None
         self._sending: socket.socket | None = None
@@ -37,14 +38,14 @@ class Doorbell:
         self.watching = asyncio.Event()
 
     def ring(self, topics: Sequence[str]) -> None:
-        """Tell the listener about topics; never waits and never fails."""
+        """Tell the listener about topics, from the thread that wrote; never waits, never fails."""
         if self._listening is not None or not topics:
             return
         if self._sending is None:
             self._sending = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sending.setblocking(False)
         with contextlib.suppress(OSError):
-            self._sending.sendto(",".join(topics).encode(), str(self.path))
+            self._sending.sendto(",".join(topics).encode(), self._address)
 
     def listen(self, version: Callable[[], Awaitable[int]]) -> None:
         """Hear rings from now on; `version` tells how often others have written to the database.
@@ -68,7 +69,7 @@ class Doorbell:
             loop.add_reader(bell.fileno(), self._answer)
         self._watch = loop.create_task(self._watch_version(version))
 
-    async def close(self) -> None:
+    async def stop_listening(self) -> None:
         """Stop hearing, and take the bell away."""
         if self._watch is not None:
             self._watch.cancel()
@@ -81,6 +82,9 @@ class Doorbell:
             self._listening = None
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Ring no more."""
         if self._sending is not None:
             self._sending.close()
             self._sending = None

@@ -83,11 +83,14 @@ class SqliteSession:
         self.topics[topic] = None
 
 
-def _bind(params: dict[str, object]) -> dict[str, Any]:
-    return {
-        name: json.dumps(value) if isinstance(value, (list, Rows)) else value
-        for name, value in params.items()
-    }
+_ARRAYS: frozenset[type] = frozenset({list, Rows})
+
+
+def _bind(params: dict[str, Any]) -> dict[str, Any]:
+    for name, value in params.items():
+        if value.__class__ in _ARRAYS:
+            params[name] = json.dumps(value)
+    return params
 
 
 def _pack(connection: apsw.Connection, sql: str) -> str | None:

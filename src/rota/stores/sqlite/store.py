@@ -59,11 +59,17 @@ class _Thread:
     """
 
     def __init__(
-        self, connect: Callable[[], apsw.Connection], queries: Mapping[str, str], *, write: bool
+        self,
+        connect: Callable[[], apsw.Connection],
+        queries: Mapping[str, str],
+        *,
+        write: bool,
+        ring: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self._connect = connect
         self._queries = queries
         self._write = write
+        self._ring = ring
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._work, name=f"rota-sqlite-{'writer' if write else 'reader'}", daemon=True
@@ -111,11 +117,15 @@ class _Thread:
             outcomes = transact(connection, session, calls, write=write)
         except BaseException as fault:  # noqa: BLE001 - the thread lives on, its callers are told
             outcomes = [fault] * len(jobs)
+        topics: dict[str, None] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 _tell(job, partial(_refuse, job.answer, outcome))
             else:
                 _tell(job, partial(_resolve, job.answer, outcome))
+                topics.update(dict.fromkeys(outcome[1]))
+        if topics and self._ring is not None:
+            self._ring(tuple(topics))
 
 
 def _tell(job: _Job, callback: Callable[[], None]) -> None:
@@ -165,7 +175,7 @@ class SqliteStore(SqlStore):
         await asyncio.get_running_loop().run_in_executor(None, self._prepare)
         queries = load_queries(PACKAGE)
         self._threads = (
-            _Thread(partial(connect, self.path), queries, write=True),
+            _Thread(partial(connect, self.path), queries, write=True, ring=self._doorbell.ring),
             _Thread(partial(connect, self.path), queries, write=False),
         )
 
@@ -199,12 +209,13 @@ class SqliteStore(SqlStore):
         """Finish what was begun and close the file."""
         if self._threads is None:
             return
-        await self._doorbell.close()
+        await self._doorbell.stop_listening()
         await self._enqueues.close()
         await self._settles.close()
         threads, self._threads = self._threads, None
         for thread in dict.fromkeys(threads):
             await asyncio.get_running_loop().run_in_executor(None, thread.close)
+        self._doorbell.close()
         self._lock.release()
 
     def now(self) -> int:
@@ -217,7 +228,6 @@ class SqliteStore(SqlStore):
         """Run an operation on the writing thread."""
         result, topics = await self._open_threads()[0].run(operation, args)
         self.announce(topics)
-        self._doorbell.ring(topics)
         reach_stage("answered", operation)
         return result
 

@@ -32,4 +32,4 @@ async def _forget(session: Session) -> None:
             if r[0] == pool
         )
         await session.run("drop_heads", pool=pool, rows=heads)
-    await session.rows("take_pings", most=10_000)
+    await session.rows("take_pings", most=10_000, worker="")

@@ -14,6 +14,15 @@ from unnest(:payloads::text[]) with ordinality as p(payload, n)
 order by p.n
 returning id;
 
+-- name: insert_one
+insert into rota.runs (space_id, task_id, state, place, pool, priority, available_at, route, grp,
+  metered, source, epoch, cause, created_at, lane, expires_at, upstream_id, depth, thread, payload)
+values (:space_id::bigint, :task_id::bigint, 'queued', :place::text, :pool::text, :priority::int,
+  :available_at::bigint, :route::text, :grp::text, :metered::int, :source::text, 0, 'first',
+  :created_at::bigint, :lane::text, :expires_at::bigint, :upstream_id::bigint, :depth::int,
+  :thread::text, :payload::text)
+returning id;
+
 -- name: insert_runs  runs that differ in anything; 0 stands for one whose key or slot is taken
 with w as materialized (
   select nextval('rota.runs_id_seq') as id, j.*
@@ -59,6 +68,10 @@ from w cross join lateral (
   limit 1
 ) r;
 
+-- name: insert_ping
+insert into rota.pings (pool, space_id, route, grp, metered, lane)
+values (:pool::text, :space_id::bigint, :route::text, :grp::text, :metered::int, :lane::text);
+
 -- name: insert_pings
 insert into rota.pings (pool, space_id, route, grp, metered, lane)
 select w.pool, w.space_id, w.route, w.grp, w.metered, w.lane
@@ -69,7 +82,10 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(pool text, space_id bigint, rou
 with taken as (
   -- skipping those that somebody holds, so that nobody waits here
   delete from rota.pings where id = any(array(
-    select id from rota.pings order by id limit :most::int for update skip locked))
+    select id from rota.pings
+    where not exists (select 1 from rota.facts where name = 'paused')
+      and not exists (select 1 from rota.workers where id = :worker::text and fenced = 1)
+    order by id limit :most::int for update skip locked))
   returning pool, space_id, route, grp, metered, lane
 )
 select taken.*, (not exists (select 1 from rota.heads where open = 1)

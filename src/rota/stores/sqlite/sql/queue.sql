@@ -5,6 +5,13 @@ select :space_id, :task_id, 'queued', :place, :pool, :priority, :available_at, :
   :source, 0, 'first', :created_at, :lane, :expires_at, :upstream_id, :depth, :thread, value
 from json_each(:payloads);
 
+-- name: insert_one
+insert into runs (space_id, task_id, state, place, pool, priority, available_at, route, grp, metered,
+  source, epoch, cause, created_at, lane, expires_at, upstream_id, depth, thread, payload)
+values (:space_id, :task_id, 'queued', :place, :pool, :priority, :available_at, :route, :grp,
+  :metered, :source, 0, 'first', :created_at, :lane, :expires_at, :upstream_id, :depth, :thread,
+  :payload);
+
 -- name: insert_runs  runs that differ in anything
 insert into runs (space_id, task_id, state, place, pool, priority, available_at, route, grp, metered,
   source, epoch, cause, created_at, lane, expires_at, upstream_id, depth, thread, payload,
@@ -27,6 +34,10 @@ from jsonb_each(:rows) w
 join runs r on r.schedule_id = w.value ->> 'schedule_id' and r.slot_key = w.value ->> 'slot_key'
 where r.schedule_id is not null;
 
+-- name: insert_ping
+insert into pings (pool, space_id, route, grp, metered, lane)
+values (:pool, :space_id, :route, :grp, :metered, :lane);
+
 -- name: insert_pings
 insert into pings (pool, space_id, route, grp, metered, lane)
 select value ->> 'pool', value ->> 'space_id', value ->> 'route', value ->> 'grp',
@@ -35,6 +46,8 @@ from jsonb_each(:rows);
 
 -- name: take_pings  and whether the queue is quiet: no head open, nothing limited
 delete from pings where id in (select id from pings order by id limit :most)
+  and not exists (select 1 from facts where name = 'paused')
+  and not exists (select 1 from workers where id = :worker and fenced = 1)
 returning pool, space_id, route, grp, metered, lane,
   not exists (select 1 from heads where open = 1) and not exists (select 1 from limits) as quiet;
 
