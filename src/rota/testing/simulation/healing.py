@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from rota.errors import Refused
 from rota.flow.define.runs import answer_question
+from rota.flow.define.standing import persistently
 from rota.flow.observe.verify import verify
 from rota.model.spaces import Limit, Scope
 from rota.rules.permission import LOCAL
@@ -75,8 +76,12 @@ class Healing:
     async def _drop_schedules(self) -> None:
         """End all planning, so that an empty queue stays empty."""
         tasks = [task.id for task in self._picture.tasks.values()]
-        for schedule in await self._store.list_schedules(tasks):
-            await self._store.drop_schedule(schedule)
+
+        async def drop() -> None:
+            for schedule in await self._store.list_schedules(tasks):
+                await self._store.drop_schedule(schedule)
+
+        await persistently(drop)
 
     async def _answer(self) -> None:
         for question in list(self._picture.questions.values()):

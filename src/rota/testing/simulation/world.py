@@ -116,6 +116,9 @@ class World:
                 violation = Violation("everything comes to an end", str(fault))
             except Unseen as fault:
                 violation = Violation("nothing fails unseen", str(fault))
+            except Exception as fault:  # noqa: BLE001 - a fault of this history alone
+                detail = f"{type(fault).__name__}: {fault}"
+                violation = Violation("the history can be lived through", detail)
             finally:
                 self._end()
         if violation is not None:
