@@ -60,6 +60,7 @@ OPERATIONS: Final = (
     "add_key",
     "revoke_key",
     "touch_keys",
+    "note_request",
     "answer_request",
     "put_state",
     "drop_state",

@@ -24,9 +24,9 @@ class Taken:
 async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> Taken:
     """Take up to `want` runs; foreground first."""
     claimed = await store.claim(worker, POOLS, routes, want)
-    answers = claimed.answers
+    answers, incarnation = claimed.answers, store.incarnation
     assignments = [
-        Assignment(lease, claimed.tasks[lease.task_id], answers.get(lease.run_id, ()))
+        Assignment(lease, claimed.tasks[lease.task_id], answers.get(lease.run_id, ()), incarnation)
         for lease in claimed.leases
     ]
     rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())

@@ -13,3 +13,10 @@ DeliveryId = NewType("DeliveryId", int)
 EventId = NewType("EventId", int)
 WorkerId = NewType("WorkerId", str)
 Epoch = NewType("Epoch", int)
+
+TRACE_DIGITS = 8
+
+
+def trace_id(incarnation: str, run_id: int) -> str:
+    """Return what a run is called in every log: the same over all attempts, unlike any other's."""
+    return f"{incarnation[:TRACE_DIGITS]}-{run_id}"

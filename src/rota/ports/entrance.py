@@ -29,6 +29,9 @@ class Entrance(Timed, Protocol):
     async def touch_keys(self, used: Mapping[int, int]) -> None:
         """Note when keys were last used."""
 
+    async def note_request(self) -> None:
+        """Write nothing down but the request on whose behalf this is done."""
+
     async def answer_request(self, request_id: int, status: int, answer: str) -> None:
         """Keep what a request was answered, for when it comes again."""
 

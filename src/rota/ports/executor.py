@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 
+from rota.model.ids import trace_id
 from rota.model.outcomes import Failed, Report
 from rota.model.runs import Lease
 from rota.model.tasks import Task
@@ -15,11 +16,17 @@ LONGEST_TRACE = 4_000
 
 
 class Assignment(NamedTuple):
-    """A lease with the task it belongs to and the answers people have given so far."""
+    """A lease with its task, the answers people have given, and the database it is of."""
 
     lease: Lease
     task: Task
     answers: tuple[str, ...] = ()
+    incarnation: str = ""
+
+    @property
+    def trace_id(self) -> str:
+        """What the run is called in every log."""
+        return trace_id(self.incarnation, self.lease.run_id)
 
     @property
     def timeout(self) -> timedelta | None:

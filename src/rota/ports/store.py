@@ -136,6 +136,9 @@ class Schedules(Timed, Protocol):
 class Queue(Timed, Protocol):
     """What claiming and settling need; every write carries the epoch it was decided for."""
 
+    incarnation: str
+    """The id this database was given when it was made or restored."""
+
     async def claim(
         self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
     ) -> Claimed:
@@ -317,8 +320,6 @@ class Store(
 
     elsewhere: bool
     """Whether another process carries out the store's work."""
-
-    incarnation: str
 
     def behalf(self, request: NewRequest) -> Behalf:
         """Return this store for one request.

@@ -16,11 +16,11 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from rota.model.ids import trace_id
 from rota.wiring.log_file import LogFile
 
 TASK_WIDTH = 14
 OUTCOME_WIDTH = 10
-TRACE_DIGITS = 8
 
 _COLORS = {"succeeded": 32, "failed": 31, "cancelled": 33, "expired": 33, "asked": 36}
 _LOUD = {"warning": 33, "error": 31, "critical": 31}
@@ -78,16 +78,16 @@ class _Tracer:
     """Adds the trace id of a run to every record that has a run id."""
 
     def __init__(self) -> None:
-        self._stem = ""
+        self._incarnation = ""
 
     def name(self, incarnation: str) -> None:
         """Use the database's own id as the stem of trace ids from now on."""
-        self._stem = incarnation[:TRACE_DIGITS]
+        self._incarnation = incarnation
 
     def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG002
         """Add a trace id."""
         if event.get("run_id") is not None:
-            event["trace_id"] = f"{self._stem}-{event['run_id']}"
+            event["trace_id"] = trace_id(self._incarnation, event["run_id"])
         return event
 
 

@@ -138,6 +138,9 @@ async def test_a_stopped_daemon_takes_nothing_and_a_start_brings_it_back(working
     await post(working, "/v1/start")
     await working.until_run(run_id, RunState.SUCCEEDED)
     assert done == [run_id]
+    _, requests = await working.call("/v1/requests")
+    asked = [request["command"] for request in requests["requests"]]
+    assert asked == ["start_daemon", "start_daemon", "stop_daemon", "stop_daemon"]
     assert len(working.crews) == 2
 
 

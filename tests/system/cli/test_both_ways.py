@@ -65,6 +65,8 @@ LOOKS = [
     "ls", "task list --state enabled", "task show hello", "task show 1", "task next hello -n 2",
     "why hello", "runs", "runs --task hello --limit 1", "run 1", "questions",
     "space list", "key list", "limit list", "state list hello", "requests",
+    "schedule list", "schedule list hello --limit 1", "worker list", "machine list",
+    "sql select(1)",
 ]  # fmt: skip
 REFUSALS = [
     "task show ghost", "task show helo", "run 99", "run ghost", "cancel 1", "cancel 99",
@@ -72,6 +74,7 @@ REFUSALS = [
     "task pause hello --until yesterday", "task list --space ghost", "space create main",
     "key create x --scope dig", "key revoke 99", "answer 1 yes", "retry 99",
     "limit remove group x", "state get hello x", "why hello whenever", "task list --kind odd",
+    "schedule list ghost", "seen show hello x", "seen mark ghost x", "sql delete",
 ]  # fmt: skip
 WRITES = [
     ("add", "every day at 9", "Read", "--name", "{way}"),
@@ -113,6 +116,18 @@ def test_every_write_gives_the_same_record(both):
                 for name in OWN & set(schedule):
                     del schedule[name]
         assert over == direct, words
+
+
+def test_an_item_is_new_once_whichever_way_it_is_marked(both):
+    assert both.over("seen", "mark", "hello", "a", "b")[1]["items"][0]["new"] is True
+    again = both.direct("seen", "mark", "hello", "a", "--data", "[1]")[1]["items"][0]
+    assert (again["new"], again["count"], again["data"]) == (False, 2, [1])
+    over, direct = (
+        both.over("seen", "show", "hello", "a"),
+        both.direct("seen", "show", "hello", "a"),
+    )
+    assert over == direct
+    assert over[1]["count"] == 2
 
 
 def test_the_daemon_is_asked_with_its_key_and_so_it_is_written_down(both):

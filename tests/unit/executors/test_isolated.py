@@ -1,6 +1,7 @@
 """A callable in a child process: its result comes back, and it can be stopped for certain."""
 
 import importlib
+import json
 import os
 import select
 import signal
@@ -44,6 +45,10 @@ def sleep(run):
 
 async def ask(run):
     return await run.ask("Go on?")
+
+def about(run):
+    names = ("ROTA_RUN_ID", "ROTA_TASK", "ROTA_TRACE_ID")
+    return {"told": [os.environ[name] for name in names], "trace": run.trace_id}
 """
 
 
@@ -75,6 +80,14 @@ async def test_the_result_and_the_messages_come_back(work):
 async def test_it_runs_in_another_process(work):
     run, _ = await run_one(work.where)
     assert int(run.result) != os.getpid()
+
+
+async def test_its_environment_says_which_run_it_works_for(work):
+    run, _ = await run_one(work.about)
+    found = json.loads(run.result)
+    assert found["told"] == [str(run.id), "job", found["trace"]]
+    stem, number = found["trace"].split("-")
+    assert (len(stem), number) == (8, str(run.id))
 
 
 async def test_what_it_raises_is_its_failure(work):

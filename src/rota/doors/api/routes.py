@@ -60,7 +60,7 @@ class Api:
     def __init__(self, house: House, pages: dict[str, Page] | None = None) -> None:
         self._house = house
         self._pages = pages or {}
-        self._sharing: Sharing[Answer] = Sharing()
+        self._sharing: Sharing[Reply] = Sharing()
         self._plain: dict[tuple[str, str], Command] = {}
         self._routes: list[_Route] = []
         for command in every_command():
@@ -130,9 +130,8 @@ class Api:
                 key=None if key is None else key.decode("latin-1"),
                 rehearsal=_rehearsal(headers.get(b"rota-dry-run")),
             )
-        else:
-            answer = await self._look(command, office, asked)
-        return _reply_of(answer)
+            return _reply_of(answer)
+        return await self._look(command, office, asked)
 
     async def _figures(self, scope: Scope) -> Reply:
         """Return figures; who comes without a key was let through by the guard."""
@@ -151,12 +150,16 @@ class Api:
             raise refused(fault) from None
         return await self._streams.reply(route, scope, receive, asked)
 
-    async def _look(self, command: Command, office: Office, asked: BaseModel) -> Answer:
+    async def _look(self, command: Command, office: Office, asked: BaseModel) -> Reply:
         """Answer a question together with everybody who sees the same and asks the same."""
         check_scope(office.caller, command.scope)
         seen_as = (office.caller.role, office.caller.space)
         question = (command.name, seen_as, asked.model_dump_json())
-        return await self._sharing.ask(question, lambda: perform(command, office, asked))
+
+        async def look() -> Reply:
+            return _reply_of(await perform(command, office, asked))
+
+        return await self._sharing.ask(question, look)
 
     def _find(self, method: str, path: str) -> _Found | None:
         command = self._plain.get((method, path))

@@ -29,7 +29,9 @@ def create(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            "--scope", metavar="SCOPE", help="read, run, define or admin; several [all but admin]."
+            "--scope",
+            metavar="SCOPE",
+            help="read, run, define, admin or sql; several [read, run and define].",
         ),
     ] = None,
     role: Annotated[

@@ -10,6 +10,9 @@ from rota.doors.cli.desk import Desk
 from rota.doors.cli.show import NOTHING, compact
 from rota.doors.cli.values import text_or_input
 
+ROLE = "role"
+"""Asks for the role that answers, which is no SELECT."""
+
 
 def register(app: typer.Typer) -> None:
     """Add this command."""
@@ -23,11 +26,16 @@ def sql(
         list[str] | None, typer.Option("--param", metavar="TEXT", help="For $1, $2 and so on.")
     ] = None,
 ) -> None:
-    """Ask the daemon one SELECT over the documented views.
+    """Ask one SELECT over the documented views.
+
+    On PostgreSQL an administrator switches this on, with what `rota sql role` writes.
 
     Example: rota sql "select state, count(*) from runs group by state"
     """
     desk = Desk(context)
+    if query == ROLE:
+        _tell_role(desk)
+        return
     wanted = {"sql": text_or_input(query), "params": [*param] if param else None}
     found = desk.call("POST", "/v1/sql", wanted)
     desk.out.record(found)
@@ -35,6 +43,14 @@ def sql(
     desk.out.table(found["columns"], rows, "No rows.")
     if found["truncated"]:
         desk.out.talk("There is more than is given.")
+
+
+def _tell_role(desk: Desk) -> None:
+    from rota.wiring.inquiring import sql_role_ddl  # noqa: PLC0415 - seldom needed
+
+    text = sql_role_ddl()
+    desk.out.record({"sql": text})
+    desk.out.line(text.rstrip())
 
 
 def _cell(value: object) -> str:

@@ -59,9 +59,9 @@ async def stop_daemon(office: Office, asked: Nothing) -> DaemonGiven:  # noqa: A
     The API stays open; `/v1/status` says when everything has ended.
     """
     daemon = _daemon(office)
-    if not office.rehearsal:
-        log.info("daemon.stop_asked", extra={"by": office.caller.id})
-        daemon.stop()
+    await office.store.note_request()
+    log.info("daemon.stop_asked", extra={"by": office.caller.id})
+    daemon.stop()
     return DaemonGiven(state=daemon.state)
 
 
@@ -69,9 +69,9 @@ async def stop_daemon(office: Office, asked: Nothing) -> DaemonGiven:  # noqa: A
 async def start_daemon(office: Office, asked: Nothing) -> DaemonGiven:  # noqa: ARG001
     """Let this daemon work again, as soon as an earlier stop has ended."""
     daemon = _daemon(office)
-    if not office.rehearsal:
-        log.info("daemon.start_asked", extra={"by": office.caller.id})
-        daemon.start()
+    await office.store.note_request()
+    log.info("daemon.start_asked", extra={"by": office.caller.id})
+    daemon.start()
     return DaemonGiven(state=daemon.state)
 
 

@@ -9,7 +9,8 @@ from pydantic import Field, StringConstraints
 
 from rota.doors.commands.fields import WHOLE, Instant, Limit, SpaceName, TaskRef
 from rota.doors.commands.finding import space_of, task_of
-from rota.doors.commands.shapes import Asked, Given, OneTask, ScheduleGiven, schedule_given
+from rota.doors.commands.shapes import Asked, Given, OneTask
+from rota.doors.commands.task_shapes import ScheduleGiven, schedule_given
 from rota.doors.commands.wishes import ScheduleAsked
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from rota.doors.commands.fields import Id, Json, SpaceName, TaskRef
-from rota.errors import RotaError
-from rota.model.codec import to_json
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event, EventName
-from rota.model.instants import to_micros
-from rota.model.plans import ScheduleState, StoredSchedule
 from rota.model.runs import Attempt, Cause, Question, Run, Source
-from rota.model.schedules import RuleKind
 from rota.model.spaces import Role, Space
 from rota.model.states import Place, RunState
-from rota.model.tasks import AfterOn, Policy, Pool, Task, TaskKind
-from rota.timing.rules import from_record
-from rota.timing.words import describe
+from rota.model.tasks import Pool
 
 
 class Asked(BaseModel):
@@ -62,60 +53,6 @@ class SpaceGiven(Given):
     role: Role
     timezone: str
     created_at: datetime
-
-
-class ScheduleGiven(Given):
-    """When a task runs."""
-
-    id: int
-    name: str
-    task: str
-    task_id: int
-    space: str
-    kind: RuleKind | None
-    words: str
-    timezone: str
-    state: ScheduleState
-    note: str | None
-    next_at: datetime | None
-    version: int
-    rule: dict[str, Any]
-
-
-class AfterGiven(Given):
-    """The task that a task follows."""
-
-    task: str
-    on: AfterOn
-
-
-class TaskGiven(Given):
-    """What to do, when, and under which rules."""
-
-    id: int
-    name: str
-    space: str
-    thread: str | None
-    title: str
-    kind: TaskKind
-    route: str
-    instructions: str | None
-    call: str | None
-    state: Literal["enabled", "disabled", "paused"]
-    paused_until: datetime | None
-    disabled_reason: str | None
-    failures: int
-    origin: str
-    after: AfterGiven | None
-    policy: dict[str, Any]
-    schedules: list[ScheduleGiven]
-    created_at: datetime
-    updated_at: datetime
-
-    def etag(self) -> str:
-        """Return what changes whenever the task or one of its schedules does."""
-        parts = [to_micros(self.updated_at), *(s.version for s in self.schedules)]
-        return f'"{self.id}-{"-".join(format(part, "x") for part in parts)}"'
 
 
 class RunGiven(Given):
@@ -216,80 +153,6 @@ def space_given(space: Space) -> SpaceGiven:
     )
 
 
-class _Told(NamedTuple):
-    record: dict[str, Any]
-    kind: RuleKind | None
-    words: str
-
-
-@lru_cache(maxsize=10_000)
-def _told(rule: str) -> _Told:
-    """Return what a stored rule says, and says in words; many schedules share one."""
-    record = json.loads(rule)
-    try:
-        read = from_record(record)
-        return _Told(record, read.kind, describe(read))
-    except RotaError as fault:  # set aside by the planner; the rest of the answer still stands
-        return _Told(record, None, f"cannot be read: {fault}")
-
-
-@lru_cache(maxsize=1_000)
-def _policy(policy: Policy) -> dict[str, Any]:
-    record = to_json(policy)
-    return record if isinstance(record, dict) else {}
-
-
-def schedule_given(schedule: StoredSchedule) -> ScheduleGiven:
-    """Return a schedule with its rule, and the rule in words."""
-    record, kind, words = _told(schedule.rule)
-    return ScheduleGiven.model_construct(
-        id=schedule.id,
-        name=schedule.name,
-        task=schedule.task,
-        task_id=schedule.task_id,
-        space=schedule.space,
-        kind=kind,
-        words=words,
-        timezone=str(record.get("timezone", "UTC")),
-        state=schedule.state,
-        note=schedule.note,
-        next_at=schedule.next_at,
-        version=schedule.version,
-        rule=record,
-    )
-
-
-def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -> TaskGiven:
-    """Return a task with its schedules."""
-    paused = task.paused_until is not None and task.paused_until > now
-    after = (
-        None
-        if task.after is None
-        else AfterGiven.model_construct(task=task.after.task, on=task.after.on)
-    )
-    return TaskGiven.model_construct(
-        id=task.id,
-        name=task.name,
-        space=task.space,
-        thread=task.thread,
-        title=task.title,
-        kind=task.kind,
-        route=task.route,
-        instructions=_text(task.spec.get("instructions")),
-        call=_text(task.spec.get("call")),
-        state="disabled" if not task.enabled else "paused" if paused else "enabled",
-        paused_until=task.paused_until,
-        disabled_reason=task.disabled_reason,
-        failures=task.failures,
-        origin=task.origin,
-        after=after,
-        policy=_policy(task.policy),
-        schedules=[schedule_given(schedule) for schedule in schedules],
-        created_at=task.created_at,
-        updated_at=task.updated_at,
-    )
-
-
 def run_given(run: Run) -> RunGiven:
     """Return a run as it goes over a wire."""
     return RunGiven.model_construct(
@@ -381,7 +244,3 @@ def delivery_given(delivery: Delivery) -> DeliveryGiven:
         sent_at=delivery.sent_at,
         error=delivery.error,
     )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

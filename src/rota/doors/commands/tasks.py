@@ -26,10 +26,9 @@ from rota.doors.commands.shapes import (
     Given,
     OneTask,
     RunGiven,
-    TaskGiven,
     run_given,
-    task_given,
 )
+from rota.doors.commands.task_shapes import TaskGiven, TaskListed, task_given, task_listed
 from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked, Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -70,7 +69,7 @@ class TasksWanted(Asked):
 class Tasks(Given):
     """Tasks, newest first; `next` continues the list as `before`."""
 
-    tasks: list[TaskGiven]
+    tasks: list[TaskListed]
     next: int | None
 
 
@@ -184,7 +183,7 @@ class Deleted(Given):
 
 @command("GET", "/v1/tasks", KeyScope.READ)
 async def list_tasks(office: Office, asked: TasksWanted) -> Tasks:
-    """List tasks, newest first."""
+    """List tasks, newest first; a task's policy and the whole of its rules are shown with it."""
     store = office.store
     space = seen_space(office.caller, asked.space)
     wanted = TaskFilter(
@@ -203,7 +202,7 @@ async def list_tasks(office: Office, asked: TasksWanted) -> Tasks:
         own[schedule.task_id].append(schedule)
     now = from_micros(store.now())
     more = found[-1].id if len(found) == asked.limit else None
-    return Tasks(tasks=[task_given(task, own[task.id], now) for task in found], next=more)
+    return Tasks(tasks=[task_listed(task, own[task.id], now) for task in found], next=more)
 
 
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)

@@ -88,7 +88,7 @@ class Office:
     """Serves one request: the store, who asks, and under which conditions.
 
     `local` says that the owner of this process asks, and nobody over a wire; `stands` is what the
-    caller believes the thing to be like that is to be changed. In a rehearsal nothing is changed.
+    caller believes the thing to be like that is to be changed.
     """
 
     store: Store
@@ -99,4 +99,3 @@ class Office:
     local: bool = False
     stands: str | None = None
     daemon: Daemon | None = None
-    rehearsal: bool = False

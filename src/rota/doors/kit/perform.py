@@ -55,7 +55,7 @@ async def perform(
             return _again(earlier, request)
     store = office.store.behalf(request)
     try:
-        given = await command.does(replace(office, store=store, rehearsal=rehearsal), asked)
+        given = await command.does(replace(office, store=store), asked)
     except Rehearsed:
         return Answer(status=NO_CONTENT, text="")
     if rehearsal:

@@ -53,6 +53,7 @@ async def run_in_child(path: str, assignment: Assignment) -> Report:
             str(writer),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=(writer,),
+            env={**os.environ, **_about(assignment)},  # noqa: TID251 - handed on, not read
             start_new_session=True,
         )
     except BaseException:
@@ -77,6 +78,17 @@ async def run_in_child(path: str, assignment: Assignment) -> Report:
     return _decode(json.loads(text))
 
 
+def _about(assignment: Assignment) -> dict[str, str]:
+    """Return what a program is told about the run it works for."""
+    lease = assignment.lease
+    said = {
+        "ROTA_RUN_ID": str(lease.run_id),
+        "ROTA_TASK": assignment.task.name,
+        "ROTA_TRACE_ID": assignment.trace_id,
+    }
+    return said if lease.thread is None else {**said, "ROTA_THREAD_KEY": lease.thread}
+
+
 def _handover(path: str, assignment: Assignment) -> bytes:
     record = {
         "call": path,
@@ -84,6 +96,7 @@ def _handover(path: str, assignment: Assignment) -> bytes:
         "lease": list(assignment.lease),
         "task": to_json(assignment.task),
         "answers": list(assignment.answers),
+        "incarnation": assignment.incarnation,
     }
     return json.dumps(record).encode()
 
@@ -146,7 +159,8 @@ def main() -> None:
     given = json.loads(sys.stdin.buffer.read())
     sys.path[:] = given["path"]
     task = from_json(Task, given["task"])
-    handle = RunHandle(Assignment(Lease(*given["lease"]), task, tuple(given["answers"])))
+    answers, incarnation = tuple(given["answers"]), given["incarnation"]
+    handle = RunHandle(Assignment(Lease(*given["lease"]), task, answers, incarnation))
     try:
         function = resolve(given["call"])
         result = function(handle)

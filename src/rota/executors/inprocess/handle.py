@@ -49,6 +49,11 @@ class RunHandle:
         return self.lease.run_id
 
     @property
+    def trace_id(self) -> str:
+        """What the run is called in every log, for logs of your own."""
+        return self._assignment.trace_id
+
+    @property
     def task(self) -> str:
         """The name of the task."""
         return self._assignment.task.name

@@ -34,6 +34,10 @@ class Entrance(Dialect):
         """Note when keys were last used."""
         await self.write(keys.touch_keys, used)
 
+    async def note_request(self) -> None:
+        """Write nothing down but the request on whose behalf this is done."""
+        await self.write(requests.note_request)
+
     async def answer_request(self, request_id: int, status: int, answer: str) -> None:
         """Keep what a request was answered, for when it comes again."""
         await self.write(requests.answer_request, request_id, status, answer)

@@ -116,6 +116,13 @@ class RequestContract:
         assert (found.digest, found.status, found.answer) == ("x", None, None)
         assert await bench.store.find_request("key:2", "k") is None
 
+    async def test_a_request_is_written_down_that_changes_nothing_here(self, bench: Bench) -> None:
+        store = bench.store.behalf(self._request(key="k", digest="x"))
+        await store.note_request()
+        found = await bench.store.find_request("key:1", "k")
+        assert found is not None
+        assert found.id == store.request_id
+
     async def test_an_answer_is_kept_once(self, bench: Bench) -> None:
         task = await bench.task()
         store = bench.store.behalf(self._request(key="k", digest="x"))

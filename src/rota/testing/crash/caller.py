@@ -237,6 +237,11 @@ class _Calls:
                 self._store.behalf(request).put_state, task.id, "once", f'"{value}"', word
             )
             await _patiently(put)
+        await _patiently(
+            self._store.behalf(
+                NewRequest(caller="caller", space="main", command="note")
+            ).note_request
+        )
         found = await _patiently(partial(self._store.find_request, "caller", word))
         if found is not None:
             await _patiently(partial(self._store.answer_request, found.id, 200, value))

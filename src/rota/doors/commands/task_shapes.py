@@ -1,0 +1,197 @@
+"""Tasks and schedules as they go over a wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+from rota.doors.commands.shapes import Given
+from rota.errors import RotaError
+from rota.model.codec import to_json
+from rota.model.instants import to_micros
+from rota.model.plans import ScheduleState, StoredSchedule
+from rota.model.schedules import RuleKind
+from rota.model.tasks import AfterOn, Policy, Task, TaskKind
+from rota.timing.rules import from_record
+from rota.timing.words import describe
+
+MOST_LISTED = 2_000
+"""How many tasks are kept as they were listed."""
+
+
+class ScheduleListed(Given):
+    """When a task runs, in words."""
+
+    id: int
+    name: str
+    kind: RuleKind | None
+    words: str
+    timezone: str
+    state: ScheduleState
+    note: str | None
+    next_at: datetime | None
+
+
+class ScheduleGiven(ScheduleListed):
+    """When a task runs."""
+
+    task: str
+    task_id: int
+    space: str
+    version: int
+    rule: dict[str, Any]
+
+
+class AfterGiven(Given):
+    """The task that a task follows."""
+
+    task: str
+    on: AfterOn
+
+
+class TaskListed(Given):
+    """What to do, and when."""
+
+    id: int
+    name: str
+    space: str
+    thread: str | None
+    title: str
+    kind: TaskKind
+    route: str
+    instructions: str | None
+    call: str | None
+    state: Literal["enabled", "disabled", "paused"]
+    paused_until: datetime | None
+    disabled_reason: str | None
+    failures: int
+    origin: str
+    after: AfterGiven | None
+    schedules: Sequence[ScheduleListed]
+    created_at: datetime
+    updated_at: datetime
+
+
+class TaskGiven(TaskListed):
+    """What to do, when, and under which rules."""
+
+    policy: dict[str, Any]
+    schedules: Sequence[ScheduleGiven]
+
+    def etag(self) -> str:
+        """Return what changes whenever the task or one of its schedules does."""
+        parts = [to_micros(self.updated_at), *(s.version for s in self.schedules)]
+        return f'"{self.id}-{"-".join(format(part, "x") for part in parts)}"'
+
+
+_listed: dict[int, tuple[Task, Sequence[StoredSchedule], TaskListed]] = {}
+
+
+class _Told(NamedTuple):
+    record: dict[str, Any]
+    kind: RuleKind | None
+    words: str
+
+
+@lru_cache(maxsize=10_000)
+def _told(rule: str) -> _Told:
+    """Return what a stored rule says, and says in words; many schedules share one."""
+    record = json.loads(rule)
+    try:
+        read = from_record(record)
+        return _Told(record, read.kind, describe(read))
+    except RotaError as fault:  # set aside by the planner; the rest of the answer still stands
+        return _Told(record, None, f"cannot be read: {fault}")
+
+
+@lru_cache(maxsize=1_000)
+def _policy(policy: Policy) -> dict[str, Any]:
+    record = to_json(policy)
+    return record if isinstance(record, dict) else {}
+
+
+def schedule_given(schedule: StoredSchedule) -> ScheduleGiven:
+    """Return a schedule with its rule, and the rule in words."""
+    return ScheduleGiven.model_construct(
+        **_schedule_line(schedule),
+        task=schedule.task,
+        task_id=schedule.task_id,
+        space=schedule.space,
+        version=schedule.version,
+        rule=_told(schedule.rule).record,
+    )
+
+
+def _schedule_line(schedule: StoredSchedule) -> dict[str, Any]:
+    record, kind, words = _told(schedule.rule)
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "kind": kind,
+        "words": words,
+        "timezone": str(record.get("timezone", "UTC")),
+        "state": schedule.state,
+        "note": schedule.note,
+        "next_at": schedule.next_at,
+    }
+
+
+def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -> TaskGiven:
+    """Return a task with its schedules and its policy."""
+    return TaskGiven.model_construct(
+        **_task_line(task, _task_state(task, now)),
+        policy=_policy(task.policy),
+        schedules=[schedule_given(schedule) for schedule in schedules],
+    )
+
+
+def task_listed(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -> TaskListed:
+    """Return a task as a list shows it; one that stands as it stood is not made anew."""
+    state = _task_state(task, now)
+    known = _listed.get(task.id)
+    if known is not None and known[0] is task and known[1] == schedules and known[2].state == state:
+        return known[2]
+    lines = [ScheduleListed.model_construct(**_schedule_line(schedule)) for schedule in schedules]
+    made = TaskListed.model_construct(**_task_line(task, state), schedules=lines)
+    if len(_listed) >= MOST_LISTED:
+        _listed.clear()
+    _listed[task.id] = (task, schedules, made)
+    return made
+
+
+def _task_state(task: Task, now: datetime) -> str:
+    if not task.enabled:
+        return "disabled"
+    return "paused" if task.paused_until is not None and task.paused_until > now else "enabled"
+
+
+def _task_line(task: Task, state: str) -> dict[str, Any]:
+    after = None
+    if task.after is not None:
+        after = AfterGiven.model_construct(task=task.after.task, on=task.after.on)
+    return {
+        "id": task.id,
+        "name": task.name,
+        "space": task.space,
+        "thread": task.thread,
+        "title": task.title,
+        "kind": task.kind,
+        "route": task.route,
+        "instructions": _text(task.spec.get("instructions")),
+        "call": _text(task.spec.get("call")),
+        "state": state,
+        "paused_until": task.paused_until,
+        "disabled_reason": task.disabled_reason,
+        "failures": task.failures,
+        "origin": task.origin,
+        "after": after,
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

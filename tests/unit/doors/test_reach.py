@@ -1,0 +1,68 @@
+"""Everything the API can do, the command line can do."""
+
+import pytest
+
+from rota.doors.cli.words import find_page
+from rota.doors.kit.catalogue import every_command
+
+WAYS = {
+    "list_spaces": "space list",
+    "create_space": "space create",
+    "change_space": "space set",
+    "list_keys": "key list",
+    "create_key": "key create",
+    "revoke_key": "key revoke",
+    "list_tasks": "task list",
+    "create_task": "task create",
+    "create_thread_task": "add",
+    "show_task": "task show",
+    "change_task": "task edit",
+    "delete_task": "task delete",
+    "run_task": "task run",
+    "enable_task": "task enable",
+    "disable_task": "task disable",
+    "next_of_task": "task next",
+    "backfill_task": "backfill",
+    "why_of_task": "why",
+    "list_schedules": "schedule list",
+    "put_schedule": "task edit",
+    "drop_schedule": "task edit",
+    "preview_schedule": "next",
+    "list_runs": "runs",
+    "list_waiting": "questions",
+    "create_run": "run",
+    "show_run": "logs",
+    "cancel_run": "cancel",
+    "retry_run": "retry",
+    "answer_run": "answer",
+    "show_status": "status",
+    "list_workers": "worker list",
+    "list_machines": "machine list",
+    "list_requests": "requests",
+    "list_state": "state list",
+    "get_state": "state get",
+    "put_state": "state set",
+    "drop_state": "state delete",
+    "mark_seen": "seen mark",
+    "get_seen": "seen show",
+    "list_limits": "limit list",
+    "set_limit": "limit set",
+    "remove_limit": "limit remove",
+    "ask_sql": "sql",
+    "pause_all": "pause-all",
+    "resume_all": "resume-all",
+    "stop_daemon": "stop",
+    "start_daemon": "start",
+}
+
+
+def test_there_is_a_way_to_every_command():
+    assert {command.name for command in every_command()} == set(WAYS)
+
+
+@pytest.mark.parametrize("words", sorted(set(WAYS.values())))
+def test_each_way_has_a_page_with_an_example(words):
+    page = find_page([*words.split(), "--help"])
+    assert page is not None
+    assert page.startswith(f"Usage: rota {words} ")
+    assert f"Example: rota {words.replace('task list', 'ls')}" in page
