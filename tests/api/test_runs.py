@@ -8,7 +8,7 @@ from tests.conftest import KINDS
 
 from rota.executors.absent.executor import Absent
 from rota.executors.inprocess.executor import InProcess
-from rota.model.outcomes import Succeeded
+from rota.model.outcomes import Asked, Succeeded
 from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
 from rota.testing.fakes import FixedChance
@@ -50,6 +50,29 @@ def test_a_run_is_queued_shown_and_listed(sky):
     )
     listed = sky.main.get("/v1/runs?task=sky&state=queued").json["runs"]
     assert [one["id"] for one in listed] == [run["id"]]
+
+
+def test_a_task_tells_what_it_is_doing(sky):
+    def activity():
+        return sky.main.get("/v1/tasks/sky").json["activity"]
+
+    free = {"state": "free", "run": None, "since": None, "position": None, "question": None}
+    assert activity() == free
+    first, second = (sky.main.post("/v1/runs", {"task": "sky"}).json["run"] for _ in range(2))
+    queued = activity()
+    assert (queued["state"], queued["run"], queued["position"]) == ("queued", second, 2)
+    lease = sky.claim()
+    running = activity()
+    assert (running["state"], running["run"], running["position"]) == ("running", first, None)
+    assert running["since"] is not None
+    asked = Asked(question="Which sky?", context="", options=(), expires_in=timedelta(hours=1))
+    sky.run(sky.bench.end(lease, asked))
+    waiting = activity()
+    assert (waiting["state"], waiting["run"]) == ("waiting", first)
+    assert waiting["question"] == "Which sky?"
+    sky.main.post(f"/v1/runs/{first}/cancel")
+    sky.main.post(f"/v1/runs/{second}/cancel")
+    assert activity() == free
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,9 @@ class Views(Timed, Protocol):
     async def list_limits(self) -> list[Limit]:
         """Return every limit."""
 
+    async def count_ahead(self, run_id: int) -> int:
+        """Return how many ready runs of its pool and space go before a ready run."""
+
     async def count_runs(self, task_id: int) -> dict[str, int]:
         """Return how many runs a task has had, by state."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk
+from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.run import queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
@@ -140,6 +140,7 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
             ),
             ("policy", policy_words(task["policy"])),
             ("results to", task["policy"].get("deliver_to") or ""),
+            ("now", _now(task["activity"])),
             ("so far", ", ".join(f"{n} {state}" for state, n in sorted(task["counts"].items()))),
         ]
     )
@@ -149,6 +150,17 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
             [str(r["id"]), r["state"], wall(r["started_at"], zone), said(r)] for r in task["recent"]
         ]
         desk.out.table(["run", "state", f"started ({zone})", "result"], rows, "")
+
+
+def _now(activity: Record) -> str:
+    """Return what a task is doing."""
+    run = activity["run"]
+    if activity["state"] == "free":
+        return ""
+    if activity["question"] is not None:
+        return f"run {run} asks: {activity['question']}"
+    place = activity["position"]
+    return f"run {run} is {activity['state']}{'' if place is None else f', number {place}'}"
 
 
 @nouns.command("next")

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from rota.doors.commands.shapes import Given
 from rota.errors import RotaError
+from rota.flow.observe.activity import Activity
 from rota.model.codec import to_json
 from rota.model.instants import to_micros
 from rota.model.plans import ScheduleState, StoredSchedule
@@ -87,6 +88,16 @@ class TaskGiven(TaskListed):
         return f'"{self.id}-{"-".join(format(part, "x") for part in parts)}"'
 
 
+class ActivityGiven(Given):
+    """What a task is doing; `position` is its place in the queue of its pool and space, from 1."""
+
+    state: Literal["free", "queued", "running", "waiting"]
+    run: int | None
+    since: datetime | None
+    position: int | None
+    question: str | None
+
+
 _listed: dict[int, tuple[Task, Sequence[StoredSchedule], TaskListed]] = {}
 
 
@@ -160,6 +171,18 @@ def task_listed(task: Task, schedules: Sequence[StoredSchedule], now: datetime) 
         _listed.clear()
     _listed[task.id] = (task, schedules, made)
     return made
+
+
+def activity_given(seen: Activity) -> ActivityGiven:
+    """Return what a task is doing as it goes over a wire."""
+    run, asked = seen.run, seen.question
+    return ActivityGiven.model_construct(
+        state=seen.state,
+        run=None if run is None else run.id,
+        since=None if run is None else run.started_at or run.created_at,
+        position=None if seen.ahead is None else seen.ahead + 1,
+        question=None if asked is None else asked.question,
+    )
 
 
 def _task_state(task: Task, now: datetime) -> str:

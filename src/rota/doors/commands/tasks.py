@@ -28,7 +28,14 @@ from rota.doors.commands.shapes import (
     RunGiven,
     run_given,
 )
-from rota.doors.commands.task_shapes import TaskGiven, TaskListed, task_given, task_listed
+from rota.doors.commands.task_shapes import (
+    ActivityGiven,
+    TaskGiven,
+    TaskListed,
+    activity_given,
+    task_given,
+    task_listed,
+)
 from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked, Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -143,8 +150,9 @@ class ChangedTask(OneTask, Work):
 
 
 class TaskShown(TaskGiven):
-    """A task with its tally and its newest runs."""
+    """A task with what it is doing, its tally and its newest runs."""
 
+    activity: ActivityGiven
     counts: dict[str, int]
     recent: list[RunGiven]
     fires: list[datetime]
@@ -383,6 +391,7 @@ async def _shown(office: Office, task: Task) -> TaskShown:
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
     return TaskShown(
         **dict(given),
+        activity=activity_given(view.activity),
         counts=view.counts,
         recent=[run_given(run) for run in view.recent],
         fires=fires[:FIRES],

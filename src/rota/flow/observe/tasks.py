@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rota.flow.define.names import get_task
+from rota.flow.observe.activity import Activity, view_activity
 from rota.flow.plan import table_of
 from rota.model.instants import from_micros
 from rota.model.plans import ScheduleState, StoredSchedule
@@ -27,6 +28,7 @@ class TaskView:
     space: Space
     schedules: list[StoredSchedule]
     counts: dict[str, int]
+    activity: Activity
     recent: list[Run]
     now: datetime
 
@@ -47,11 +49,13 @@ async def list_tasks(
 async def view_task(store: Store, caller: Caller, name: str, space: str = "main") -> TaskView:
     """Return one task with everything that belongs to it."""
     task = await get_task(store, caller, name, space)
+    counts = await store.count_runs(task.id)
     return TaskView(
         task=task,
         space=await store.find_space(space),
         schedules=await store.list_schedules([task.id]),
-        counts=await store.count_runs(task.id),
+        counts=counts,
+        activity=await view_activity(store, task.id, counts),
         recent=await store.list_runs(RunFilter(task_id=task.id, limit=RECENT)),
         now=from_micros(store.now()),
     )

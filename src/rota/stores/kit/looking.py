@@ -75,6 +75,10 @@ class Looking(Dialect):
         """Return every limit."""
         return await self.read(views.list_limits)
 
+    async def count_ahead(self, run_id: int) -> int:
+        """Return how many ready runs of its pool and space go before a ready run."""
+        return await self.read(views.count_ahead, run_id)
+
     async def count_runs(self, task_id: int) -> dict[str, int]:
         """Return how many runs a task has had, by state."""
         return await self.read(views.counts, task_id)

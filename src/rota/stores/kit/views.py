@@ -19,6 +19,8 @@ from rota.stores.kit.outbox import as_delivery
 from rota.stores.kit.session import Row, Session
 from rota.stores.kit.tasks import as_space, as_task
 
+MOST_AHEAD = 10_000
+
 LAST = 1 << 62
 
 
@@ -261,6 +263,12 @@ async def list_limits(session: Session) -> list[Limit]:
         )
         for row in await session.rows("read_limits")
     ]
+
+
+async def count_ahead(session: Session, run_id: int) -> int:
+    """Return how many ready runs of its pool and space go before a ready run."""
+    rows = await session.rows("count_ahead", id=run_id, most=MOST_AHEAD)
+    return int(rows[0][0])
 
 
 async def counts(session: Session, task_id: int) -> dict[str, int]:

@@ -48,6 +48,15 @@ class QueueContract:
         assert run.finished_at is None
         assert run.created_at == bench.clock.now()
 
+    async def test_who_goes_before_a_run_is_counted(self, bench: Bench) -> None:
+        task, urgent = await bench.task(), await bench.task("urgent", priority=5)
+        other = await bench.task(space="ann")
+        first, second = await bench.queue(task, 2)
+        await bench.queue(other, 3)
+        (before_both,) = await bench.queue(urgent)
+        ahead = [await bench.store.count_ahead(run) for run in (first, second, before_both)]
+        assert ahead == [1, 2, 0]
+
     async def test_an_empty_batch_queues_nothing(self, bench: Bench) -> None:
         assert await bench.enqueue(bench.batch(await bench.task(), [])) == [[]]
         assert await bench.claim() == []

@@ -27,6 +27,16 @@ where r.task_id = :task_id::bigint and r.id < :before::bigint
   and (:state::text is null or r.state = :state::text)
 order by r.id desc limit :most::int;
 
+-- name: count_ahead  at most so many, because nobody counts further
+select count(*) from (
+  select 1 from rota.runs m join rota.runs r
+    on r.place = 'ready' and r.pool = m.pool and r.space_id = m.space_id
+    and (r.priority > m.priority or (r.priority = m.priority
+      and (r.available_at, r.id) < (m.available_at, m.id)))
+  where m.id = :id::bigint
+  limit :most::int
+) as before_it;
+
 -- name: slot_runs
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
