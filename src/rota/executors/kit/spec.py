@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rota.model.programs import Bounds, Command
@@ -37,6 +37,6 @@ class Spec:
 
     name: str
     command: Command
-    bounds: Bounds = Bounds()
+    bounds: Bounds = field(default_factory=Bounds)
     tree: Tree = Tree.AUTO
     term: Term = Term.ALL
