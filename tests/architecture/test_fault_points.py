@@ -29,7 +29,8 @@ def first_words(function):
 
 def written_operations():
     kit = SRC / "stores" / "kit"
-    texts = [(kit / name).read_text() for name in ("store.py", "entrance.py", "pausing.py")]
+    names = ("store.py", "entrance.py", "pausing.py", "keeping.py")
+    texts = [(kit / name).read_text() for name in names]
     writes = [
         node.args[0]
         for text in texts

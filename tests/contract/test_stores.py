@@ -7,6 +7,7 @@ from rota.testing.contracts import (
     caches,
     define,
     entrance,
+    keeping,
     lanes,
     limits,
     live,
@@ -129,4 +130,8 @@ class TestPausing(pausing.PauseContract):
 
 
 class TestTally(live.TallyContract):
+    pass
+
+
+class TestKeeping(keeping.KeepingContract):
     pass

@@ -21,6 +21,7 @@ class EventName(StrEnum):
     CANCEL_REQUESTED = "run.cancel_requested"
     STUCK = "run.stuck"
     LATE_RESULT = "run.late_result"
+    OUTPUT = "run.output"
     TASK_CREATED = "task.created"
     TASK_CHANGED = "task.changed"
     TASK_ENABLED = "task.enabled"
@@ -47,6 +48,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
+    EventName.OUTPUT: "a program wrote something; data holds the stream, the offset and the text",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",

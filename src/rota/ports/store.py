@@ -27,6 +27,7 @@ from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
 from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
+from rota.ports.keeping import Keeping
 from rota.ports.live import Live, Pausing
 from rota.ports.timed import Timed
 
@@ -314,6 +315,7 @@ class Store(
     Entrance,
     Live,
     Pausing,
+    Keeping,
     Backups,
     Protocol,
 ):

@@ -115,7 +115,7 @@ async def claim(
     return Claimed(
         leases=catch.leases,
         tasks=await _tasks(session, catch.versions, known),
-        answers=await _answers(session, [lease.run_id for lease in catch.leases if lease.asked]),
+        answers=await answers_of(session, [lease.run_id for lease in catch.leases if lease.asked]),
         retry_at=await _retry_at(session, room, pools, routes, now),
         more=more,
     )
@@ -151,7 +151,8 @@ async def _retry_at(
     return min(instants, default=None)
 
 
-async def _answers(session: Session, run_ids: list[int]) -> dict[int, tuple[str, ...]]:
+async def answers_of(session: Session, run_ids: list[int]) -> dict[int, tuple[str, ...]]:
+    """Return what people have answered to the questions of runs, in order."""
     found: dict[int, tuple[str, ...]] = {}
     for run_id, answer in await session.rows("given_answers", ids=run_ids) if run_ids else []:
         found[run_id] = (*found.get(run_id, ()), answer)

@@ -33,6 +33,7 @@ from rota.stores.kit import (
 )
 from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
+from rota.stores.kit.keeping import Keeping
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.pausing import Pausing
@@ -44,7 +45,7 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live, Pausing):
+class SqlStore(Entrance, Looking, Live, Pausing, Keeping):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""
@@ -249,7 +250,7 @@ class SqlStore(Entrance, Looking, Live, Pausing):
 
     async def lost_runs(self, most: int) -> list[OpenRun]:
         """Return running runs whose worker is gone."""
-        return await self.read(workers.lost_runs, most)
+        return await self.read(workers.lost_runs, self.now(), most)
 
     async def expired_runs(self, most: int) -> list[OpenRun]:
         """Return queued and waiting runs whose time has run out."""

@@ -52,9 +52,9 @@ async def retire(session: Session, worker: str) -> None:
     await session.run("delete_worker", worker=worker)
 
 
-async def lost_runs(session: Session, most: int) -> list[OpenRun]:
-    """Return running runs whose worker is fenced or unknown."""
-    return [as_open_run(row) for row in await session.rows("lost_runs", most=most)]
+async def lost_runs(session: Session, now: int, most: int) -> list[OpenRun]:
+    """Return running runs whose worker is fenced or unknown, and which no keeper carries on."""
+    return [as_open_run(row) for row in await session.rows("lost_runs", now=now, most=most)]
 
 
 async def expired_runs(session: Session, now: int, most: int) -> list[OpenRun]:

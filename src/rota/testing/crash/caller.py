@@ -21,8 +21,9 @@ from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
 from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
-from rota.model.ids import RunId
+from rota.model.ids import Epoch, RunId
 from rota.model.instants import to_micros
+from rota.model.keeping import Kept
 from rota.model.keys import EVERY_SCOPE, Key
 from rota.model.requests import NewRequest
 from rota.model.spaces import Limit, Scope
@@ -41,6 +42,7 @@ WORK: Final = "rota.testing.crash.work"
 GROUP: Final = "narrow"
 GROUP_CAP: Final = 2
 FAR: Final = timedelta(hours=1)
+NOBODYS: Final = 2**40
 AT_ONCE: Final = Retry(attempts=3, base=timedelta(milliseconds=30))
 
 TASKS: Final[dict[str, tuple[str, dict[str, Any], After | None]]] = {
@@ -219,6 +221,18 @@ class _Calls:
         await _patiently(partial(keys.revoke_key, self._store, LOCAL, key.id))
         note("revoked", sure=True, key=key.id)
         await self._ask_once(name, value)
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """Come to every transaction of a kept attempt, of a run that is nobody's."""
+        store, run_id, home = self._store, RunId(NOBODYS), "nowhere"
+        kept = Kept(run_id=run_id, epoch=Epoch(1), home=home, nonce="", boot="", place="process")
+        await _patiently(partial(store.renew_home, home, "here", store.now()))
+        await _patiently(partial(store.fence_home, home, "caller"))
+        await _patiently(partial(store.begin_kept, kept, "caller"))
+        await _patiently(partial(store.hear, run_id, kept.epoch, "caller", ()))
+        await _patiently(partial(store.adopt, run_id, kept.epoch, "caller"))
+        await _patiently(partial(store.drop_kept, run_id, kept.epoch))
 
     async def _key(self, name: str, secret: bytes) -> Key:
         found = await _patiently(partial(self._store.find_key, digest_of(secret)))

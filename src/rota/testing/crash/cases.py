@@ -37,6 +37,7 @@ ONCE: Final = frozenset(
             "mark_seen",
         ),
         *("pause", "resume"),
+        *("renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"),
         *("snapshot", "lock", "crew", "drain"),
     }
 )
@@ -58,6 +59,12 @@ FEW: Final = {
     "revoke_key.statement": 1,
     "touch_keys.statement": 1,
     "note_request.statement": 1,
+    "renew_home.statement": 1,
+    "fence_home.statement": 1,
+    "begin_kept.statement": 1,
+    "hear.statement": 1,
+    "adopt.statement": 1,
+    "drop_kept.statement": 1,
     "answer_request.statement": 1,
     "drop_state.statement": 1,
     "mark_seen.statement": 1,

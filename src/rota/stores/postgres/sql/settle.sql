@@ -108,12 +108,14 @@ select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
   cancel_at is not null as cancelling
 from rota.runs where id = any(:ids::bigint[]);
 
--- name: lost_runs  running, but nobody trusted works on them
+-- name: lost_runs  running, but nobody trusted works on them and no keeper can be alive
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
   cancel_at is not null as cancelling
 from rota.runs r
 where state = 'running'
   and not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0)
+  and not exists (select 1 from rota.kept k join rota.homes h on h.id = k.home
+    where k.run_id = r.id and k.epoch = r.epoch and h.until > :now::bigint)
 limit :most::int;
 
 -- name: expired_runs

@@ -100,11 +100,13 @@ select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
   cancel_at is not null as cancelling
 from runs where id in (select value from json_each(:ids));
 
--- name: lost_runs  running, but nobody trusted works on them
+-- name: lost_runs  running, but nobody trusted works on them and no keeper can be alive
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
   cancel_at is not null as cancelling
 from runs indexed by runs_running
 where state = 'running' and holder not in (select id from workers where fenced = 0)
+  and not exists (select 1 from kept k join homes h on h.id = k.home
+    where k.run_id = runs.id and k.epoch = runs.epoch and h.until > :now)
 limit :most;
 
 -- name: expired_runs

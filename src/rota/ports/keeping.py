@@ -1,0 +1,36 @@
+"""What attempts under keepers need of a store: a place on record, and what was heard of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.model.ids import RunId
+from rota.model.keeping import Heard, Kept
+from rota.model.views import Claimed
+from rota.ports.timed import Timed
+
+
+class Keeping(Timed, Protocol):
+    """Records of kept attempts. What concerns a run is fenced by its epoch and its holder."""
+
+    async def renew_home(self, home: str, host: str, until: int) -> None:
+        """Promise that the keepers of a home end by themselves at an instant, and not before."""
+
+    async def fence_home(self, home: str, worker: str) -> int:
+        """Fence every other worker of a home; only for whoever holds the home's lock."""
+
+    async def begin_kept(self, kept: Kept, worker: str) -> bool:
+        """Note that a keeper is about to start; false if the run is no longer the worker's."""
+
+    async def hear(self, run_id: RunId, epoch: int, worker: str, heard: Sequence[Heard]) -> bool:
+        """Record what was read, once; false if it was read already or the run is another's."""
+
+    async def kept_of(self, home: str) -> list[Kept]:
+        """Return the kept attempts of a home, oldest first."""
+
+    async def adopt(self, run_id: RunId, epoch: int, worker: str) -> Claimed:
+        """Take over a run whose holder is gone, amid its attempt; empty if it is not."""
+
+    async def drop_kept(self, run_id: RunId, epoch: int) -> None:
+        """Forget a kept attempt; if its run still goes on, it is lost."""

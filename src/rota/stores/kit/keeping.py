@@ -1,0 +1,155 @@
+"""Kept attempts: a run stays its attempt's while the keeper lives, whoever reads for it.
+
+A home promises until when its keepers live (`homes`). As long as that holds, a run that has a row
+in `kept` is not lost when its worker is: the next worker of the same home adopts it. Offsets move
+in the transaction that records what was read up to them, so nothing is recorded twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rota.model.ids import Epoch, RunId
+from rota.model.keeping import Heard, Kept, Stream
+from rota.model.runs import Lease
+from rota.model.views import Claimed
+from rota.stores.kit.claim import answers_of
+from rota.stores.kit.dialect import Dialect
+from rota.stores.kit.session import EVENTS, Rows, Session
+from rota.stores.kit.tasks import get_tasks
+
+
+class Keeping(Dialect):
+    """The operations of kept attempts, over a dialect's transactions."""
+
+    async def renew_home(self, home: str, host: str, until: int) -> None:
+        """Promise that the keepers of a home end by themselves at an instant, and not before."""
+        await self.write(renew_home, home, host, until)
+
+    async def fence_home(self, home: str, worker: str) -> int:
+        """Fence every other worker of a home; only for whoever holds the home's lock."""
+        return await self.write(fence_home, home, worker)
+
+    async def begin_kept(self, kept: Kept, worker: str) -> bool:
+        """Note that a keeper is about to start; false if the run is no longer the worker's."""
+        return await self.write(begin_kept, kept, worker)
+
+    async def hear(self, run_id: RunId, epoch: int, worker: str, heard: Sequence[Heard]) -> bool:
+        """Record what was read, once; false if it was read already or the run is another's."""
+        return await self.write(hear, run_id, epoch, worker, heard, self.now())
+
+    async def kept_of(self, home: str) -> list[Kept]:
+        """Return the kept attempts of a home, oldest first."""
+        return await self.read(kept_of, home)
+
+    async def adopt(self, run_id: RunId, epoch: int, worker: str) -> Claimed:
+        """Take over a run whose holder is gone, amid its attempt; empty if it is not."""
+        return await self.write(adopt, run_id, epoch, worker)
+
+    async def drop_kept(self, run_id: RunId, epoch: int) -> None:
+        """Forget a kept attempt; if its run still goes on, it is lost."""
+        await self.write(drop_kept, run_id, epoch)
+
+
+async def renew_home(session: Session, home: str, host: str, until: int) -> None:
+    """Move a home's promise on; it never moves back."""
+    await session.run("renew_home", home=home, host=host, until=until)
+
+
+async def fence_home(session: Session, home: str, worker: str) -> int:
+    """Fence the earlier workers of a home."""
+    return len(await session.rows("fence_home", home=home, worker=worker))
+
+
+async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
+    """Write a kept attempt down, in the place of an earlier one of its run."""
+    rows = await session.rows(
+        "begin_kept",
+        run_id=kept.run_id,
+        epoch=kept.epoch,
+        worker=worker,
+        home=kept.home,
+        nonce=kept.nonce,
+        boot=kept.boot,
+        place=kept.place,
+    )
+    return bool(rows)
+
+
+async def hear(
+    session: Session, run_id: int, epoch: int, worker: str, heard: Sequence[Heard], now: int
+) -> bool:
+    """Move offsets on and record what was read up to them, all or nothing."""
+    ends: dict[str, tuple[int, int]] = {}
+    for part in heard:
+        start, _ = ends.get(part.stream.value, (part.start, 0))
+        ends[part.stream.value] = (start, part.end)
+    out, err = (ends.get(stream.value, (None, None)) for stream in Stream)
+    rows = await session.rows(
+        "move_kept",
+        run_id=run_id,
+        epoch=epoch,
+        worker=worker,
+        out_from=out[0],
+        out_to=out[1],
+        err_from=err[0],
+        err_to=err[1],
+    )
+    if not rows:
+        return False
+    space_id, task_id = rows[0]
+    events = Rows(
+        {
+            "name": event.name.value,
+            "space_id": space_id,
+            "task_id": task_id,
+            "run_id": run_id,
+            "data": json.dumps(event.data),
+        }
+        for part in heard
+        for event in part.happened
+    )
+    if events:
+        await session.run("insert_events", rows=events, now=now)
+        session.wake(EVENTS)
+    return True
+
+
+async def kept_of(session: Session, home: str) -> list[Kept]:
+    """Return the kept attempts of a home."""
+    return [
+        Kept(
+            run_id=RunId(run_id),
+            epoch=Epoch(epoch),
+            home=home,
+            nonce=nonce,
+            boot=boot,
+            place=place,
+            out_at=out_at,
+            err_at=err_at,
+            current=bool(current),
+        )
+        for run_id, epoch, nonce, boot, place, out_at, err_at, current in await session.rows(
+            "kept_of", home=home
+        )
+    ]
+
+
+async def adopt(session: Session, run_id: int, epoch: int, worker: str) -> Claimed:
+    """Give a run that is going on a new holder, if nobody trusted holds it; its epoch stays."""
+    rows = await session.rows("adopt_run", run_id=run_id, epoch=epoch, worker=worker)
+    if not rows:
+        return Claimed(leases=[], tasks={}, answers={})
+    lease = Lease(*rows[0])
+    tasks = await get_tasks(session, [lease.task_id])
+    return Claimed(
+        leases=[lease],
+        tasks={task.id: task for task in tasks},
+        answers=await answers_of(session, [run_id] if lease.asked else []),
+    )
+
+
+async def drop_kept(session: Session, run_id: int, epoch: int) -> None:
+    """Forget a kept attempt."""
+    await session.run("drop_kept", run_id=run_id, epoch=epoch)

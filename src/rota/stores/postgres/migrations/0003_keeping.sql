@@ -1,0 +1,20 @@
+-- Attempts that outlive the daemon which started them.
+
+-- A home is a folder of keepers; they end by themselves at `until`, and not before.
+create table rota.homes (
+  id text collate "C" primary key,
+  host text not null,
+  until bigint not null
+);
+
+create table rota.kept (
+  run_id bigint primary key,
+  epoch integer not null,
+  home text collate "C" not null,
+  nonce text not null,
+  boot text not null,
+  place text not null,
+  out_at bigint not null default 0 check (out_at >= 0),
+  err_at bigint not null default 0 check (err_at >= 0)
+);
+create index kept_home on rota.kept (home, run_id);

@@ -1,0 +1,49 @@
+-- name: renew_home
+insert into rota.homes (id, host, until) values (:home::text, :host::text, :until::bigint)
+on conflict (id) do update set host = excluded.host, until = greatest(homes.until, excluded.until);
+
+-- name: fence_home
+update rota.workers set fenced = 1 where fenced = 0 and home = :home::text and id <> :worker::text
+returning id;
+
+-- name: begin_kept
+insert into rota.kept (run_id, epoch, home, nonce, boot, place)
+select id, epoch, :home::text, :nonce::text, :boot::text, :place::text from rota.runs
+where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
+for share
+on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
+  nonce = excluded.nonce, boot = excluded.boot, place = excluded.place, out_at = 0, err_at = 0
+returning run_id;
+
+-- name: move_kept  what was read up to an offset is recorded in the same transaction
+with own as (
+  select id, space_id, task_id from rota.runs
+  where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
+  for share
+)
+update rota.kept k set out_at = coalesce(:out_to::bigint, k.out_at),
+  err_at = coalesce(:err_to::bigint, k.err_at)
+from own
+where k.run_id = own.id and k.epoch = :epoch::int
+  and (:out_from::bigint is null or k.out_at = :out_from::bigint)
+  and (:err_from::bigint is null or k.err_at = :err_from::bigint)
+returning own.space_id, own.task_id;
+
+-- name: kept_of
+select k.run_id, k.epoch, k.nonce, k.boot, k.place, k.out_at, k.err_at,
+  exists (select 1 from rota.runs r
+    where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
+from rota.kept k where k.home = :home::text order by k.run_id;
+
+-- name: adopt_run  from a holder that nobody trusts any more
+update rota.runs r set holder = :worker::text
+where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
+  and exists (select 1 from rota.kept k where k.run_id = r.id and k.epoch = r.epoch)
+  and exists (select 1 from rota.workers w where w.id = :worker::text and w.fenced = 0)
+  and (r.holder = :worker::text
+    or not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0))
+returning id, epoch, space_id, task_id, route, cause, retries, losses, created_at, expires_at, slot_at,
+  slot_key, depth, asked, thread, key, payload;
+
+-- name: drop_kept
+delete from rota.kept where run_id = :run_id::bigint and epoch = :epoch::int;

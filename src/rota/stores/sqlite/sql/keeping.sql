@@ -1,0 +1,41 @@
+-- name: renew_home
+insert into homes (id, host, until) values (:home, :host, :until)
+on conflict (id) do update set host = excluded.host, until = max(homes.until, excluded.until);
+
+-- name: fence_home
+update workers set fenced = 1 where fenced = 0 and home = :home and id <> :worker returning id;
+
+-- name: begin_kept
+insert into kept (run_id, epoch, home, nonce, boot, place)
+select id, epoch, :home, :nonce, :boot, :place from runs
+where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
+on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
+  nonce = excluded.nonce, boot = excluded.boot, place = excluded.place, out_at = 0, err_at = 0
+returning run_id;
+
+-- name: move_kept  what was read up to an offset is recorded in the same transaction
+update kept set out_at = coalesce(:out_to, out_at), err_at = coalesce(:err_to, err_at)
+from runs r
+where kept.run_id = :run_id and kept.epoch = :epoch
+  and r.id = kept.run_id and r.epoch = kept.epoch and r.state = 'running' and r.holder = :worker
+  and (:out_from is null or kept.out_at = :out_from)
+  and (:err_from is null or kept.err_at = :err_from)
+returning (select space_id from runs where id = kept.run_id),
+  (select task_id from runs where id = kept.run_id);
+
+-- name: kept_of
+select k.run_id, k.epoch, k.nonce, k.boot, k.place, k.out_at, k.err_at,
+  exists (select 1 from runs r where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
+from kept k where k.home = :home order by k.run_id;
+
+-- name: adopt_run  from a holder that nobody trusts any more
+update runs set holder = :worker
+where id = :run_id and epoch = :epoch and state = 'running'
+  and exists (select 1 from kept k where k.run_id = runs.id and k.epoch = runs.epoch)
+  and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)
+  and (holder = :worker or holder not in (select id from workers where fenced = 0))
+returning id, epoch, space_id, task_id, route, cause, retries, losses, created_at, expires_at, slot_at,
+  slot_key, depth, asked, thread, key, payload;
+
+-- name: drop_kept
+delete from kept where run_id = :run_id and epoch = :epoch;

@@ -1,0 +1,157 @@
+"""Kept attempts: carried on by the next worker of their home, and recorded once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rota.model.events import EventName
+from rota.model.ids import Epoch
+from rota.model.keeping import Happened, Heard, Kept, Stream
+from rota.model.outcomes import Lost
+from rota.model.runs import Lease
+from rota.model.states import RunState
+from rota.testing.bench import Bench, micros
+
+HOME = "/home"
+SHORT = timedelta(seconds=30)
+LONG = timedelta(minutes=15)
+
+
+def kept_for(lease: Lease, nonce: str = "n1") -> Kept:
+    """Return the record of a keeper that is about to start."""
+    return Kept(
+        run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce=nonce, boot="b", place="process"
+    )
+
+
+def said(start: int, end: int, *texts: str, stream: Stream = Stream.OUT) -> Heard:
+    """Return a part of a stream with the lines it came to."""
+    lines = [{"stream": stream.value, "at": start, "text": text} for text in texts]
+    return Heard(stream, start, end, tuple(Happened(EventName.OUTPUT, line) for line in lines))
+
+
+class KeepingContract:
+    """What holds for attempts whose processes outlive their worker."""
+
+    async def _begun(self, bench: Bench) -> Lease:
+        await bench.worker("w1", SHORT)
+        await bench.queue(await bench.task())
+        lease = await bench.claim_one()
+        await bench.store.renew_home(HOME, "here", bench.store.now() + micros(LONG))
+        assert await bench.store.begin_kept(kept_for(lease), "w1")
+        return lease
+
+    async def _texts(self, bench: Bench, lease: Lease) -> list[str]:
+        events = await bench.store.run_events(lease.run_id)
+        return [str(e.data["text"]) for e in events if e.name is EventName.OUTPUT]
+
+    async def test_a_kept_run_is_not_lost_with_its_worker(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        bench.clock.advance(SHORT + timedelta(seconds=1))
+        await bench.store.fence()
+        assert await bench.store.lost_runs(10) == []
+        bench.clock.advance(LONG)
+        assert [run.run_id for run in await bench.store.lost_runs(10)] == [lease.run_id]
+
+    async def test_the_promise_of_a_home_never_moves_back(self, bench: Bench) -> None:
+        await self._begun(bench)
+        await bench.store.renew_home(HOME, "here", bench.store.now())
+        bench.clock.advance(SHORT + timedelta(seconds=1))
+        await bench.store.fence()
+        assert await bench.store.lost_runs(10) == []
+
+    async def test_a_run_that_is_not_kept_is_lost_at_once(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        (other,) = await bench.queue(await bench.task("other"))
+        await bench.claim()
+        bench.clock.advance(SHORT + timedelta(seconds=1))
+        await bench.store.fence()
+        assert [run.run_id for run in await bench.store.lost_runs(10)] == [other]
+        await bench.store.drop_kept(lease.run_id, lease.epoch)
+        lost = {run.run_id for run in await bench.store.lost_runs(10)}
+        assert lost == {other, lease.run_id}
+
+    async def test_nobody_keeps_a_run_that_is_not_theirs(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        assert not await bench.store.begin_kept(kept_for(lease), "w2")
+        older = lease._replace(epoch=Epoch(lease.epoch - 1))
+        assert not await bench.store.begin_kept(kept_for(older), "w1")
+        await bench.end(lease)
+        assert not await bench.store.begin_kept(kept_for(lease), "w1")
+
+    async def test_what_was_heard_is_recorded_once(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        hear, run_id, epoch = bench.store.hear, lease.run_id, lease.epoch
+        assert await hear(run_id, epoch, "w1", [said(0, 4, "one"), said(4, 8, "two")])
+        assert not await hear(run_id, epoch, "w1", [said(4, 8, "two")])
+        assert not await hear(run_id, epoch, "w1", [said(9, 12, "gap")])
+        assert await hear(run_id, epoch, "w1", [said(0, 5, "oops", stream=Stream.ERR)])
+        both = [said(8, 14, "three"), said(5, 9, "four", stream=Stream.ERR)]
+        assert await hear(run_id, epoch, "w1", both)
+        assert await self._texts(bench, lease) == ["one", "two", "oops", "three", "four"]
+        (kept,) = await bench.store.kept_of(HOME)
+        assert (kept.out_at, kept.err_at, kept.current) == (14, 9, True)
+
+    async def test_one_stream_out_of_step_records_nothing_of_the_other(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        wrong = [said(0, 4, "one"), said(3, 9, "late", stream=Stream.ERR)]
+        assert not await bench.store.hear(lease.run_id, lease.epoch, "w1", wrong)
+        assert await self._texts(bench, lease) == []
+
+    async def test_a_worker_that_is_not_the_holder_records_nothing(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        assert not await bench.store.hear(lease.run_id, lease.epoch, "w2", [said(0, 4, "one")])
+        await bench.end(lease)
+        assert not await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
+        assert await self._texts(bench, lease) == []
+
+    async def test_the_next_worker_of_the_home_adopts_it(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
+        await bench.worker("w2", SHORT)
+        assert (await bench.store.adopt(lease.run_id, lease.epoch, "w2")).leases == []
+        assert await bench.store.fence_home(HOME, "w2") == 1
+        adopted = await bench.store.adopt(lease.run_id, lease.epoch, "w2")
+        assert adopted.leases == [lease]
+        assert list(adopted.tasks) == [lease.task_id]
+        assert not await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(4, 8, "two")])
+        assert await bench.store.hear(lease.run_id, lease.epoch, "w2", [said(4, 8, "two")])
+        assert await self._texts(bench, lease) == ["one", "two"]
+        assert await bench.end(lease)
+        assert await bench.state(lease.run_id) is RunState.SUCCEEDED
+
+    async def test_a_run_that_went_on_is_not_adopted(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.worker("w2", SHORT)
+        await bench.store.fence_home(HOME, "w2")
+        await bench.end_open(lease.run_id, Lost(reason="gone"))
+        assert (await bench.store.adopt(lease.run_id, lease.epoch, "w2")).leases == []
+        (kept,) = await bench.store.kept_of(HOME)
+        assert not kept.current
+
+    async def test_only_who_keeps_a_run_is_adopted_from(self, bench: Bench) -> None:
+        await bench.worker("w1", SHORT)
+        await bench.queue(await bench.task())
+        lease = await bench.claim_one()
+        await bench.worker("w2", SHORT)
+        await bench.store.fence_home(HOME, "w2")
+        assert (await bench.store.adopt(lease.run_id, lease.epoch, "w2")).leases == []
+
+    async def test_a_fenced_worker_adopts_nothing(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.worker("w2", SHORT)
+        await bench.worker("w3", SHORT)
+        await bench.store.fence_home(HOME, "w3")
+        assert (await bench.store.adopt(lease.run_id, lease.epoch, "w2")).leases == []
+        assert (await bench.store.adopt(lease.run_id, lease.epoch, "w3")).leases == [lease]
+
+    async def test_a_new_attempt_begins_at_the_start(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
+        await bench.end(lease, Lost(reason="gone"))
+        again = await bench.claim_one()
+        assert await bench.store.begin_kept(kept_for(again, "n2"), "w1")
+        (kept,) = await bench.store.kept_of(HOME)
+        assert (kept.epoch, kept.nonce, kept.out_at) == (again.epoch, "n2", 0)
+        await bench.store.drop_kept(lease.run_id, lease.epoch)
+        assert await bench.store.kept_of(HOME) == [kept]
