@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.model.tasks import Pool
+from rota.model.views import Claimed
 from rota.ports.executor import Assignment
 from rota.ports.store import Queue
 
@@ -24,10 +25,15 @@ class Taken:
 async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> Taken:
     """Take up to `want` runs; foreground first."""
     claimed = await store.claim(worker, POOLS, routes, want)
-    answers, incarnation = claimed.answers, store.incarnation
-    assignments = [
+    assignments = assigned(claimed, store.incarnation)
+    rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())
+    return Taken(assignments=assignments, rest_micros=rest, more=claimed.more)
+
+
+def assigned(claimed: Claimed, incarnation: str) -> list[Assignment]:
+    """Return leases with their tasks and answers."""
+    answers = claimed.answers
+    return [
         Assignment(lease, claimed.tasks[lease.task_id], answers.get(lease.run_id, ()), incarnation)
         for lease in claimed.leases
     ]
-    rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())
-    return Taken(assignments=assignments, rest_micros=rest, more=claimed.more)

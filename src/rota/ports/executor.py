@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple, Protocol
 
 from rota.model.ids import trace_id
+from rota.model.keeping import Kept
 from rota.model.outcomes import Failed, Report
 from rota.model.runs import Lease
 from rota.model.tasks import Task
@@ -22,6 +23,8 @@ class Assignment(NamedTuple):
     task: Task
     answers: tuple[str, ...] = ()
     incarnation: str = ""
+    kept: Kept | None = None
+    """What an earlier process has left of this attempt, to be carried on."""
 
     @property
     def trace_id(self) -> str:
@@ -39,7 +42,12 @@ class Executor(Protocol):
 
     `run` returns a report or raises; what it raises is a failure of the attempt. It must stop soon
     when its task is cancelled. When the work cannot be stopped, `run` ends only with the work.
+
+    One that `keeps` attempts lets them outlive this process and holds them to their timeouts. After
+    `let_go` of a run the work goes on when `run` is cancelled.
     """
+
+    keeps: bool
 
     def routes(self) -> Sequence[str]:
         """Return the routes this executor serves now."""
@@ -51,7 +59,27 @@ class Executor(Protocol):
         """
 
     async def run(self, assignment: Assignment) -> Report:
-        """Run one attempt to its end."""
+        """Run one attempt to its end, or carry on what was kept of it."""
+
+    def let_go(self, run_id: int) -> None:
+        """Let an attempt go on without this process; nothing happens where none is kept."""
+
+
+class Keepers(Protocol):
+    """The keepers of this home: what lets attempts outlive a process."""
+
+    @property
+    def home(self) -> str:
+        """What this home is called in the store."""
+
+    async def open(self) -> bool:
+        """Take the home for this process; false if another one has it."""
+
+    async def renew(self) -> float:
+        """Promise the keepers and the store some more time; return when to do it again."""
+
+    async def discard(self, kept: Kept) -> None:
+        """End what is left of an attempt whose run has gone on without it, and forget it."""
 
 
 def failure(fault: BaseException) -> Failed:

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from rota.faultpoints import reach
 from rota.flow.align import align
+from rota.flow.claim import assigned
 from rota.flow.deliver import InHand, deliver
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
@@ -18,7 +19,7 @@ from rota.flow.rescue import expire, rescue
 from rota.model.views import Renewal
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
-from rota.ports.executor import Executor
+from rota.ports.executor import Executor, Keepers
 from rota.ports.store import Store
 from rota.runtime.attempts import FailureHook, Stop
 from rota.runtime.lag import LagWatch
@@ -71,9 +72,11 @@ class Crew:
         clock: Clock,
         chance: Random,
         *,
+        keepers: Keepers | None = None,
         on_failure: FailureHook | None = None,
     ) -> None:
         self.settings = settings
+        self._keepers = keepers
         self._store = store
         self._channels = channels
         self._in_hand = InHand()
@@ -98,6 +101,7 @@ class Crew:
         self.planner = Service("planner", self._plan_step, clock, chance)
         self.postman = Service("postman", self._deliver_step, clock, chance)
         self.caretaker = Service("caretaker", self._care_step, clock, chance)
+        self.keeping = Service("keepers", self._keep_step, clock, chance)
         ttl = settings.worker_ttl
         self._care_rest = ttl.total_seconds() / CARETAKER_LOOKS
         self.pulse = Pulse(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
@@ -118,6 +122,8 @@ class Crew:
     def services(self) -> list[Service]:
         """Every service of this crew, for status."""
         wanted = [service for role, service in self._roles.items() if role in self.settings.roles]
+        if self._keepers is not None:
+            wanted.append(self.keeping)
         return [*wanted, self.pulse.service, self.worker.claimer, self.worker.settler]
 
     async def start(self) -> None:
@@ -126,6 +132,7 @@ class Crew:
         await self._register(self.worker.id)
         if self._alone:
             await self._store.fence_others(self.worker.id)
+        await self._take_home()
         await rescue(self._store, self._chance, fence=not self._alone)
         await self._store.heal()
         if "planner" in self.settings.roles:
@@ -147,6 +154,8 @@ class Crew:
                 if role in self.settings.roles:
                     group.create_task(service.run())
             group.create_task(self.pulse.run())
+            if self._keepers is not None:
+                group.create_task(self.keeping.run())
             if "worker" in self.settings.roles:
                 group.create_task(self.worker.run())
 
@@ -159,7 +168,7 @@ class Crew:
         if self._stopping:
             return
         self._stopping = True
-        for service in (self.planner, self.postman, self.caretaker):
+        for service in (self.planner, self.postman, self.caretaker, self.keeping):
             service.stop()
         reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
@@ -181,6 +190,33 @@ class Crew:
             sent = await self._deliver()
             if not (planned.schedules or planned.promoted or sent or self.worker.running):
                 return
+
+    async def _take_home(self) -> None:
+        """Take over the home's keepers from a process that is gone, if this one may."""
+        if self._keepers is None:
+            return
+        if not await self._keepers.open():
+            log.warning("keepers.taken", extra={"home": self._keepers.home})
+            self._keepers = None
+            return
+        await self._store.fence_home(self._keepers.home, self.worker.id)
+        await self._keepers.renew()
+        await self._adopt()
+
+    async def _adopt(self) -> None:
+        """Carry on what the home's keepers are keeping, and end what has been gone on without."""
+        if self._keepers is None:
+            return
+        for kept in await self._store.kept_of(self._keepers.home):
+            found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
+            if not found.leases:
+                await self._keepers.discard(kept)
+            for assignment in assigned(found, self._store.incarnation):
+                log.info("run.adopted", extra={"run_id": kept.run_id, "attempt": kept.epoch})
+                self.worker.adopt(assignment._replace(kept=kept))
+
+    async def _keep_step(self) -> float:
+        return PLANNER_POLL if self._keepers is None else await self._keepers.renew()
 
     async def _register(self, worker_id: str) -> None:
         settings, sent_at = self.settings, self._clock.monotonic()
@@ -260,3 +296,4 @@ class Crew:
             await self._store.retire(worker_id)
         else:
             self.worker.id = worker_id
+            await self._adopt()

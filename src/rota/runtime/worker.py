@@ -55,6 +55,7 @@ class Worker:
         self._may_claim = may_claim
         self._on_failure = on_failure
         self._strangers: set[RunId] = set()
+        self._released: set[int] = set()
         self.id = worker_id
         self.slots = slots
         self._store = store
@@ -148,11 +149,20 @@ class Worker:
         if log.isEnabledFor(logging.INFO):
             attempt.began = self._clock.monotonic()
         timeout = assignment.timeout
-        if timeout is not None:
+        if timeout is not None and not self._keeps(assignment):
             attempt.started = loop.time()
             attempt.timer = loop.call_later(
                 timeout.total_seconds(), self._stop, attempt, Stop.TIMEOUT
             )
+
+    def _keeps(self, assignment: Assignment) -> bool:
+        return self._by_route[assignment.lease.route].keeps
+
+    def adopt(self, assignment: Assignment) -> None:
+        """Carry on an attempt that an earlier process has left."""
+        self.routes()
+        self._released.discard(assignment.lease.run_id)
+        self._start(assignment)
 
     async def _attempt(self, assignment: Assignment) -> None:
         lease = assignment.lease
@@ -180,7 +190,7 @@ class Worker:
         behind = self._behind.pop(assignment.lease.run_id, None)
         if behind is not None:
             self._start(behind)
-        if attempt.stop is Stop.FENCED:
+        if attempt.stop is Stop.FENCED or self._handed_on(attempt, report):
             return
         if attempt.stop is Stop.TIMEOUT:
             report = Report(outcome=timed_out(assignment))
@@ -192,6 +202,11 @@ class Worker:
         if self._full:
             self._full = False
             self.claimer.wake()
+
+    def _handed_on(self, attempt: Attempt, report: Report) -> bool:
+        """Tell whether an attempt goes on, to be carried on by the next process."""
+        drained = attempt.stop is Stop.DRAIN and isinstance(report.outcome, Drained)
+        return drained and self._keeps(attempt.assignment)
 
     def _give_up(self, assignment: Assignment) -> None:
         if self._behind.get(assignment.lease.run_id) is assignment:
@@ -260,7 +275,7 @@ class Worker:
         """
         unsettled = {a.lease.run_id for a, _ in (*self._ended, *self._settling)}
         working = {n for n, attempt in self._attempts.items() if attempt.stop is not Stop.FENCED}
-        unknown = set(held) - working - self._behind.keys() - unsettled
+        unknown = set(held) - working - self._behind.keys() - unsettled - self._released
         strangers = unknown & self._strangers
         self._strangers = unknown - strangers
         if strangers:
@@ -285,6 +300,10 @@ class Worker:
         if reason is Stop.TIMEOUT and self._time_left(attempt):
             return
         attempt.stop = reason
+        if reason in {Stop.DRAIN, Stop.FENCED} and self._keeps(attempt.assignment):
+            run_id = attempt.assignment.lease.run_id
+            self._released.add(run_id)
+            self._by_route[attempt.assignment.lease.route].let_go(run_id)
         if attempt.entered:  # a task that is cancelled before its first step never takes it
             attempt.task.cancel()
         if self._group is not None and reason is Stop.TIMEOUT:
@@ -324,9 +343,15 @@ class Worker:
         self._claiming = False
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what is going on, then stop it and give it back; everything ended is settled."""
+        """Wait for what is going on, then stop it and give it back; everything ended is settled.
+
+        What is kept goes on, and is let go at once.
+        """
         self.stop_claiming()
         async with self._taking:  # what is being claimed at this moment is drained too
+            for attempt in list(self._attempts.values()):
+                if self._keeps(attempt.assignment):
+                    self._stop(attempt, Stop.DRAIN)
             tasks = {attempt.task for attempt in self._attempts.values()}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)

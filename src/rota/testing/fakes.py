@@ -41,6 +41,8 @@ class RecordingChannel:
 class PuppetExecutor:
     """Runs whatever a test gives it, and says when an attempt has begun."""
 
+    keeps = False
+
     def __init__(
         self,
         routes: Sequence[str],
@@ -58,6 +60,9 @@ class PuppetExecutor:
     def waited(self, run_id: int) -> float | None:  # noqa: ARG002
         """Return nothing: every attempt begins at once."""
         return 0.0
+
+    def let_go(self, run_id: int) -> None:
+        """Nothing goes on without this process."""
 
     async def run(self, assignment: Assignment) -> Report:
         """Act, or wait until released and report plain success."""

@@ -16,6 +16,8 @@ REASONS = {
 class Absent:
     """Serves routes by refusing their runs; a retry would meet the same."""
 
+    keeps = False
+
     def __init__(self, routes: Sequence[str] = tuple(REASONS)) -> None:
         self._routes = list(routes)
 
@@ -26,6 +28,9 @@ class Absent:
     def waited(self, run_id: int) -> float | None:  # noqa: ARG002 - nothing waits here
         """Nothing waits here."""
         return 0.0
+
+    def let_go(self, run_id: int) -> None:
+        """Nothing goes on without this process."""
 
     async def run(self, assignment: Assignment) -> Report:
         """Refuse a run."""

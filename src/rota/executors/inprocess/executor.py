@@ -21,6 +21,8 @@ DOTTED = "python"
 class InProcess:
     """Serves one route for each registered callable, and dotted paths where that is allowed."""
 
+    keeps = False
+
     def __init__(
         self,
         functions: Mapping[str, Function],
@@ -39,6 +41,9 @@ class InProcess:
         """Return the routes it serves now."""
         own = list(self._functions)
         return [*own, DOTTED] if self._allow_dotted else own
+
+    def let_go(self, run_id: int) -> None:
+        """Nothing goes on without this process."""
 
     async def run(self, assignment: Assignment) -> Report:
         """Call the function of a run."""

@@ -56,6 +56,8 @@ class Works:
 class SimExecutor:
     """Runs attempts of one process."""
 
+    keeps = False
+
     def __init__(self, works: Works, process: Process, routes: Sequence[str]) -> None:
         self._works = works
         self._process = process
@@ -68,6 +70,9 @@ class SimExecutor:
     def waited(self, run_id: int) -> float | None:  # noqa: ARG002
         """Return nothing: every attempt begins at once."""
         return 0.0
+
+    def let_go(self, run_id: int) -> None:
+        """Nothing goes on without this process."""
 
     async def run(self, assignment: Assignment) -> Report:
         """Do whatever this attempt was drawn to do."""

@@ -1,0 +1,215 @@
+"""Kept attempts: a process that leaves lets them go on, and the next one carries them on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from rota.model.keeping import Kept
+from rota.model.outcomes import Lost, Report, Succeeded
+from rota.model.states import RunState
+from rota.runtime.attempts import Stop
+from rota.runtime.crew import Crew, CrewSettings
+
+HOME = "/home"
+QUARTER = 15 * 60 * 1_000_000
+
+
+class Machine:
+    """Programs that go on without whoever started them."""
+
+    def __init__(self):
+        self.begun = asyncio.Queue()
+        self.ends = {}
+        self.stopped = []
+        self.locked = False
+
+    def end(self, run_id, outcome):
+        self.ends[run_id].set_result(Report(outcome=outcome))
+
+
+class KeptPuppet:
+    """An executor and the keepers of a home, over a machine that outlives it."""
+
+    keeps = True
+    home = HOME
+
+    def __init__(self, desk, machine, worker):
+        self.desk = desk
+        self.machine = machine
+        self.worker = worker
+        self.left = set()
+        self.discarded = []
+
+    def routes(self):
+        return ["python:job"]
+
+    def waited(self, run_id):  # noqa: ARG002
+        return 0.0
+
+    def let_go(self, run_id):
+        self.left.add(run_id)
+
+    async def open(self):
+        if self.machine.locked:
+            return False
+        self.machine.locked = True
+        return True
+
+    async def renew(self):
+        await self.desk.store.renew_home(HOME, "here", self.desk.store.now() + QUARTER)
+        return 10.0
+
+    async def discard(self, kept):
+        self.discarded.append(kept.run_id)
+        await self.desk.store.drop_kept(kept.run_id, kept.epoch)
+
+    async def run(self, assignment):
+        lease, machine = assignment.lease, self.machine
+        if assignment.kept is None:
+            kept = Kept(
+                run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b", place="p"
+            )
+            assert await self.desk.store.begin_kept(kept, self.worker())
+            machine.ends[lease.run_id] = asyncio.get_running_loop().create_future()
+        machine.begun.put_nowait(assignment)
+        try:
+            return await asyncio.shield(machine.ends[lease.run_id])
+        except asyncio.CancelledError:
+            if lease.run_id not in self.left:
+                machine.stopped.append(lease.run_id)
+            raise
+
+
+class Life:
+    """One process on the machine."""
+
+    def __init__(self, desk, chance, machine, name):
+        self.executor = KeptPuppet(desk, machine, lambda: self.crew.worker.id)
+        self.machine = machine
+        self.crew = Crew(
+            desk.store,
+            [self.executor],
+            {},
+            CrewSettings(
+                worker_id=name, home="h", host="here", pid=1, slots=10,
+                drain=timedelta(seconds=5),
+            ),
+            desk.clock,
+            chance,
+            keepers=self.executor,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def lived(self):
+        await self.crew.start()
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            group.create_task(self.crew.run())
+            try:
+                yield self
+            finally:
+                await self.crew.stop()
+                self.machine.locked = False
+
+
+async def until(desk, run_id, state):
+    async with asyncio.timeout(10):
+        while await desk.state(run_id) is not state:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_process_that_leaves_lets_it_go_on_and_the_next_carries_it_on(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived():
+        (run_id,) = await desk.queue(await desk.task())
+        first = await machine.begun.get()
+    assert await desk.state(run_id) is RunState.RUNNING
+    assert machine.stopped == []
+    async with Life(desk, chance, machine, "two").lived():
+        second = await machine.begun.get()
+        assert second.lease == first.lease
+        assert second.kept.run_id == run_id
+        machine.end(run_id, Succeeded(result='"done"'))
+        await until(desk, run_id, RunState.SUCCEEDED)
+    run = await desk.run(run_id)
+    assert (run.epoch, run.result) == (1, '"done"')
+    (attempt,) = await desk.store.list_attempts(run_id)
+    assert attempt.worker == "two"
+
+
+async def test_a_keeper_that_died_meanwhile_is_a_lost_attempt(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived():
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+    machine.end(run_id, Lost(reason="its keeper died"))
+    async with Life(desk, chance, machine, "two").lived():
+        carried = await machine.begun.get()
+        assert carried.kept is not None
+        again = await machine.begun.get()
+        assert (again.lease.run_id, again.lease.epoch, again.kept) == (run_id, 2, None)
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+
+
+async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived():
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+    await desk.end_open(run_id, Succeeded())
+    life = Life(desk, chance, machine, "two")
+    async with life.lived():
+        assert life.executor.discarded == [run_id]
+    assert await desk.store.kept_of(HOME) == []
+
+
+async def test_a_cancelled_one_is_stopped(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived() as life:
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+        life.crew.worker.stop_run(run_id, Stop.CANCEL)
+        await until(desk, run_id, RunState.CANCELLED)
+    assert machine.stopped == [run_id]
+
+
+async def test_its_timeout_is_the_keepers_business(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived() as life:
+        task = await desk.task(timeout=timedelta(microseconds=1))
+        (run_id,) = await desk.queue(task)
+        await machine.begun.get()
+        assert life.crew.worker.running == 1
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+
+
+async def test_a_home_that_another_process_has_is_left_alone(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived():
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+        await desk.worker("other")
+        second = Life(desk, chance, machine, "two")
+        assert not await second.executor.open()
+        assert (await desk.store.adopt(run_id, 1, "other")).leases == []
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+
+
+async def test_a_fenced_worker_takes_its_own_attempts_up_again(desk, chance):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived() as life:
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+        life.crew._alone = False
+        desk.clock.advance(timedelta(minutes=1))
+        await desk.store.fence()
+        life.crew.pulse.wake()
+        carried = await machine.begun.get()
+        assert (carried.lease.epoch, life.crew.worker.id) == (1, "one~1")
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+    assert machine.stopped == []
