@@ -247,7 +247,10 @@ class Views(Timed, Protocol):
         """Return events after an id."""
 
     async def run_events(self, run_id: int) -> list[Event]:
-        """Return the events of a run."""
+        """Return the events of a run, but for what its programs wrote."""
+
+    async def run_output(self, run_id: int, most: int) -> list[Event]:
+        """Return the newest of what the programs of a run wrote, in order."""
 
     async def slot_runs(self, task_id: int, start: int, end: int) -> list[Run]:
         """Return the runs of a task's slots in a span."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 
 
 def test_samples_run_within_seconds_and_people_can_read_it(house):
@@ -139,3 +140,19 @@ def test_explicit_limits_win_at_every_start_and_defaults_only_fill_gaps(house):
         ("space", "background"): 1,
         ("space", "foreground"): 2,
     }
+
+
+def test_logs_follow_a_run_to_its_end(house):
+    house.json("task", "create", "slow", "--call", "work:patient")
+    house.up("--port", "0")
+    number = str(house.json("run", "slow")["run"])
+    follower = subprocess.Popen(
+        house._command(["logs", number, "-f", "--json"]),
+        cwd=house.folder, env=house._environment({}), stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    (house.folder / "go").touch()
+    out, _ = follower.communicate(timeout=30)
+    assert follower.returncode == 0
+    names = [json.loads(line)["name"] for line in out.splitlines()]
+    assert names[-1] == "run.settled"
+    assert house.rota("logs", number).stdout.startswith(f"run {number} of slow\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -13,10 +14,13 @@ from rota.doors.cli.run_words import FINISHED, event_row
 from rota.doors.cli.show import compact
 from rota.doors.cli.values import SpaceName
 from rota.doors.kit.faults import INTERRUPTED
-from rota.errors import NotFound, RotaError
+from rota.errors import NotFound, RotaError, Unavailable
 
 LOOK_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
 WIDTH = 18
+OUTPUT = "run.output"
+SETTLED = "run.settled"
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +39,7 @@ def logs(
     ] = False,
     space: SpaceName = None,
 ) -> None:
-    """Tell what happened in a run: its events, its messages, its result or error.
+    """Tell what happened in a run: its output, its events, its messages, its result or error.
 
     The newest run is told if none is named. Ctrl-C only stops the telling. With --json every event
     is a line.
@@ -44,23 +48,71 @@ def logs(
     """
     desk = Desk(context)
     number = _number(desk, which, space)
-    told = 0
+    run = desk.call("GET", f"/v1/runs/{number}")
+    if not desk.out.as_json:
+        desk.out.line(f"run {run['id']} of {run['task']}")
     try:
-        while True:
-            run = desk.call("GET", f"/v1/runs/{number}")
-            if not told and not desk.out.as_json:
-                desk.out.line(f"run {run['id']} of {run['task']}")
-            for event in (event for event in run["events"] if event["id"] > told):
+        told = 0
+        for event in _recorded(run):
+            _tell(desk, event, run)
+            told = event["id"]
+        if follow and run["state"] not in FINISHED:
+            for event in _following(desk, number, told):
                 _tell(desk, event, run)
-                told = event["id"]
-            sys.stdout.flush()
-            if run["state"] in FINISHED or not follow:
-                break
-            time.sleep(LOOK_SECONDS)
+            run = desk.call("GET", f"/v1/runs/{number}")
     except KeyboardInterrupt:
         desk.out.talk(f"Detached: run {number} goes on.")
         raise typer.Exit(INTERRUPTED) from None
     _end(desk, run)
+
+
+def _recorded(run: Record) -> list[Record]:
+    """Return the events of a run with what its program wrote, in the order they happened."""
+    wrote = [
+        {
+            "id": part["id"],
+            "at": part["at"],
+            "name": OUTPUT,
+            "run": run["id"],
+            "data": {"stream": part["stream"], "at": part["offset"], "text": part["text"]},
+        }
+        for part in run["logs"]
+    ]
+    return sorted([*run["events"], *wrote], key=lambda event: event["id"])
+
+
+def _following(desk: Desk, number: int, told: int) -> Iterator[Record]:
+    """Yield what happens in a run until it has ended; a daemon that restarts is waited for."""
+    daemon = desk.daemon()
+    if daemon is None:
+        yield from _looking(desk, number, told)
+        return
+    last = None
+    while True:
+        try:
+            for event in daemon.follow(f"/v1/runs/{number}/events", last):
+                last = event.id
+                if event.data is not None and event.data.get("id", 0) > told:
+                    yield event.data
+                if event.name == SETTLED:
+                    return
+        except Unavailable:
+            time.sleep(AGAIN_SECONDS)
+        if desk.call("GET", f"/v1/runs/{number}")["state"] in FINISHED:
+            return
+
+
+def _looking(desk: Desk, number: int, told: int) -> Iterator[Record]:
+    """Yield what happens in a run until it has ended, by looking again and again."""
+    while True:
+        run = desk.call("GET", f"/v1/runs/{number}")
+        for event in _recorded(run):
+            if event["id"] > told:
+                yield event
+                told = event["id"]
+        if run["state"] in FINISHED:
+            return
+        time.sleep(LOOK_SECONDS)
 
 
 def _number(desk: Desk, which: str | None, space: str | None) -> int:
@@ -81,9 +133,14 @@ def _number(desk: Desk, which: str | None, space: str | None) -> int:
 
 def _tell(desk: Desk, event: Record, run: Record) -> None:
     desk.out.entry(event)
-    if not desk.out.as_json:
+    if desk.out.as_json:
+        return
+    if event["name"] == OUTPUT:
+        desk.out.line(str(event["data"]["text"]).removesuffix("\n"))
+    else:
         name, at, data = event_row(event, desk.zone(run["space"]))
         desk.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())
+    sys.stdout.flush()
 
 
 def _end(desk: Desk, run: Record) -> None:

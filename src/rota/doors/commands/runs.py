@@ -25,12 +25,14 @@ from rota.doors.commands.shapes import (
     DeliveryGiven,
     EventGiven,
     Given,
+    LogGiven,
     OneRun,
     QuestionGiven,
     RunGiven,
     attempt_given,
     delivery_given,
     event_given,
+    log_given,
     question_given,
     run_given,
 )
@@ -122,6 +124,7 @@ class RunShown(RunGiven):
 
     attempts: list[AttemptGiven]
     events: list[EventGiven]
+    logs: list[LogGiven]
     deliveries: list[DeliveryGiven]
     questions: list[QuestionGiven]
 
@@ -194,12 +197,13 @@ async def create_run(office: Office, asked: NewRun) -> RunQueued:
 
 @command("GET", "/v1/runs/{run}", KeyScope.READ)
 async def show_run(office: Office, asked: OneRun) -> RunShown:
-    """Return a run with its attempts, events, messages and questions."""
+    """Return a run with its attempts, events, messages, questions and the end of its output."""
     view = await view_run(office.store, office.caller, asked.run)
     return RunShown(
         **dict(run_given(view.run)),
         attempts=[attempt_given(attempt) for attempt in view.attempts],
         events=[event_given(event) for event in view.events],
+        logs=[log_given(event) for event in view.output],
         deliveries=[delivery_given(delivery) for delivery in view.deliveries],
         questions=[question_given(question) for question in view.questions],
     )

@@ -128,6 +128,16 @@ class EventGiven(Given):
     data: dict[str, Any]
 
 
+class LogGiven(Given):
+    """A part of what a run's program wrote, from an offset in its stream on."""
+
+    id: int
+    at: datetime
+    stream: Literal["out", "err"]
+    offset: int
+    text: str
+
+
 class DeliveryGiven(Given):
     """A message in the outbox."""
 
@@ -227,6 +237,17 @@ def event_given(event: Event) -> EventGiven:
         task_id=event.task_id,
         run=event.run_id,
         data=event.data,
+    )
+
+
+def log_given(event: Event) -> LogGiven:
+    """Return what a program wrote as it goes over a wire."""
+    return LogGiven.model_construct(
+        id=event.id,
+        at=event.at,
+        stream=event.data["stream"],
+        offset=event.data["at"],
+        text=event.data["text"],
     )
 
 

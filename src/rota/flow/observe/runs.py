@@ -16,6 +16,7 @@ from rota.ports.store import Store
 from rota.rules.permission import Caller, seen_space
 
 MOST_OPEN = 1_000
+MOST_OUTPUT = 200
 MOST_DELIVERIES = 100
 
 
@@ -26,6 +27,7 @@ class RunView:
     run: Run
     attempts: list[Attempt]
     events: list[Event]
+    output: list[Event]
     deliveries: list[Delivery]
     questions: list[Question]
 
@@ -56,6 +58,7 @@ async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
         run=await find_run(store, caller, run_id),
         attempts=await store.list_attempts(run_id),
         events=await store.run_events(run_id),
+        output=await store.run_output(run_id, MOST_OUTPUT),
         deliveries=await store.list_deliveries(run_id, MOST_DELIVERIES),
         questions=await store.list_questions([run_id]),
     )

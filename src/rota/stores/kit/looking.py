@@ -56,8 +56,12 @@ class Looking(Dialect):
         return await self.read(views.list_events, after, most)
 
     async def run_events(self, run_id: int) -> list[Event]:
-        """Return the events of a run."""
+        """Return the events of a run, but for what its programs wrote."""
         return await self.read(views.run_events, run_id)
+
+    async def run_output(self, run_id: int, most: int) -> list[Event]:
+        """Return the newest of what the programs of a run wrote, in order."""
+        return await self.read(views.run_output, run_id, most)
 
     async def slot_runs(self, task_id: int, start: int, end: int) -> list[Run]:
         """Return the runs of a task's slots in a span."""

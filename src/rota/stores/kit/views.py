@@ -194,8 +194,13 @@ async def list_events(session: Session, after: int, most: int) -> list[Event]:
 
 
 async def run_events(session: Session, run_id: int) -> list[Event]:
-    """Return the events of a run, in order."""
+    """Return the events of a run, in order; what its programs wrote is not among them."""
     return [as_event(row) for row in await session.rows("run_events", run_id=run_id)]
+
+
+async def run_output(session: Session, run_id: int, most: int) -> list[Event]:
+    """Return the newest of what the programs of a run wrote, in order."""
+    return [as_event(row) for row in await session.rows("run_output", run_id=run_id, most=most)]
 
 
 def as_event(row: Row) -> Event:

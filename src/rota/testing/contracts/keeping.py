@@ -42,8 +42,7 @@ class KeepingContract:
         return lease
 
     async def _texts(self, bench: Bench, lease: Lease) -> list[str]:
-        events = await bench.store.run_events(lease.run_id)
-        return [str(e.data["text"]) for e in events if e.name is EventName.OUTPUT]
+        return [str(e.data["text"]) for e in await bench.store.run_output(lease.run_id, 1_000)]
 
     async def test_a_kept_run_is_not_lost_with_its_worker(self, bench: Bench) -> None:
         lease = await self._begun(bench)
@@ -91,6 +90,9 @@ class KeepingContract:
         assert await self._texts(bench, lease) == ["one", "two", "oops", "three", "four"]
         (kept,) = await bench.store.kept_of(HOME)
         assert (kept.out_at, kept.err_at, kept.current) == (14, 9, True)
+        newest = await bench.store.run_output(run_id, 2)
+        assert [event.data["text"] for event in newest] == ["three", "four"]
+        assert await bench.store.run_events(run_id) == []
 
     async def test_one_stream_out_of_step_records_nothing_of_the_other(self, bench: Bench) -> None:
         lease = await self._begun(bench)

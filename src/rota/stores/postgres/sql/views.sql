@@ -71,9 +71,16 @@ from rota.questions where id = any(:ids::bigint[]);
 select id, at, name, space_id, task_id, run_id, data from rota.events where id > :after::bigint
 order by id limit :most::int;
 
--- name: run_events
+-- name: run_events  but for what its programs wrote
 select id, at, name, space_id, task_id, run_id, data from rota.events
-where run_id = :run_id::bigint and run_id is not null order by id;
+where run_id = :run_id::bigint and run_id is not null and name <> 'run.output' order by id;
+
+-- name: run_output  the newest of what its programs wrote
+select id, at, name, space_id, task_id, run_id, data from (
+  select * from rota.events
+  where run_id = :run_id::bigint and run_id is not null and name = 'run.output'
+  order by id desc limit :most::int
+) as newest order by id;
 
 -- name: list_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,

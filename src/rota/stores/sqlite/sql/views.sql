@@ -70,9 +70,15 @@ from questions where id in (select value from json_each(:ids));
 select id, at, name, space_id, task_id, run_id, data from events where id > :after
 order by id limit :most;
 
--- name: run_events
+-- name: run_events  but for what its programs wrote
 select id, at, name, space_id, task_id, run_id, data from events
-where run_id = :run_id and run_id is not null order by id;
+where run_id = :run_id and run_id is not null and name <> 'run.output' order by id;
+
+-- name: run_output  the newest of what its programs wrote
+select id, at, name, space_id, task_id, run_id, data from (
+  select * from events where run_id = :run_id and run_id is not null and name = 'run.output'
+  order by id desc limit :most
+) order by id;
 
 -- name: list_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
