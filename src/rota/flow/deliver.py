@@ -63,9 +63,13 @@ async def deliver(
     targets: dict[tuple[str, str], list[Delivery]] = {}
     for delivery in taken:
         targets.setdefault((delivery.channel, delivery.target), []).append(delivery)
-    await asyncio.gather(
-        *(_send_in_order(outbox, channels, wanted, chance) for wanted in targets.values())
+    ends = await asyncio.gather(
+        *(_send_in_order(outbox, channels, wanted, chance) for wanted in targets.values()),
+        return_exceptions=True,  # one target's fault is no reason to leave the others alone
     )
+    for fault in ends:
+        if fault is not None:
+            raise fault
     return len(taken)
 
 

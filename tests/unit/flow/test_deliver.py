@@ -203,3 +203,27 @@ async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance)
         DeliveryState.UNKNOWN,
         "the sender vanished while sending",
     )
+
+
+async def test_a_target_whose_record_fails_does_not_leave_another_to_itself(
+    desk, chance, monkeypatch
+):
+    for name, target in (("a", "test:ann"), ("b", "test:bob")):
+        await desk.queue(await desk.task(name, deliver_to=target))
+        await desk.end(await desk.claim_one(), Succeeded(result='"hello"'))
+    mark = desk.store.mark_delivery
+    sent = asyncio.Event()
+
+    async def fail_for_ann(delivery, *rest):
+        if delivery.target == "ann":
+            sent.set()
+            raise Unavailable("gone")
+        await sent.wait()
+        await asyncio.sleep(0)
+        await mark(delivery, *rest)
+
+    monkeypatch.setattr(desk.store, "mark_delivery", fail_for_ann)
+    with pytest.raises(Unavailable):
+        await post(desk, RecordingChannel(), chance)
+    found = {d.target: d.state for d in await desk.store.list_deliveries(None, 10)}
+    assert found == {"ann": DeliveryState.SENDING, "bob": DeliveryState.SENT}

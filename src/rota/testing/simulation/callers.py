@@ -220,7 +220,11 @@ class Caller:
         for question in [q for q in questions if q.answered_at is None]:
             times = 2 if self._draw.odds(0.3) else 1  # impatient people press twice
             answers = [self._answer(question) for _ in range(times)]
-            said = [answer for answer in await asyncio.gather(*answers) if answer is not None]
+            both = await asyncio.gather(*answers, return_exceptions=True)
+            for fault in both:
+                if isinstance(fault, BaseException):
+                    raise fault
+            said = [answer for answer in both if answer is not None]
             if len(said) < times:
                 self._sea.sometimes.hit("two answers race and one is refused")
             if len(said) > 1:
