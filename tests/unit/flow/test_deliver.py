@@ -212,18 +212,23 @@ async def test_a_target_whose_record_fails_does_not_leave_another_to_itself(
         await desk.queue(await desk.task(name, deliver_to=target))
         await desk.end(await desk.claim_one(), Succeeded(result='"hello"'))
     mark = desk.store.mark_delivery
-    sent = asyncio.Event()
+    failed, go_on = asyncio.Event(), asyncio.Event()
 
     async def fail_for_ann(delivery, *rest):
         if delivery.target == "ann":
-            sent.set()
+            failed.set()
             raise Unavailable("gone")
-        await sent.wait()
-        await asyncio.sleep(0)
+        await go_on.wait()
         await mark(delivery, *rest)
 
     monkeypatch.setattr(desk.store, "mark_delivery", fail_for_ann)
+    posting = asyncio.ensure_future(post(desk, RecordingChannel(), chance))
+    await failed.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not posting.done()
+    go_on.set()
     with pytest.raises(Unavailable):
-        await post(desk, RecordingChannel(), chance)
+        await posting
     found = {d.target: d.state for d in await desk.store.list_deliveries(None, 10)}
     assert found == {"ann": DeliveryState.SENDING, "bob": DeliveryState.SENT}
