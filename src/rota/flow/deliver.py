@@ -63,11 +63,10 @@ async def deliver(
     targets: dict[tuple[str, str], list[Delivery]] = {}
     for delivery in taken:
         targets.setdefault((delivery.channel, delivery.target), []).append(delivery)
-    ends = await asyncio.gather(
-        *(_send_in_order(outbox, channels, wanted, chance) for wanted in targets.values()),
-        return_exceptions=True,  # one target's fault is no reason to leave the others alone
+    faults = await asyncio.gather(
+        *(_send_all(outbox, channels, wanted, chance) for wanted in targets.values())
     )
-    for fault in ends:
+    for fault in faults:
         if fault is not None:
             raise fault
     return len(taken)
@@ -108,6 +107,17 @@ class _Hand:
     ) -> None:
         """Record what became of one try later."""
         self._mine.marks[delivery.id] = (delivery, state, error, available_at)
+
+
+async def _send_all(
+    store: _Hand, channels: Mapping[str, Channel], wanted: list[Delivery], chance: Random
+) -> Exception | None:
+    """Send messages for one target; its fault waits until the other targets have been served."""
+    try:
+        await _send_in_order(store, channels, wanted, chance)
+    except Exception as fault:  # noqa: BLE001 - told by the caller
+        return fault
+    return None
 
 
 async def _send_in_order(

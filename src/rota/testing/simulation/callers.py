@@ -220,9 +220,9 @@ class Caller:
         for question in [q for q in questions if q.answered_at is None]:
             times = 2 if self._draw.odds(0.3) else 1  # impatient people press twice
             answers = [self._answer(question) for _ in range(times)]
-            both = await asyncio.gather(*answers, return_exceptions=True)
+            both = await asyncio.gather(*answers)
             for fault in both:
-                if isinstance(fault, BaseException):
+                if isinstance(fault, RotaError):
                     raise fault
             said = [answer for answer in both if answer is not None]
             if len(said) < times:
@@ -230,12 +230,14 @@ class Caller:
             if len(said) > 1:
                 self._broken("a question is answered once", f"question {question.id}")
 
-    async def _answer(self, question: Question) -> str | None:
+    async def _answer(self, question: Question) -> str | RotaError | None:
         text = self._draw.one(question.options)
         try:
             await runs.answer_question(self._store, LOCAL, question.id, text)
         except IllegalMove:
             return None
+        except RotaError as fault:
+            return fault
         self._sea.sometimes.hit("a question is answered")
         row = self._sea.checker.picture.questions.get(question.id)
         if row is not None and row.answer != text:
