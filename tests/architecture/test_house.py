@@ -56,6 +56,7 @@ BLANKET_EXCEPTS = {
     "runtime/service.py": "the one loop",
     "runtime/worker.py": "whatever the work or a hook raises",
     "executors/inprocess/child.py": "whatever the work raises",
+    "executors/kit/keeper": "a fork never returns into its parent's code; the last word of a keeper",
     "flow/deliver.py": "whatever a channel raises means unknown",
     "stores/kit/joining.py": "handed to the caller it belongs to",
     "stores/sqlite/store.py": "handed to the caller",

@@ -1,0 +1,250 @@
+"""The daemon's side of a keeper: start one, speak to it, read what its program wrote.
+
+Everything here is short file work, and nothing here remembers anything: a daemon that was killed
+and comes back does the same calls with the same folder. The way of one attempt:
+
+    identity = introduce(spec.name)         # into the database, before anything is started
+    start(folder, spec, identity, …)        # at most once for a folder
+    read_spool, write_input, cancel         # as often as wanted, by whichever daemon
+    probe(folder, identity)                 # rota.executors.kit.probing: alive, or the verdict
+
+A line read from a spool is recorded once if its offset is committed together with it. Follow-up
+input arrives once if its offset is recorded first: the same bytes at the same place, again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rota.errors import Invalid
+from rota.executors.kit.building import Program, certain_kill
+from rota.executors.kit.keeper.words import (
+    LOCK_FD,
+    MARKER,
+    RESERVE_BYTES,
+    boot_id,
+    pack,
+    seal,
+    write_whole,
+)
+from rota.executors.kit.lease import Lease
+from rota.executors.kit.spec import Spec, Tree
+from rota.executors.kit.wake import Wake
+
+LEFTOVER_SECONDS = 1.0
+BEAT_SECONDS = 15.0
+SLACK_SECONDS = 60.0
+LONGEST_NAME = 200
+FREE_OF_STANDARD_FDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which keeper is meant: the attempt, the boot it was started in, and a word of its own."""
+
+    name: str
+    boot: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A keeper that was started."""
+
+    folder: Path
+    identity: Identity
+    pid: int
+
+
+def introduce(name: str) -> Identity:
+    """Return who the keeper of an attempt will be, to be written down before it is started."""
+    return Identity(name=name, boot=boot_id(), nonce=secrets.token_hex(8))
+
+
+def start(
+    folder: Path,
+    spec: Spec,
+    identity: Identity,
+    program: Program,
+    *,
+    epoch: int = 0,
+    lease: Lease | None = None,
+    wake: Wake | None = None,
+    slack_seconds: float = SLACK_SECONDS,
+    leftover_seconds: float = LEFTOVER_SECONDS,
+    beat_seconds: float = BEAT_SECONDS,
+) -> Kept:
+    """Start a keeper for an attempt, in a folder that must not exist yet.
+
+    The lock of the attempt is held when it appears, and goes over to the keeper at its birth: a
+    free lock means that there is no keeper and that none is on its way.
+    """
+    orders = [
+        *_words_of(spec, certain=certain_kill(spec.tree, program)),
+        (b"nonce", identity.nonce.encode()),
+        (b"boot", identity.boot.encode()),
+        (b"epoch", b"%d" % epoch),
+        (b"leftover_seconds", str(leftover_seconds).encode()),
+        (b"beat_seconds", str(beat_seconds).encode()),
+    ]
+    if wake is not None:
+        orders.append((b"wake", os.fsencode(wake.path.absolute())))
+    if lease is not None:
+        orders += [
+            (b"lease", os.fsencode(lease.path.absolute())),
+            (b"lease_until", b"%d" % lease.until),
+            (b"slack_seconds", str(slack_seconds).encode()),
+        ]
+    lock = _furnish(folder, spec)
+    told = os.memfd_create("rota-orders")
+    try:
+        _write_all(told, pack(orders))
+        pid = _spawn(folder, program, identity.name, told, lock)
+    finally:
+        os.close(told)
+        os.close(lock)
+    return Kept(folder=folder, identity=identity, pid=pid)
+
+
+def read_spool(folder: Path, stream: str, offset: int, most: int) -> bytes:
+    """Return what a stream (`out` or `err`) has at an offset; nothing if it is not so far yet."""
+    try:
+        file = os.open(folder / stream, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(file, most, offset)
+    finally:
+        os.close(file)
+
+
+def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) -> None:
+    """Put bytes at an offset of what the program reads, and after the last ones say the end."""
+    file = os.open(folder / "in", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        _write_all(file, data, offset)
+    finally:
+        os.close(file)
+    if end:
+        (folder / "in.end").touch(mode=0o600)
+    ring(folder)
+
+
+def cancel(folder: Path, epoch: int, grace_seconds: float, reason: str) -> None:
+    """Ask the keeper to end its tree: politely, and after a grace for certain.
+
+    A keeper that has heard of a higher epoch does not listen. Asking again can only hurry it.
+    """
+    wish = f"{epoch} {int(grace_seconds * 1000)} {reason}"
+    write_whole(str(folder / "cancel"), wish.encode(errors="replace"))
+    ring(folder)
+
+
+def ring(folder: Path) -> bool:
+    """Have a keeper look at what was written for it; false if none is listening."""
+    try:
+        bell = os.open(folder / "bell", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # no reader, or no such FIFO: it will look when it begins, if it ever does
+        return False
+    try:
+        os.write(bell, b"!")
+    except BlockingIOError:
+        return True  # it has been rung often enough
+    except BrokenPipeError:
+        return False
+    finally:
+        os.close(bell)
+    return True
+
+
+def _words_of(spec: Spec, *, certain: bool) -> list[tuple[bytes, bytes]]:
+    command = spec.command
+    _check(spec)
+    environment = {**command.env, MARKER: spec.name}
+    tree = spec.tree if spec.tree is not Tree.AUTO or certain else Tree.GUARD
+    told = {"name": spec.name, "cwd": command.cwd, "tree": tree.value, "term": spec.term.value}
+    bounds = {key: value for key, value in asdict(spec.bounds).items() if value is not None}
+    return [
+        *((key.encode(), os.fsencode(str(value))) for key, value in {**told, **bounds}.items()),
+        *((b"argv", os.fsencode(word)) for word in command.argv),
+        *((b"env", os.fsencode(f"{key}={value}")) for key, value in environment.items()),
+    ]
+
+
+def _check(spec: Spec) -> None:
+    command = spec.command
+    if not command.argv:
+        raise Invalid("command.argv", "", "name a program")
+    if not 0 < len(spec.name.encode()) <= LONGEST_NAME or "\n" in spec.name:
+        raise Invalid("name", spec.name, f"use one line of 1 to {LONGEST_NAME} bytes")
+    for key in command.env:
+        if not key or "=" in key:
+            raise Invalid("command.env", key, "use a name without = in it")
+    words = (spec.name, command.cwd, *command.argv, *command.env, *command.env.values())
+    for word in words:
+        if "\0" in word:
+            raise Invalid("command", word, "leave out the NUL character; no program can be told it")
+
+
+def _furnish(folder: Path, spec: Spec) -> int:
+    """Make the folder of an attempt, and return its lock, held."""
+    folder.mkdir(mode=0o700)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.mkfifo(folder / "bell", 0o600)
+        for name, data in (
+            ("in", spec.command.stdin),
+            ("beat", seal(0, "starting", 0, 0, 0, 0, 0)),
+        ):
+            _create(folder / name, data)
+        if not spec.command.keep_stdin_open:
+            _create(folder / "in.end", b"")
+        _create(folder / "exit.reserve", b"", reserve=RESERVE_BYTES)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _create(path: Path, data: bytes, *, reserve: int = 0) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if reserve:
+            os.posix_fallocate(file, 0, reserve)
+        _write_all(file, data)
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, data: bytes, offset: int = 0) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _spawn(folder: Path, program: Program, name: str, told: int, lock: int) -> int:
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FREE_OF_STANDARD_FDS) for fd in (told, lock)]
+    complaints = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        return os.posix_spawn(
+            program.python,
+            program.argv(str(folder.absolute())),
+            {MARKER: name},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, high[0], 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, str(folder / "keeper.err"), complaints, 0o600),
+                (os.POSIX_SPAWN_DUP2, high[1], LOCK_FD),
+            ],
+            setsid=True,
+            setsigmask=(),
+        )
+    finally:
+        for file in high:
+            os.close(file)

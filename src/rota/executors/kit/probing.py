@@ -1,0 +1,196 @@
+"""What has become of an attempt: whether its keeper lives, or how it ended.
+
+A verdict is given once. The keeper gives it while it holds the attempt's lock. Where it could not,
+a daemon that has got the lock does, which means that no keeper lives and none is on its way:
+
+    lost:reboot          the machine was started again since: nothing of the tree can live
+    lost:never_started   no keeper came so far as to start the program
+    lost:keeper_died     the keeper was killed; the tree went with its namespace, or with its guard,
+                         or was swept up by its marker, and then `proven` is false
+
+No process number is an address here: each is looked at together with the time its process began.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.executors.kit.keeper.processes import start_time, strike
+from rota.executors.kit.keeper.words import SEALED_BYTES, boot_id, from_lines, read_file, unseal
+from rota.executors.kit.keeping import Identity
+from rota.executors.kit.sweeping import sweep
+from rota.executors.kit.verdict import Reason, Stream, Verdict, give_verdict, read_verdict
+
+LAST_WORDS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """How far a keeper was when it last said so; `at` is boot time in nanoseconds, 0 if never."""
+
+    at: int
+    state: str
+    in_offset: int
+    out: Stream
+    err: Stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """A keeper holds the attempt, or the kernel is just clearing its tree away.
+
+    `pid` is 0 until the keeper has introduced itself. Of an `orphaned` tree the keeper is dead and
+    the verdict is near: look again soon.
+    """
+
+    pid: int = 0
+    pid_started: int = 0
+    tree: str = ""
+    beat: Beat | None = None
+    orphaned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The attempt is over, and this will not change."""
+
+    verdict: Verdict
+
+
+def probe(folder: Path, identity: Identity) -> Alive | Ended:
+    """Return whether an attempt is kept, or its verdict, which is given here if nobody can else."""
+    verdict = read_verdict(folder)
+    if verdict is not None:
+        _reap(_facts(folder))
+        return Ended(verdict=verdict)
+    if not folder.exists():
+        return Ended(verdict=_never_made(identity))
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return Ended(verdict=_never_made(identity))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _alive(folder, identity)
+    else:
+        return _judge(folder, identity)
+    finally:
+        os.close(lock)
+
+
+def read_beat(folder: Path) -> Beat | None:
+    """Return the last sign of life of a keeper; none if it is being written just now."""
+    words = unseal(read_file(str(folder / "beat"), SEALED_BYTES))
+    if not words:
+        return None
+    out, err = (Stream(size=int(words[n]), total=int(words[n + 1])) for n in (3, 5))
+    return Beat(at=int(words[0]), state=words[1], in_offset=int(words[2]), out=out, err=err)
+
+
+def _facts(folder: Path) -> dict[str, str]:
+    return from_lines(read_file(str(folder / "keeper")))[0]
+
+
+def _alive(folder: Path, identity: Identity, *, orphaned: bool = False) -> Alive:
+    facts = _facts(folder)
+    if facts.get("nonce") != identity.nonce:
+        return Alive(beat=read_beat(folder), orphaned=orphaned)
+    return Alive(
+        pid=int(facts["pid"]),
+        pid_started=int(facts["pid_started"]),
+        tree=facts["tree"],
+        beat=read_beat(folder),
+        orphaned=orphaned,
+    )
+
+
+def _judge(folder: Path, identity: Identity) -> Alive | Ended:
+    """Give the verdict about a keeper that is dead; the lock is held."""
+    facts = _facts(folder)
+    verdict = read_verdict(folder)
+    if verdict is None:
+        if identity.boot != boot_id():
+            lost, proven, detail = Reason.LOST_REBOOT, True, ""
+        elif not facts:
+            lost, proven, detail = Reason.LOST_NEVER_STARTED, True, _last_words(folder)
+        elif _inner_lives(facts):
+            return _alive(folder, identity, orphaned=True)
+        else:
+            lost, (proven, detail) = Reason.LOST_KEEPER_DIED, _clear(folder, facts, identity)
+        give_verdict(folder, _told(folder, facts, identity, lost, detail, proven=proven))
+        verdict = read_verdict(folder)
+    _reap(facts)
+    if verdict is None:
+        message = f"the verdict in {folder} is gone"
+        raise FileNotFoundError(message)
+    return Ended(verdict=verdict)
+
+
+def _last_words(folder: Path) -> str:
+    return read_file(str(folder / "keeper.err")).decode(errors="replace").strip()[-LAST_WORDS:]
+
+
+def _inner_lives(facts: dict[str, str]) -> bool:
+    """Return whether the inner process is still there; it ends by itself, once it runs."""
+    inner, began = int(facts["inner"]), int(facts["inner_started"])
+    if not began or start_time(inner) != began:
+        return False
+    strike(inner, signal.SIGCONT, lambda pid: start_time(pid) == began)
+    return True
+
+
+def _clear(folder: Path, facts: dict[str, str], identity: Identity) -> tuple[bool, str]:
+    if facts["tree"] == "pidns":
+        return True, ""  # the first process of the namespace is gone, and so is every other
+    if not (folder / "unproven").exists():
+        return True, ""  # the guard outlived the keeper and has ended everything
+    return False, f"{sweep(identity.name)} processes were found by their marker and ended"
+
+
+def _told(
+    folder: Path,
+    facts: dict[str, str],
+    identity: Identity,
+    lost: Reason,
+    detail: str,
+    *,
+    proven: bool,
+) -> dict[str, object]:
+    told: dict[str, object] = {
+        "name": identity.name,
+        "nonce": identity.nonce,
+        "reason": lost.value,
+        "detail": detail,
+        "proven": int(proven),
+        "tree": facts.get("tree", ""),
+        "ended": time.time_ns(),
+    }
+    beat = read_beat(folder)
+    for name in ("out", "err"):
+        path = folder / name
+        size = path.stat().st_size if path.exists() else 0
+        seen = getattr(beat, name).total if beat else 0
+        told |= {f"{name}_size": size, f"{name}_total": max(size, seen)}
+    return told | ({"in_offset": beat.in_offset} if beat else {})
+
+
+def _never_made(identity: Identity) -> Verdict:
+    """Return the verdict about an attempt without a folder, which nobody can write down."""
+    reason = Reason.LOST_REBOOT if identity.boot != boot_id() else Reason.LOST_NEVER_STARTED
+    found = 0 if reason is Reason.LOST_REBOOT else sweep(identity.name)
+    detail = "it has no folder"
+    return Verdict(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
+
+
+def _reap(facts: dict[str, str]) -> None:
+    """Wait for a keeper that this process has started and that is dead."""
+    try:
+        os.waitpid(int(facts.get("pid", 0)) or -(1 << 30), os.WNOHANG)
+    except (ChildProcessError, ProcessLookupError):
+        return
