@@ -16,6 +16,8 @@ from rota.executors.kit.keeper.processes import all_pids, descendants, parent
 from rota.executors.kit.keeper.words import MARKER, read_file
 
 SWEEP_SECONDS = 5.0
+LOOK_SECONDS = 0.005
+QUIET_LOOKS = 2  # a process that is just becoming another program shows no environment
 LONGEST_ENVIRONMENT = 1 << 22
 
 
@@ -34,10 +36,13 @@ def sweep(name: str, seconds: float = SWEEP_SECONDS) -> int:
     frozen: dict[int, int] = {}
     deadline = time.monotonic() + seconds
     try:
-        while fresh := [pid for pid in _tree(name) if pid not in frozen and pid not in spared]:
+        quiet = 0
+        while quiet < QUIET_LOOKS and time.monotonic() < deadline:
+            fresh = [pid for pid in _tree(name) if pid not in frozen and pid not in spared]
             frozen.update(_freeze(fresh, name, {*frozen, *fresh}))
-            if time.monotonic() > deadline:
-                break
+            quiet = 0 if fresh else quiet + 1
+            if not fresh:
+                time.sleep(LOOK_SECONDS)
         for handle in frozen.values():
             _send(handle, signal.SIGKILL)
         _wait_for([handle for handle in frozen.values() if handle >= 0], deadline)

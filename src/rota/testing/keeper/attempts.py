@@ -1,0 +1,205 @@
+"""Attempts for tests: real keepers, real programs, and nothing left behind."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from rota.executors.kit.building import Program, build
+from rota.executors.kit.keeper.processes import children
+from rota.executors.kit.keeping import Identity, cancel, introduce, read_spool, start
+from rota.executors.kit.lease import Lease
+from rota.executors.kit.probing import Alive, Ended, probe
+from rota.executors.kit.spec import Spec, Term, Tree
+from rota.executors.kit.sweeping import marked, sweep
+from rota.executors.kit.verdict import Verdict
+from rota.executors.kit.wake import Wake
+from rota.model.programs import Bounds, Command
+
+NOBODY = 65534
+LOOK_MILLISECONDS = 10
+PATIENCE = 20.0
+LAST_MOMENTS = 2.0
+SYSTEM_PYTHONS = tuple(f"/usr/{where}bin/python3.{sys.version_info[1]}" for where in ("", "local/"))
+SHORT_GRACE = Bounds(grace_seconds=0.3)
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+def python_for_everybody() -> str:
+    """Return an interpreter of this version that any user may run; empty if there is none."""
+    return next((path for path in SYSTEM_PYTHONS if Path(path).exists()), "")
+
+
+def become_nobody() -> None:
+    """Give up being root in this process, for good."""
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def keeper_program(home: Path) -> Program:
+    """Return the keeper, run by an interpreter that this user can run."""
+    program = build(home / "cache")
+    return replace(program, python=python_for_everybody()) if os.geteuid() else program
+
+
+class Attempt:
+    """One attempt and everything a test wants to know of it."""
+
+    def __init__(self, folder: Path, identity: Identity, wake: Wake) -> None:
+        self.folder = folder
+        self.identity = identity
+        self.wake = wake
+        self.pid = 0
+
+    def look(self) -> Alive | Ended:
+        """Look once."""
+        return probe(self.folder, self.identity)
+
+    def verdict(self, seconds: float = PATIENCE) -> Verdict:
+        """Wait for the end."""
+        found: list[Verdict] = []
+
+        def ended() -> bool:
+            seen = self.look()
+            if isinstance(seen, Ended):
+                found.append(seen.verdict)
+            return bool(found)
+
+        self.until(ended, seconds)
+        return found[0]
+
+    def until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+        """Wait until something holds; every ring of a keeper is a reason to look."""
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        while not condition():
+            if time.monotonic() > deadline:
+                message = f"{self.identity.name}: not within {seconds} s; {self.look()}"
+                raise TimeoutError(message)
+            if poll.poll(LOOK_MILLISECONDS):
+                self.wake.names()
+
+    def out(self, stream: str = "out") -> bytes:
+        """Return everything a spool holds."""
+        return read_spool(self.folder, stream, 0, 1 << 30)
+
+    def says(self, words: bytes, seconds: float = PATIENCE) -> None:
+        """Wait until the program has written some words."""
+        self.until(lambda: words in self.out(), seconds)
+
+    def cancel(self, grace: float, epoch: int = 0, reason: str = "test") -> None:
+        """Ask for the end."""
+        cancel(self.folder, epoch, grace, reason)
+
+    def pids(self) -> tuple[int, int, list[int]]:
+        """Return the keeper, the inner process, and its children, once there is a program."""
+        found: list[tuple[int, int, list[int]]] = []
+
+        def there() -> bool:
+            facts = dict(
+                line.split(" ", 1)
+                for line in _text(self.folder / "keeper").splitlines()
+                if " " in line
+            )
+            inner = int(facts.get("inner", 0))
+            below = children(inner) if inner else []
+            if below:
+                found.append((int(facts["pid"]), inner, below))
+            return bool(found)
+
+        self.until(there)
+        return found[0]
+
+    def clear_away(self) -> int:
+        """End what is there, and return how much should not have been."""
+        ended = isinstance(self.look(), Ended)
+        if ended:  # a keeper lives a moment longer than its verdict
+            with suppress(TimeoutError):
+                self.until(lambda: not self.processes(), LAST_MOMENTS)
+        count = sweep(self.identity.name)
+        self.look()  # so that no keeper stays unburied
+        return count if ended else 0
+
+    def processes(self) -> list[int]:
+        """Return the living processes that carry the marker, the keeper's among them."""
+        return marked(self.identity.name)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+class Attempts:
+    """A home for attempts; leaving it ends every process of theirs and says which were left."""
+
+    def __init__(self, tree: Tree = Tree.AUTO) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="rota-keeper-"))
+        self.tree = tree
+        self.program = keeper_program(self.home)
+        self.wake = Wake(self.home / "wake")
+        self.made: list[Attempt] = []
+        self._numbers = itertools.count()
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] = ENVIRONMENT,
+        cwd: str = "/",
+        stdin: bytes = b"",
+        keep_stdin_open: bool = False,
+        term: Term = Term.ALL,
+        leftover: float = 0.3,
+        lease: Lease | None = None,
+        slack: float = 0.3,
+        epoch: int = 0,
+        home: Path | None = None,
+        bounds: Bounds = SHORT_GRACE,
+    ) -> Attempt:
+        """Start an attempt."""
+        name = f"{self.home.name}.{next(self._numbers)}"
+        command = Command(argv=argv, env=env, cwd=cwd, stdin=stdin, keep_stdin_open=keep_stdin_open)
+        spec = Spec(name=name, command=command, bounds=bounds, tree=self.tree, term=term)
+        attempt = Attempt((home or self.home) / name, introduce(name), self.wake)
+        self.made.append(attempt)
+        kept = start(
+            attempt.folder,
+            spec,
+            attempt.identity,
+            self.program,
+            epoch=epoch,
+            lease=lease,
+            wake=self.wake,
+            slack_seconds=slack,
+            leftover_seconds=leftover,
+        )
+        attempt.pid = kept.pid
+        return attempt
+
+    def python(self, source: str, *words: str) -> list[str]:
+        """Return how a piece of Python is run."""
+        return [self.program.python, "-I", "-S", "-c", source, *words]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        left = {made.identity.name: made.clear_away() for made in self.made}
+        self.wake.close()
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.left = {name: count for name, count in left.items() if count}

@@ -1,0 +1,166 @@
+"""Whoever of keeper, inner process and program is killed: one verdict, and nobody survives."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from rota.executors.kit.keeping import _spawn, introduce, pack
+from rota.executors.kit.probing import probe
+from rota.executors.kit.spec import Tree
+from rota.executors.kit.verdict import Reason
+from rota.testing.keeper.programs import STUBBORN
+
+
+def stubborn(attempts):
+    attempt = attempts.start(attempts.python(STUBBORN))
+    attempt.says(b"ready")
+    return attempt, *attempt.pids()[:2]
+
+
+def kill(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_the_tree_dies_with_its_keeper(scene):
+    def body(attempts):
+        attempt, keeper, _ = stubborn(attempts)
+        kill(keeper)
+        verdict = attempt.verdict(5.0)
+        assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, True)
+        assert verdict.out.size == len(b"ready\n")
+        assert attempt.processes() == []
+
+    scene.play(body)
+
+
+def test_the_tree_dies_with_its_inner_process(scene):
+    def body(attempts):
+        attempt, _, inner = stubborn(attempts)
+        kill(inner)
+        verdict = attempt.verdict(5.0)
+        assert (verdict.reason, verdict.proven) == (Reason.INIT_KILLED, True)
+        attempt.until(lambda: attempt.processes() == [], 1.0)
+
+    scene.play(body)
+
+
+def test_the_tree_dies_with_both(scene):
+    def body(attempts):
+        attempt, keeper, inner = stubborn(attempts)
+        kill(keeper, inner)
+        verdict = attempt.verdict(10.0)
+        assert verdict.reason is Reason.LOST_KEEPER_DIED
+        assert verdict.proven == (attempts.tree is Tree.PIDNS)
+        assert attempt.processes() == []
+        if attempts.tree is Tree.GUARD:
+            assert verdict.detail.startswith("3 processes")
+
+    scene.play(body)
+
+
+def test_a_stopped_keeper_can_be_killed(scene):
+    def body(attempts):
+        attempt, keeper, _ = stubborn(attempts)
+        os.kill(keeper, signal.SIGSTOP)
+        kill(keeper)
+        assert attempt.verdict(5.0).proven
+
+    scene.play(body)
+
+
+def test_a_stopped_inner_process_does_not_delay_the_end(scene, stopwatch):
+    def body(attempts):
+        attempt, _, inner = stubborn(attempts)
+        os.kill(inner, signal.SIGSTOP)
+        before = stopwatch()
+        attempt.cancel(0.3)
+        assert attempt.verdict(5.0).proven
+        assert stopwatch() - before < 2.3
+
+    scene.play(body)
+
+
+def test_a_guard_that_was_stopped_when_its_keeper_died_is_woken(scene):
+    def body(attempts):
+        attempt, keeper, inner = stubborn(attempts)
+        os.kill(inner, signal.SIGSTOP)
+        os.kill(keeper, signal.SIGKILL)
+        assert attempt.verdict(5.0).proven
+        assert attempt.processes() == []
+
+    scene.play(body)
+
+
+def test_a_program_that_kills_its_parent_ends_only_itself(attempts):
+    program = "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(0.3)\n"
+    attempt = attempts.start(attempts.python(program))
+    verdict = attempt.verdict(5.0)
+    expected = Reason.EXITED if attempts.tree is Tree.PIDNS else Reason.INIT_KILLED
+    assert (verdict.reason, verdict.proven) == (expected, True)
+
+
+def test_a_keeper_killed_while_it_starts_leaves_nobody(scene):
+    """The instants are spread over the first 35 ms, in which everything is set up."""
+
+    def body(attempts):
+        ran = never = 0
+        for number in range(36):
+            attempt = attempts.start(attempts.python(STUBBORN))
+            time.sleep(number / 1000)
+            os.kill(attempt.pid, signal.SIGKILL)
+            verdict = attempt.verdict(5.0)
+            assert verdict.proven, verdict
+            assert attempt.processes() == []
+            if verdict.reason is Reason.LOST_NEVER_STARTED:
+                never += 1
+                assert not (attempt.folder / "keeper").exists()
+                os.waitpid(attempt.pid, 0)
+            else:
+                ran += 1
+        assert never, "no keeper was caught before it had begun"
+
+    scene.play(body)
+
+
+def test_an_attempt_of_an_earlier_boot_is_lost_without_looking_at_any_process(attempts):
+    attempt = attempts.start(["true"])
+    attempt.verdict()
+    (attempt.folder / "exit").unlink()
+    attempt.until(lambda: attempt.processes() == [])
+    earlier = replace(attempt.identity, boot="another")
+    verdict = probe(attempt.folder, earlier).verdict
+    assert (verdict.reason, verdict.proven) == (Reason.LOST_REBOOT, True)
+    assert probe(attempt.folder, earlier).verdict == verdict
+
+
+def test_an_attempt_without_a_folder_was_never_started(attempts):
+    verdict = probe(attempts.home / "nowhere", introduce("nowhere")).verdict
+    assert verdict.reason is Reason.LOST_NEVER_STARTED
+
+
+def test_a_keeper_never_runs_after_the_verdict(attempts):
+    attempt = attempts.start(["true"])
+    attempt.verdict()
+    attempt.until(lambda: attempt.processes() == [])
+    told = os.memfd_create("again")
+    os.write(told, pack([]))
+    lock = os.open(attempt.folder / "lock", os.O_RDWR)
+    before = (attempt.folder / "exit").read_bytes()
+    pid = _spawn(attempt.folder, attempts.program, attempt.identity.name, told, lock)
+    os.close(lock)
+    os.close(told)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert (attempt.folder / "exit").read_bytes() == before
+
+
+def test_a_folder_is_used_once(attempts):
+    attempt = attempts.start(["true"])
+    attempt.verdict()
+    with pytest.raises(FileExistsError):
+        attempt.folder.mkdir()

@@ -1,0 +1,61 @@
+"""A keeper ends its tree by itself when nobody renews its lease, and not before."""
+
+from rota.executors.kit.lease import Lease, boot_time, read_lease
+from rota.executors.kit.verdict import Reason
+from rota.testing.keeper.programs import STUBBORN
+
+
+def test_a_lease_that_nobody_renews_ends_the_tree(scene, stopwatch):
+    def body(attempts):
+        with Lease(attempts.home / "lease", 1) as lease:
+            lease.renew(0.6)
+            before = stopwatch()
+            attempt = attempts.start(attempts.python(STUBBORN), lease=lease, slack=0.3, epoch=1)
+            verdict = attempt.verdict(5.0)
+        assert 1.1 <= stopwatch() - before < 2.2
+        assert (verdict.reason, verdict.proven) == (Reason.LEASE_EXPIRED, True)
+        attempt.until(lambda: attempt.processes() == [], 1.0)
+
+    scene.play(body)
+
+
+def test_a_lease_renewed_in_time_keeps_the_tree(attempts, stopwatch):
+    with Lease(attempts.home / "lease", 1) as lease:
+        lease.renew(0.5)
+        attempt = attempts.start(["sh", "-c", "sleep 1.5; echo alive"], lease=lease, epoch=1)
+        attempt.until(lambda: stopwatch() > 0.3)
+        lease.renew(60.0)
+        verdict = attempt.verdict(5.0)
+    assert (verdict.reason, attempt.out()) == (Reason.EXITED, b"alive\n")
+
+
+def test_a_lease_renewed_within_the_slack_keeps_the_tree(attempts, stopwatch):
+    """As after a sleep of the machine: it looks expired before the daemon has run."""
+    with Lease(attempts.home / "lease", 1) as lease:
+        lease.renew(0.2)
+        program = ["sh", "-c", "sleep 1.6; echo alive"]
+        attempt = attempts.start(program, lease=lease, slack=1.0, epoch=1)
+        attempt.until(lambda: boot_time() > lease.until + 500_000_000)
+        lease.renew(60.0)
+        verdict = attempt.verdict(5.0)
+    assert (verdict.reason, attempt.out()) == (Reason.EXITED, b"alive\n")
+
+
+def test_a_lease_of_a_lower_epoch_does_not_count(attempts):
+    with Lease(attempts.home / "lease", 7) as lease:
+        lease.renew(0.4)
+        attempt = attempts.start(attempts.python(STUBBORN), lease=lease, epoch=7)
+        attempt.says(b"ready")
+        with Lease(attempts.home / "lease", 6) as older:
+            older.renew(60.0)
+        assert attempt.verdict(5.0).reason is Reason.LEASE_EXPIRED
+
+
+def test_a_torn_lease_is_no_lease(tmp_path):
+    with Lease(tmp_path / "lease", 3) as lease:
+        lease.renew(60.0)
+        assert read_lease(tmp_path / "lease") == (lease.until, 3)
+        whole = (tmp_path / "lease").read_bytes()
+        (tmp_path / "lease").write_bytes(b"9" + whole[1:])
+        assert read_lease(tmp_path / "lease") is None
+    assert read_lease(tmp_path / "nowhere") is None
