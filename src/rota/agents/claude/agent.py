@@ -1,0 +1,124 @@
+"""Claude Code: its words, its environment and its tool servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from rota.agents.claude.reader import ClaudeReader
+from rota.agents.kit import asking
+from rota.agents.kit.environment import environment
+from rota.model.programs import Command
+from rota.model.wishes import Wish
+from rota.ports.agent import Abilities, File, McpServer, Prepared, Room
+
+SERVERS = "mcp.json"
+FIXED = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+VARIABLES = frozenset(
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_CUSTOM_HEADERS", "API_TIMEOUT_MS", "CLAUDE_CODE_MAX_RETRIES",
+        "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR",
+        "CLAUDE_CODE_USE_BEDROCK", "AWS_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX", "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    }
+)  # fmt: skip
+
+
+class ClaudeAgent:
+    """Runs Claude Code without a terminal.
+
+    The tool servers are those Rota names and no others. Of the environment it never sees the names
+    that choose a model: the task does that.
+    """
+
+    name = "claude"
+    abilities = Abilities(
+        models=True,
+        fallback_models=True,
+        tools=True,
+        denied_tools=True,
+        thinking=("low", "medium", "high", "xhigh", "max"),
+        permission_modes=("acceptEdits", "auto", "bypassPermissions", "dontAsk", "manual", "plan"),
+        max_turns=True,
+        resume=True,
+        mcp=True,
+        variables=VARIABLES,
+    )
+
+    def check(self, wish: Wish) -> None:
+        """Refuse what Claude Code cannot do."""
+        asking.check(self.name, self.abilities, wish)
+
+    def prepare(self, wish: Wish, room: Room) -> Prepared:
+        """Return the program and the list of its tool servers."""
+        self.check(wish)
+        asking.check_room(self.name, self.abilities, room)
+        fixed = dict(FIXED)
+        if room.servers:
+            fixed["ENABLE_TOOL_SEARCH"] = "false"  # else their tools are not in the request
+        if room.isolated:
+            fixed["IS_SANDBOX"] = "1"  # else root may not bypass permissions
+        command = Command(
+            argv=tuple(_words(wish, room)),
+            env=environment(room, VARIABLES, fixed),
+            cwd=room.cwd,
+            stdin=wish.instructions.encode("utf-8", "replace"),
+        )
+        files = (File(name=SERVERS, content=_servers(room.servers)),) if room.servers else ()
+        return Prepared(command=command, files=files)
+
+    def reader(self, _wish: Wish, room: Room, /) -> ClaudeReader:
+        """Return a reader of its stream."""
+        return ClaudeReader(resumed=room.session is not None)
+
+
+def _words(wish: Wish, room: Room) -> Iterator[str]:
+    yield from (room.program or "claude", "-p", "--output-format", "stream-json", "--verbose")
+    yield "--strict-mcp-config"
+    if room.servers:
+        yield from ("--mcp-config", f"{room.folder}/{SERVERS}")
+    choices = {
+        "--resume": room.session,
+        "--model": wish.model,
+        "--fallback-model": ",".join(wish.fallback_models),
+        "--effort": wish.thinking,
+        "--permission-mode": wish.permission_mode,
+        "--max-turns": wish.max_turns,
+    }
+    for flag, choice in choices.items():
+        if choice:
+            yield from (flag, str(choice))
+    if wish.tools is not None:
+        yield from ("--tools", ",".join(_own_tools(wish.tools)))
+    if wish.tools:
+        yield from ("--allowedTools", *wish.tools)
+    if wish.denied_tools:
+        yield from ("--disallowedTools", *wish.denied_tools)
+
+
+def _own_tools(tools: Sequence[str]) -> Sequence[str]:
+    """Return the tools that are Claude Code's own, by their bare names, each once."""
+    bare = (tool.partition("(")[0].strip() for tool in tools if not tool.startswith("mcp__"))
+    return tuple(dict.fromkeys(bare))
+
+
+def _servers(servers: Sequence[McpServer]) -> bytes:
+    listed: dict[str, object] = {}
+    for server in servers:
+        if server.url is not None:
+            listed[server.name] = {
+                "type": "http",
+                "url": server.url,
+                "headers": dict(server.headers),
+            }
+        else:
+            listed[server.name] = {
+                "type": "stdio",
+                "command": server.argv[0],
+                "args": list(server.argv[1:]),
+                "env": dict(server.env),
+            }
+    return json.dumps({"mcpServers": listed}, indent=1).encode()

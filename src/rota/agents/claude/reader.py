@@ -1,0 +1,168 @@
+"""Reads Claude Code's stream-json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rota.agents.kit.diagnosis import instant
+from rota.agents.kit.judging import told
+from rota.agents.kit.lines import Json, count, inside, items, mapping, number, string, words
+from rota.agents.kit.reading import JsonReader, texts
+from rota.agents.kit.text import LONGEST_NAME, detail, one_line
+from rota.model.faults import FaultKind
+from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
+from rota.model.verdicts import Exit, Verdict
+
+SYNTHETIC = "<synthetic>"
+TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+BY_NAME = {
+    "authentication_failed": FaultKind.AUTHENTICATION,
+    "billing_error": FaultKind.BILLING,
+    "max_turns": FaultKind.TURNS,
+    "error_max_turns": FaultKind.TURNS,
+    "model_not_found": FaultKind.UNKNOWN_MODEL,
+    "prompt_too_long": FaultKind.CONTEXT_TOO_LONG,
+    "rate_limit": FaultKind.RATE_LIMIT,
+    "overloaded": FaultKind.OVERLOAD,
+    "server_error": FaultKind.OVERLOAD,
+    "refusal": FaultKind.REFUSED,
+}
+"""What Claude Code itself calls a failure, wherever it says so."""
+
+
+class ClaudeReader(JsonReader):
+    """Reads one attempt of Claude Code."""
+
+    def __init__(self, *, resumed: bool = False) -> None:
+        super().__init__()
+        self._resumed = resumed
+        self._named = ""
+        self._lifted: float | None = None
+        self._unbilled = Usage()
+        self._message = ""
+
+    def read(self, record: Json) -> Iterator[Said]:
+        """Yield what one message says."""
+        session = string(record, "session_id", most=LONGEST_NAME)
+        if session:
+            yield Session(id=session)
+        match record.get("type"):
+            case "assistant":
+                yield from self._assistant(record)
+            case "system":
+                yield from self._system(record)
+            case "rate_limit_event":
+                self._lifted = number(record, "rate_limit_info", "resetsAt")
+            case "result":
+                yield from self._result(record)
+
+    def end(self, end: Exit) -> Verdict:
+        """Return what the attempt came to, counting also a turn that was never summed up."""
+        verdict = super().end(end)
+        return replace(verdict, usage=verdict.usage + self._unbilled)
+
+    def _assistant(self, record: Json) -> Iterator[Said]:
+        message = mapping(record, "message")
+        if record.get("is_api_error_message") is True or message.get("model") == SYNTHETIC:
+            self._named = string(record, "error", most=LONGEST_NAME)
+            return
+        self._count(message)
+        inner = record.get("parent_tool_use_id") is not None
+        for block in items(message, "content"):
+            if block.get("type") == "tool_use":
+                yield from _tool(block)
+            elif block.get("type") == "text" and not inner:
+                yield from texts(string(block, "text"))
+
+    def _count(self, message: Json) -> None:
+        """Count a message's tokens once, though it comes once for each of its blocks."""
+        if (name := string(message, "id", most=LONGEST_NAME)) == self._message:
+            return
+        self._message = name
+        self._unbilled += _usage(mapping(message, "usage"), string(message, "model", most=80))
+
+    def _system(self, record: Json) -> Iterator[Said]:
+        match record.get("subtype"):
+            case "api_retry":
+                self._named = string(record, "error", most=LONGEST_NAME)
+                why = string(record, "error_status") or self._named or "an error"
+                status = number(record, "error_status")
+                why = f"{status:.0f}" if status is not None else why
+                nth, most = count(record, "attempt"), count(record, "max_retries")
+                yield Progress(
+                    message=one_line(f"the provider answered {why}: retry {nth} of {most}")
+                )
+            case "permission_denied":
+                yield Progress(message=one_line(f"not allowed: {string(record, 'tool_name')}"))
+
+    def _result(self, record: Json) -> Iterator[Said]:
+        yield self._billed(record)
+        text = string(record, "result")
+        if record.get("is_error") is not True and record.get("subtype") == "success":
+            refused = record.get("stop_reason") == "refusal"
+            yield (
+                Fault(kind=FaultKind.REFUSED, detail=detail(text)) if refused else Result(text=text)
+            )
+            return
+        explained = text or "\n".join(words(record, "errors")) or string(record, "subtype")
+        status = number(record, "api_error_status")
+        fault = told(explained, None if status is None else int(status))
+        kind = self._kind(record) or fault.kind
+        limited = kind is FaultKind.RATE_LIMIT
+        until = fault.until or (instant(self._lifted) if limited else None)
+        yield Fault(kind=kind, detail=fault.detail, until=until)
+
+    def _kind(self, record: Json) -> FaultKind | None:
+        names = (self._named, record.get("terminal_reason"), record.get("subtype"))
+        found = (BY_NAME.get(name) for name in names if isinstance(name, str))
+        return next((kind for kind in found if kind is not None), None)
+
+    def _billed(self, record: Json) -> Usage:
+        """Return the turn's usage; the total it tells would count a resumed session again."""
+        self._unbilled, self._message = Usage(), ""
+        usage = _usage(mapping(record, "usage"), "")
+        models = mapping(record, "model_usage_since_last_result")
+        known = [number(model, "costUSD") for model in models.values()]
+        cost = sum(max(0.0, one) for one in known if one is not None) if known else None
+        if inside(record, "model_usage_since_last_result") is None and not self._resumed:
+            cost = number(record, "total_cost_usd")
+        most_used = max(models, key=lambda name: count(models, name, "outputTokens"), default="")
+        return Usage(
+            input=usage.input,
+            output=usage.output,
+            cached=usage.cached,
+            cost=cost,
+            model=one_line(most_used) or None,
+        )
+
+
+def _usage(usage: Json, model: str) -> Usage:
+    read, written = (
+        count(usage, "cache_read_input_tokens"),
+        count(usage, "cache_creation_input_tokens"),
+    )
+    return Usage(
+        input=count(usage, "input_tokens") + read + written,
+        output=count(usage, "output_tokens"),
+        cached=read,
+        model=model or None,
+    )
+
+
+def _tool(block: Json) -> Iterator[Said]:
+    name = string(block, "name", most=LONGEST_NAME)
+    given = mapping(block, "input")
+    if name == "TodoWrite":
+        todos = list(items(given, "todos"))
+        done = sum(todo.get("status") == "completed" for todo in todos)
+        now = next((todo for todo in todos if todo.get("status") == "in_progress"), {})
+        if todos:
+            message = one_line(string(now, "content"))
+            yield Progress(percent=100.0 * done / len(todos), message=message)
+        return
+    telling = next((text for key in TELLING if (text := string(given, key))), "")
+    yield ToolCall(
+        name=name, summary=one_line(telling or json.dumps(given)[:1000] if given else "")
+    )

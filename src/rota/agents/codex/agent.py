@@ -1,0 +1,97 @@
+"""Codex: its words, its environment and its tool servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from rota.agents.codex.reader import CodexReader
+from rota.agents.kit import asking
+from rota.agents.kit.environment import environment
+from rota.model.programs import Command
+from rota.model.wishes import Wish
+from rota.ports.agent import Abilities, McpServer, Prepared, Room
+
+VARIABLES = frozenset({"CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"})
+
+
+class CodexAgent:
+    """Runs Codex without a terminal.
+
+    Its tool servers are told in its words; the secrets they need go by the environment.
+    """
+
+    name = "codex"
+    abilities = Abilities(
+        models=True,
+        thinking=("none", "minimal", "low", "medium", "high", "xhigh"),
+        permission_modes=("read-only", "workspace-write", "danger-full-access"),
+        resume=True,
+        mcp=True,
+        variables=VARIABLES,
+    )
+
+    def check(self, wish: Wish) -> None:
+        """Refuse what Codex cannot do."""
+        asking.check(self.name, self.abilities, wish)
+
+    def prepare(self, wish: Wish, room: Room) -> Prepared:
+        """Return the program."""
+        self.check(wish)
+        asking.check_room(self.name, self.abilities, room)
+        secrets = {
+            _variable(server, name): value
+            for server in room.servers
+            for name, value in server.headers.items()
+        }
+        inner = {name: value for server in room.servers for name, value in server.env.items()}
+        command = Command(
+            argv=tuple(_words(wish, room)),
+            env=environment(room, VARIABLES, {**inner, **secrets}),
+            cwd=room.cwd,
+            stdin=wish.instructions.encode("utf-8", "replace"),
+        )
+        return Prepared(command=command)
+
+    def reader(self, _wish: Wish, room: Room, /) -> CodexReader:
+        """Return a reader of its stream."""
+        return CodexReader(resumed=room.session is not None)
+
+
+def _words(wish: Wish, room: Room) -> Iterator[str]:
+    yield from (room.program or "codex", "exec", "--json", "--skip-git-repo-check")
+    yield from ("--color", "never")
+    if wish.model:
+        yield from ("--model", wish.model)
+    if wish.permission_mode:
+        yield from ("--sandbox", wish.permission_mode)
+    if wish.thinking:
+        yield from ("-c", f"model_reasoning_effort={_toml(wish.thinking)}")
+    for server in room.servers:
+        for key, value in _settings(server):
+            yield from ("-c", f"mcp_servers.{server.name}.{key}={value}")
+    if room.session:
+        yield from ("resume", room.session)
+    yield "-"
+
+
+def _settings(server: McpServer) -> Iterator[tuple[str, str]]:
+    if server.url is not None:
+        yield "url", _toml(server.url)
+        headers = (f"{_toml(name)}={_toml(_variable(server, name))}" for name in server.headers)
+        if listed := ",".join(headers):
+            yield "env_http_headers", f"{{{listed}}}"
+        return
+    yield "command", _toml(server.argv[0])
+    yield "args", f"[{','.join(map(_toml, server.argv[1:]))}]"
+    if server.env:
+        yield "env_vars", f"[{','.join(map(_toml, server.env))}]"
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text).replace("\x7f", "\\u007f")
+
+
+def _variable(server: McpServer, header: str) -> str:
+    return re.sub(r"\W", "_", f"ROTA_MCP_{server.name}_{header}").upper()

@@ -1,0 +1,90 @@
+"""Reads what `codex exec --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rota.agents.kit.judging import told
+from rota.agents.kit.lines import Json, count, items, mapping, string
+from rota.agents.kit.reading import JsonReader, texts
+from rota.agents.kit.text import LONGEST_NAME, one_line
+from rota.model.said import Progress, Result, Said, Session, ToolCall, Usage
+
+
+class CodexReader(JsonReader):
+    """Reads one attempt of Codex.
+
+    Its answer is the last message before a turn is completed. It counts tokens over the whole
+    session and tells neither the model nor the cost.
+    """
+
+    def __init__(self, *, resumed: bool = False) -> None:
+        super().__init__()
+        self._resumed = resumed
+        self._answer = ""
+        self._counted = Usage()
+
+    def read(self, record: Json) -> Iterator[Said]:
+        """Yield what one event says."""
+        match record.get("type"):
+            case "thread.started":
+                yield Session(id=string(record, "thread_id", most=LONGEST_NAME))
+            case "turn.started":
+                self._answer = ""
+            case "item.started" | "item.updated" | "item.completed" as stage:
+                yield from self._item(str(stage), mapping(record, "item"))
+            case "turn.completed":
+                yield self._used(mapping(record, "usage"))
+                yield Result(text=self._answer)
+            case "turn.failed":
+                yield told(string(record, "error", "message"))
+            case "error":
+                yield told(string(record, "message"))
+
+    def _item(self, stage: str, item: Json) -> Iterator[Said]:
+        begun, ended = stage == "item.started", stage == "item.completed"
+        match item.get("type"):
+            case "agent_message" if ended:
+                self._answer = string(item, "text")
+                yield from texts(self._answer)
+            case "todo_list":
+                yield from _todo(item)
+            case "command_execution" if begun:
+                yield ToolCall(name="shell", summary=one_line(string(item, "command")))
+            case "mcp_tool_call" if begun:
+                name = f"{string(item, 'server')}.{string(item, 'tool')}"
+                yield ToolCall(name=name[:LONGEST_NAME], summary=_arguments(item))
+            case "file_change" if ended:
+                paths = (string(change, "path") for change in items(item, "changes"))
+                yield ToolCall(name="file_change", summary=one_line(", ".join(paths)))
+            case "web_search" if ended:
+                yield ToolCall(name="web_search", summary=one_line(string(item, "query")))
+            case "error":
+                yield Progress(message=one_line(string(item, "message")))
+
+    def _used(self, usage: Json) -> Usage:
+        counted = Usage(
+            input=count(usage, "input_tokens"),
+            output=count(usage, "output_tokens"),
+            cached=count(usage, "cached_input_tokens"),
+        )
+        before, self._counted = self._counted, counted
+        return Usage(
+            input=max(0, counted.input - before.input),
+            output=max(0, counted.output - before.output),
+            cached=max(0, counted.cached - before.cached),
+            of_session=self._resumed,
+        )
+
+
+def _arguments(item: Json) -> str:
+    given = mapping(item, "arguments")
+    return one_line(", ".join(f"{name}={value}" for name, value in list(given.items())[:8]))
+
+
+def _todo(item: Json) -> Iterator[Said]:
+    listed = list(items(item, "items"))
+    done = sum(one.get("completed") is True for one in listed)
+    todo = next((one for one in listed if one.get("completed") is not True), {})
+    if listed:
+        yield Progress(percent=100.0 * done / len(listed), message=one_line(string(todo, "text")))

@@ -1,0 +1,64 @@
+"""Reads any program: lines of Rota's where it writes them, text everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rota.agents.kit import rota_lines
+from rota.agents.kit.judging import Heard, judge
+from rota.agents.kit.lines import Line, Lines, parse
+from rota.agents.kit.reading import MOST_SAYINGS, texts
+from rota.agents.kit.text import Gathered, clean, decoded
+from rota.model.said import Result, Said
+from rota.model.verdicts import Exit, Verdict
+from rota.model.wishes import Output
+
+MARK = b'"rota"'
+
+
+class CommandReader:
+    """Reads a program's output.
+
+    A `result` line is the result. Without one it is the whole text, the last line, or, where lines
+    of Rota's were agreed on, nothing: then the attempt has failed. A program that prints nothing
+    and ends well has succeeded without a result, unless such lines were agreed on.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._heard = Heard(may_be_silent=True)
+        self._lines = Lines()
+        self._text = Gathered()
+
+    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
+        """Return what a line says."""
+        sayings = [said for whole in self._lines.take(line, cut=cut) for said in self._said(whole)][
+            :MOST_SAYINGS
+        ]
+        for said in sayings:
+            self._heard.note(said)
+        return sayings
+
+    def end(self, end: Exit) -> Verdict:
+        """Return what the attempt came to."""
+        for line in self._lines.rest():
+            for said in self._said(line):
+                self._heard.note(said)
+        if self._heard.last is None and not self._heard.question:
+            self._conclude()
+        return judge(self._heard, end, self._text.last_line)
+
+    def _said(self, line: Line) -> Iterator[Said]:
+        record = parse(line.bytes) if line.whole and MARK in line.bytes else None
+        if record is not None and "rota" in record:
+            yield from rota_lines.said(record)
+            return
+        text = clean(decoded(line.bytes))
+        self._text.add(text)
+        yield from texts(text)
+
+    def _conclude(self) -> None:
+        if self._output is Output.LINES:
+            return
+        text = self._text.last_line if self._output is Output.LAST_LINE else self._text.text()
+        self._heard.note(Result(text=text))

@@ -1,0 +1,90 @@
+"""Telling errors apart: by the status a provider answered with, then by the words."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+from rota.model.faults import FaultKind
+
+LONGEST_BANNER = 1_000
+LATEST_RESET = 4_102_444_800
+"""The year 2100; a later instant is nonsense."""
+
+WORDS = {
+    FaultKind.SESSION_LOST: r"no conversation found|no rollout found|no session found",
+    FaultKind.BILLING: r"credit balance|insufficient[_ ]quota|quota exceeded|current quota"
+    r"|billing|payment required",
+    FaultKind.CONTEXT_TOO_LONG: r"prompt[_ ](?:is[_ ])?too[_ ]long|context[_ ]length[_ ]exceeded"
+    r"|maximum context length|context[_ ]window|input is too long|request_too_large",
+    FaultKind.RATE_LIMIT: r"rate[_ -]?limit|too many requests|usage limit|hit your (?:\w+ )?limit",
+    FaultKind.OVERLOAD: r"overloaded|high demand|server[_ ]error|bad gateway"
+    r"|service unavailable|gateway time-?out",
+    FaultKind.AUTHENTICATION: r"authentication|unauthori[sz]ed|forbidden|oauth token"
+    r"|permission_error|(?:invalid|incorrect|missing|no) (?:x-)?api[ -]?key|please run /login|not logged in",
+    FaultKind.UNKNOWN_MODEL: r"model[_ ]not[_ ]found|model `?[\w./:-]+`? does not exist"
+    r"|no such model|selected model|unknown model|^model: ",
+    FaultKind.REFUSED: r"\brefusal\b|usage policy|content[_ ]filter|content policy",
+    FaultKind.TURNS: r"maximum number of turns",
+    FaultKind.NETWORK: r"econnrefused|econnreset|enotfound|etimedout|fetch failed|socket hang up"
+    r"|connection (?:error|refused|reset)|stream disconnected|error sending request"
+    r"|empty or malformed response|network error|unable to connect",
+    FaultKind.OUT_OF_MEMORY: r"heap out of memory|cannot allocate memory|\bMemoryError\b",
+}
+"""Searched in this order, in the words of errors only, never in an answer."""
+BY_WORDS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE | re.MULTILINE)) for kind, pattern in WORDS.items()
+)
+BY_STATUS = {
+    401: FaultKind.AUTHENTICATION,
+    402: FaultKind.BILLING,
+    403: FaultKind.AUTHENTICATION,
+    404: FaultKind.UNKNOWN_MODEL,
+    408: FaultKind.NETWORK,
+    413: FaultKind.CONTEXT_TOO_LONG,
+    429: FaultKind.RATE_LIMIT,
+}
+VAGUE = frozenset({400, 404, 422, 429})
+"""Statuses that stand for several things; a 429 also says that there is no credit left."""
+STATUS = re.compile(
+    r"(?:\bstatus:?(?: code)?:? |\berror:? |\bhttp |\(|^)([45]\d\d)\b", re.IGNORECASE
+)
+BANNER = re.compile(
+    r"\s*(?:API Error\b|Invalid API key\b|Credit balance is too low|Prompt is too long\b"
+    r"|Claude AI usage limit reached|You've hit your \w*\s?limit|OAuth token has expired"
+    r'|\{\s*"(?:type"\s*:\s*"error"|error"\s*:\s*\{)|There\'s an issue with the selected model)'
+)
+RESET = re.compile(r"limit reached\|(\d{10})\b")
+
+
+def classify(words: str, status: int | None = None) -> FaultKind:
+    """Return the kind of an error, from its own words and the status, if there was one."""
+    words = words[: 4 * LONGEST_BANNER]
+    if status is None and (found := STATUS.search(words)):
+        status = int(found[1])
+    by_words = next((kind for kind, pattern in BY_WORDS if pattern.search(words)), None)
+    if status is None:
+        return by_words or FaultKind.OTHER
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return FaultKind.OVERLOAD
+    by_status = BY_STATUS.get(status, FaultKind.OTHER)
+    return by_words or by_status if status in VAGUE else by_status
+
+
+def is_banner(text: str) -> bool:
+    """Whether an answer is nothing but the error of a provider."""
+    return len(text) <= LONGEST_BANNER and BANNER.match(text) is not None
+
+
+def reset_in(text: str) -> datetime | None:
+    """Return when a limit is lifted, if the words tell."""
+    found = RESET.search(text)
+    return instant(float(found[1])) if found else None
+
+
+def instant(seconds: float | None) -> datetime | None:
+    """Return seconds since 1970 as an instant, if they can be one."""
+    if seconds is None or not 0 < seconds < LATEST_RESET:
+        return None
+    return datetime.fromtimestamp(seconds, UTC)

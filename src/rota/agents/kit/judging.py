@@ -1,0 +1,152 @@
+"""From all an agent said and the way its process ended to a verdict.
+
+1. Stopped by Rota: cancelled, or failed as timed out, also when a result was there already. The
+   result is kept for people and not acted on.
+2. Killed by signal 9 (or exit code 137) and not by Rota: out of memory, not tried again.
+3. Any other signal or exit code but 0 is a failure, whatever was said: of the kind of the last
+   fault, else of what standard error tells.
+4. Exit code 0: the last word counts. A fault told after the result is a failure; a result told
+   after a fault is a success, for the agent got over it. Of several results the last one counts.
+5. A result that is nothing but the error of a provider is a failure.
+6. An empty answer of an agent that used no tool is no result.
+7. A result whose last line asks a question, or a question without a result: a person is asked.
+8. Neither result nor fault nor question: failed, without a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rota.agents.kit.diagnosis import classify, is_banner, reset_in
+from rota.agents.kit.rota_lines import closing_question
+from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail, encode_text
+from rota.model.faults import FaultKind
+from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
+from rota.model.said import Fault, Question, Result, Said, Session, ToolCall, Usage
+from rota.model.verdicts import Exit, Judged, Stop, Verdict
+
+KILLED = 9
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+SIGNALLED = 128
+
+
+@dataclass(slots=True)
+class Heard:
+    """What counts of all that was said."""
+
+    last: Result | Fault | None = None
+    answer: str = ""
+    question: Question | None = None
+    session: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    results: int = 0
+    tool_calls: int = 0
+    may_be_silent: bool = False
+
+    def note(self, said: Said) -> None:
+        """Remember what matters for the verdict."""
+        match said:
+            case Result():
+                self.results += 1
+                self.last, self.answer = said, said.text
+            case Fault():
+                self.last = said
+            case Question():
+                self.question = said
+            case Session():
+                self.session = said.id
+            case Usage():
+                self.usage += said
+            case ToolCall():
+                self.tool_calls += 1
+
+
+def judge(heard: Heard, end: Exit, stray: str = "") -> Verdict:
+    """Return the verdict; `stray` is output that was no part of the agent's stream."""
+    fault = _fault(heard, end, stray)
+    return Verdict(
+        outcome=_outcome(heard, fault),
+        fault=None if fault is None else fault.kind,
+        text=heard.answer,
+        usage=heard.usage,
+        session=heard.session,
+        until=None if fault is None else fault.until,
+        results=heard.results,
+        tool_calls=heard.tool_calls,
+    )
+
+
+def _outcome(heard: Heard, fault: Fault | None) -> Judged:
+    if fault is not None:
+        if fault.kind is FaultKind.CANCELLED:
+            return Cancelled(reason=fault.detail)
+        message = f"{fault.kind.sentence}\n{fault.detail}".strip()
+        return Failed(code=fault.kind.value, message=message, retryable=fault.kind.retry)
+    if isinstance(heard.last, Result):
+        question = closing_question(heard.last.text)
+        if question is None:
+            return Succeeded(result=_kept(heard.last))
+    else:
+        question = heard.question
+    return _asked(question) if question else Succeeded()
+
+
+def _kept(result: Result) -> str | None:
+    if result.data is None and not result.text:
+        return None
+    return encode_text(result.text) if result.data is None else result.data
+
+
+def _asked(question: Question) -> Asked:
+    return Asked(question=question.text, context=question.context, options=question.options)
+
+
+def _fault(heard: Heard, end: Exit, stray: str) -> Fault | None:
+    if end.stopped is not None:
+        return _stopped(end.stopped)
+    if end.out_of_memory or end.signal == KILLED or end.code == SIGNALLED + KILLED:
+        return Fault(kind=FaultKind.OUT_OF_MEMORY)
+    if end.code != 0 or end.signal is not None:
+        return _broken(heard, end, stray)
+    if isinstance(heard.last, Fault):
+        return heard.last
+    if heard.last is None:
+        return None if heard.question else Fault(kind=FaultKind.NO_RESULT, detail=stray)
+    return None if heard.last.data is not None else _empty(heard, heard.last.text)
+
+
+def _empty(heard: Heard, answer: str) -> Fault | None:
+    if is_banner(answer):
+        return told(answer)
+    if answer.strip() or heard.tool_calls or heard.may_be_silent:
+        return None
+    return Fault(kind=FaultKind.NO_RESULT, detail="its answer is empty")
+
+
+def _stopped(stop: Stop) -> Fault:
+    match stop:
+        case Stop.CANCELLED:
+            return Fault(kind=FaultKind.CANCELLED, detail="cancelled while it ran")
+        case Stop.IDLE:
+            return Fault(kind=FaultKind.TIMEOUT, detail="it said nothing for too long")
+        case Stop.TIMEOUT:
+            return Fault(kind=FaultKind.TIMEOUT)
+
+
+def _broken(heard: Heard, end: Exit, stray: str) -> Fault:
+    ended = f"signal {end.signal}" if end.signal is not None else f"exit code {end.code}"
+    if isinstance(heard.last, Fault):
+        return heard.last
+    if end.code in {NOT_EXECUTABLE, NOT_FOUND}:
+        return Fault(kind=FaultKind.NOT_STARTED, detail=f"{ended}\n{_tail(end)}".strip())
+    words = _tail(end) or stray
+    return Fault(kind=classify(words), detail=f"{ended}\n{words}".strip(), until=reset_in(words))
+
+
+def _tail(end: Exit) -> str:
+    return detail(decoded(end.stderr_tail[-LONGEST_DETAIL:]))
+
+
+def told(words: str, status: int | None = None) -> Fault:
+    """Return the fault that an agent tells in words."""
+    return Fault(kind=classify(words, status), detail=detail(words), until=reset_in(words))

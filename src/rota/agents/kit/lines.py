@@ -1,0 +1,126 @@
+"""Lines of a stream: put together from their pieces, bounded, and read as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, NoReturn, TypeAlias
+
+from rota.agents.kit.text import clean, clip, decoded
+
+LONGEST_LINE = 1024 * 1024
+"""How many bytes of a line are put together again; a longer one is only text."""
+MOST_TOKENS = 2**53
+
+Json: TypeAlias = dict[str, object]
+
+
+class Line(NamedTuple):
+    """A line, or a part of one that is too long to be `whole`."""
+
+    bytes: bytes
+    whole: bool
+
+
+class Lines:
+    """Puts the pieces of cut lines together."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._spilling = False
+        self.spilled = 0
+
+    def take(self, piece: bytes, *, cut: bool) -> Sequence[Line]:
+        """Return the lines that end with a piece; a line that grows too long comes in parts."""
+        if self._spilling:
+            self._spilling = cut
+            return (Line(piece, whole=False),)
+        if len(self._held) + len(piece) > LONGEST_LINE:
+            self.spilled += 1
+            self._spilling = cut
+            return (*self._let_go(whole=False), Line(piece, whole=False))
+        if not cut and not self._held:
+            return (Line(piece.rstrip(b"\r\n"), whole=True),)
+        self._held += piece
+        return () if cut else self._let_go(whole=True)
+
+    def rest(self) -> Sequence[Line]:
+        """Return what a stream ended with in the middle of a line."""
+        return self._let_go(whole=True)
+
+    def _let_go(self, *, whole: bool) -> Sequence[Line]:
+        held, self._held = bytes(self._held), bytearray()
+        return (Line(held.rstrip(b"\r\n"), whole=whole),) if held else ()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def parse(line: bytes) -> Json | None:
+    """Return the object a line is, or None for everything else."""
+    text = decoded(line).strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        found = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def inside(record: object, *path: str) -> object:
+    """Return what stands at a path of an object, or None."""
+    for name in path:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
+def mapping(record: object, *path: str) -> Json:
+    """Return the object at a path, or an empty one."""
+    found = inside(record, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def items(record: object, *path: str) -> Iterator[Json]:
+    """Yield the objects of the list at a path."""
+    found = inside(record, *path)
+    return (
+        (item for item in found if isinstance(item, dict)) if isinstance(found, list) else iter(())
+    )
+
+
+def words(record: object, *path: str) -> Iterator[str]:
+    """Yield the strings of the list at a path, made safe."""
+    found = inside(record, *path)
+    listed = found if isinstance(found, list) else []
+    return (clean(item) for item in listed if isinstance(item, str))
+
+
+def string(record: object, *path: str, most: int | None = None) -> str:
+    """Return the string at a path, made safe, or an empty one."""
+    found = inside(record, *path)
+    text = clean(found) if isinstance(found, str) else ""
+    return text if most is None else clip(text, most)
+
+
+def count(record: object, *path: str) -> int:
+    """Return the number of tokens at a path; nonsense is none."""
+    found = number(record, *path)
+    return int(min(found, MOST_TOKENS)) if found is not None and found > 0 else 0
+
+
+def number(record: object, *path: str) -> float | None:
+    """Return the finite number at a path, or None."""
+    found = inside(record, *path)
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return None
+    if isinstance(found, int) and abs(found) > MOST_TOKENS:
+        return float(math.copysign(MOST_TOKENS, found))
+    return float(found) if math.isfinite(found) else None
+
+
+def percent(found: float | None) -> float | None:
+    """Return a number as a share between 0 and 100."""
+    return None if found is None else min(100.0, max(0.0, found))

@@ -1,0 +1,62 @@
+"""The reader that agents with a stream of JSON share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from rota.agents.kit.judging import Heard, judge
+from rota.agents.kit.lines import Json, Line, Lines, parse
+from rota.agents.kit.text import decoded, detail, pieces
+from rota.model.said import Said, Session, Text
+from rota.model.verdicts import Exit, Verdict
+
+MOST_SAYINGS = 256
+"""How many things one line can say."""
+
+
+class JsonReader(ABC):
+    """Reads one object a line; other lines are kept only to explain a failure."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self._lines = Lines()
+        self._stray = ""
+
+    @abstractmethod
+    def read(self, record: Json) -> Iterator[Said]:
+        """Yield what one object of the stream says."""
+
+    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
+        """Return what a line says."""
+        return [said for whole in self._lines.take(line, cut=cut) for said in self._take(whole)]
+
+    def end(self, end: Exit) -> Verdict:
+        """Return what the attempt came to."""
+        for line in self._lines.rest():
+            self._take(line)
+        return judge(self.heard, end, self._explanation())
+
+    def _take(self, line: Line) -> Sequence[Said]:
+        record = parse(line.bytes) if line.whole else None
+        if record is None:
+            self._stray = detail(decoded(line.bytes[:8000])) or self._stray
+            return ()
+        sayings = []
+        for said in islice(self.read(record), MOST_SAYINGS):
+            if isinstance(said, Session) and said.id == self.heard.session:
+                continue
+            self.heard.note(said)
+            sayings.append(said)
+        return sayings
+
+    def _explanation(self) -> str:
+        if self._lines.spilled:
+            return f"{self._lines.spilled} of its lines were longer than 1 MiB and not read"
+        return self._stray
+
+
+def texts(text: str) -> Iterator[Text]:
+    """Yield a text as sayings."""
+    return (Text(text=piece) for piece in pieces(text) if piece.strip())

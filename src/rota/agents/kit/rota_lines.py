@@ -1,0 +1,111 @@
+"""Lines of Rota's own: what any program, or an answer's last line, can say in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rota.agents.kit.diagnosis import classify, instant
+from rota.agents.kit.lines import (
+    Json,
+    count,
+    inside,
+    number,
+    parse,
+    percent,
+    string,
+    words,
+)
+from rota.agents.kit.text import LONGEST_NAME, LONGEST_TEXT, detail, one_line, pieces
+from rota.model.faults import FaultKind
+from rota.model.outcomes import LONGEST_RESULT
+from rota.model.said import (
+    Fault,
+    Progress,
+    Question,
+    Result,
+    Said,
+    Session,
+    Text,
+    ToolCall,
+    Usage,
+)
+
+MOST_OPTIONS = 20
+LONGEST_OPTION = 200
+
+
+def said(record: Json) -> Iterator[Said]:
+    """Yield what a line of Rota's says; one of an unknown kind says nothing."""
+    match record.get("rota"):
+        case "text":
+            yield from (Text(text=piece) for piece in pieces(string(record, "text")))
+        case "progress":
+            share = percent(number(record, "percent"))
+            yield Progress(percent=share, message=one_line(string(record, "message")))
+        case "tool":
+            name = string(record, "name", most=LONGEST_NAME)
+            yield ToolCall(name=name, summary=one_line(string(record, "summary")))
+        case "usage":
+            yield _usage(record)
+        case "session" if name := string(record, "id", most=LONGEST_NAME):
+            yield Session(id=name)
+        case "question" if asked := question(record):
+            yield asked
+        case "result":
+            yield _result(record)
+        case "error":
+            yield _fault(record)
+
+
+def question(record: Json | None) -> Question | None:
+    """Return the question a line of Rota's asks."""
+    if record is None or record.get("rota") != "question":
+        return None
+    text = string(record, "text", most=LONGEST_TEXT)
+    options = [option[:LONGEST_OPTION] for option in words(record, "options")][:MOST_OPTIONS]
+    context = string(record, "context", most=LONGEST_TEXT)
+    return Question(text=text, options=tuple(options), context=context) if text.strip() else None
+
+
+def closing_question(text: str) -> Question | None:
+    """Return the question that an answer's last line asks; what stands before is its context."""
+    before, _, last = text.rstrip().rpartition("\n")
+    found = question(parse(last.encode("utf-8", "replace")))
+    if found is None or found.context:
+        return found
+    return Question(text=found.text, options=found.options, context=before[-LONGEST_TEXT:].strip())
+
+
+def _usage(record: Json) -> Usage:
+    cost = number(record, "cost_usd")
+    return Usage(
+        input=count(record, "input_tokens"),
+        output=count(record, "output_tokens"),
+        cached=count(record, "cached_tokens"),
+        cost=None if cost is None else max(0.0, cost),
+        model=string(record, "model", most=LONGEST_NAME) or None,
+    )
+
+
+def _result(record: Json) -> Said:
+    text = string(record, "text")
+    if inside(record, "data") is None:
+        return Result(text=text)
+    try:
+        data = json.dumps(record["data"], ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return Fault(kind=FaultKind.BAD_RESULT, detail="the data are nested too deeply")
+    data = data.encode("utf-8", "replace").decode()
+    if len(data.encode()) > LONGEST_RESULT:
+        return Fault(kind=FaultKind.BAD_RESULT, detail="at most 256 KiB of data are kept")
+    return Result(text=text, data=data)
+
+
+def _fault(record: Json) -> Fault:
+    told = string(record, "class")
+    words_ = detail(string(record, "message"))
+    status = number(record, "status")
+    known = told in {kind.value for kind in FaultKind}
+    kind = FaultKind(told) if known else classify(words_, None if status is None else int(status))
+    return Fault(kind=kind, detail=words_, until=instant(number(record, "until")))

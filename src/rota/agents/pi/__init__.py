@@ -1,0 +1,1 @@
+"""The coding agent pi."""

@@ -1,0 +1,71 @@
+"""The coding agent pi: its words and its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rota.agents.kit import asking
+from rota.agents.kit.environment import environment
+from rota.agents.pi.reader import PiReader
+from rota.model.programs import Command
+from rota.model.wishes import Wish
+from rota.ports.agent import Abilities, Prepared, Room
+
+FIXED = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+VARIABLES = frozenset(
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "AZURE_OPENAI_API_KEY",
+        "AZURE_OPENAI_BASE_URL", "CEREBRAS_API_KEY", "DEEPSEEK_API_KEY", "FIREWORKS_API_KEY",
+        "GEMINI_API_KEY", "GROQ_API_KEY", "KIMI_API_KEY", "MINIMAX_API_KEY", "MISTRAL_API_KEY",
+        "MOONSHOT_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "ZAI_API_KEY",
+        "AWS_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK", "PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR",
+    }
+)  # fmt: skip
+
+
+class PiAgent:
+    """Runs pi without a terminal; a model is written `provider/name`."""
+
+    name = "pi"
+    abilities = Abilities(
+        models=True,
+        tools=True,
+        thinking=("off", "minimal", "low", "medium", "high", "xhigh"),
+        resume=True,
+        variables=VARIABLES,
+    )
+
+    def check(self, wish: Wish) -> None:
+        """Refuse what pi cannot do."""
+        asking.check(self.name, self.abilities, wish)
+
+    def prepare(self, wish: Wish, room: Room) -> Prepared:
+        """Return the program."""
+        self.check(wish)
+        asking.check_room(self.name, self.abilities, room)
+        command = Command(
+            argv=tuple(_words(wish, room)),
+            env=environment(room, VARIABLES, FIXED),
+            cwd=room.cwd,
+            stdin=wish.instructions.encode("utf-8", "replace"),
+        )
+        return Prepared(command=command)
+
+    def reader(self, _wish: Wish, _room: Room, /) -> PiReader:
+        """Return a reader of its stream."""
+        return PiReader()
+
+
+def _words(wish: Wish, room: Room) -> Iterator[str]:
+    yield from (room.program or "pi", "--mode", "json", "--print")
+    if room.session:
+        yield from ("--session", room.session)
+    if wish.model:
+        yield from ("--model", wish.model)
+    if wish.thinking:
+        yield from ("--thinking", wish.thinking)
+    if wish.tools:
+        yield from ("--tools", ",".join(wish.tools))
+    elif wish.tools is not None:
+        yield "--no-tools"

@@ -1,0 +1,71 @@
+"""Reads what `pi --mode json` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rota.agents.kit.judging import told
+from rota.agents.kit.lines import Json, count, items, mapping, number, string
+from rota.agents.kit.reading import JsonReader, texts
+from rota.agents.kit.text import LONGEST_NAME, detail, one_line
+from rota.model.faults import FaultKind
+from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
+
+TELLING = ("command", "path", "pattern")
+
+
+class PiReader(JsonReader):
+    """Reads one attempt of pi.
+
+    It ends with exit code 0 whatever happened, so only its last message tells how it went. The
+    parts of a message, each of which repeats the message so far, are not read.
+    """
+
+    def read(self, record: Json) -> Iterator[Said]:
+        """Yield what one event says."""
+        match record.get("type"):
+            case "session":
+                yield Session(id=string(record, "id", most=LONGEST_NAME))
+            case "message_end":
+                yield from _message(mapping(record, "message"))
+            case "tool_execution_start":
+                given = mapping(record, "args")
+                telling = next((text for key in TELLING if (text := string(given, key))), "")
+                summary = telling or (json.dumps(given)[:1000] if given else "")
+                name = string(record, "toolName", most=LONGEST_NAME)
+                yield ToolCall(name=name, summary=one_line(summary))
+            case "auto_retry_start":
+                nth, most = count(record, "attempt"), count(record, "maxAttempts")
+                why = string(record, "errorMessage")
+                yield Progress(message=one_line(f"retry {nth} of {most}: {why}"))
+            case "auto_retry_end" if record.get("success") is False:
+                yield told(string(record, "finalError"))
+
+
+def _message(message: Json) -> Iterator[Said]:
+    if message.get("role") != "assistant":
+        return
+    yield _usage(mapping(message, "usage"), string(message, "model", most=LONGEST_NAME))
+    blocks = items(message, "content")
+    text = "\n".join(string(block, "text") for block in blocks if block.get("type") == "text")
+    yield from texts(text)
+    match message.get("stopReason"):
+        case "stop":
+            yield Result(text=text)
+        case "length":
+            yield Fault(kind=FaultKind.CONTEXT_TOO_LONG, detail=detail(text[-500:]))
+        case "error" | "aborted":
+            yield told(string(message, "errorMessage") or "it was aborted")
+
+
+def _usage(usage: Json, model: str) -> Usage:
+    read, written = count(usage, "cacheRead"), count(usage, "cacheWrite")
+    cost = number(usage, "cost", "total")
+    return Usage(
+        input=count(usage, "input") + read + written,
+        output=count(usage, "output"),
+        cached=read,
+        cost=None if cost is None else max(0.0, cost),
+        model=model or None,
+    )

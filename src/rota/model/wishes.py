@@ -1,0 +1,46 @@
+"""What a task wants of its agent; stored with the task, so that nothing else ever moves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PromptBy(StrEnum):
+    """How a program is given its instructions."""
+
+    STDIN = "stdin"
+    ARGV = "argv"
+
+
+class Output(StrEnum):
+    """What counts as the result of a program that says none in a line of Rota's."""
+
+    TEXT = "text"
+    LAST_LINE = "last_line"
+    LINES = "lines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The instructions, and every choice an agent leaves open; None leaves it to the agent.
+
+    `tools` are the only ones it may use, `denied_tools` some it may not. `thinking` and
+    `permission_mode` are the agent's own words. `keep_session` asks that the next run go on where
+    this one ended. The rest is for `command` alone: the words of the program, how it is told and
+    read, and the names of further variables it may see.
+    """
+
+    instructions: str = ""
+    model: str | None = None
+    fallback_models: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    denied_tools: tuple[str, ...] = ()
+    thinking: str | None = None
+    permission_mode: str | None = None
+    max_turns: int | None = None
+    keep_session: bool = False
+    program: tuple[str, ...] = ()
+    prompt_by: PromptBy = PromptBy.STDIN
+    output: Output = Output.TEXT
+    variables: tuple[str, ...] = ()

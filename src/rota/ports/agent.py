@@ -1,0 +1,113 @@
+"""What runs: an agent says which program, and reads what that program says.
+
+An agent starts nothing and touches no file. Where its program runs is an executor's business, and
+any agent runs in any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rota.model.programs import Command
+from rota.model.said import Said
+from rota.model.verdicts import Exit, Verdict
+from rota.model.wishes import Wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What an agent can be asked for."""
+
+    models: bool = False
+    fallback_models: bool = False
+    tools: bool = False
+    denied_tools: bool = False
+    thinking: tuple[str, ...] = ()
+    permission_modes: tuple[str, ...] = ()
+    max_turns: bool = False
+    resume: bool = False
+    mcp: bool = False
+    program: bool = False
+    variables: frozenset[str] = frozenset()
+    """The environment it may see, by name, of what is offered to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """A tool server the agent may use: at an address, or a program it starts."""
+
+    name: str
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Where an attempt works, by the paths its own program sees.
+
+    `folder` is the attempt's own, out of the agent's way; `home` is where the agent keeps its
+    sessions, and both it and `cwd` must be the same again for a session to be resumed. `offered` is
+    the environment the agent may choose from, `ids` what it is told of its run in any case.
+    `isolated` says that nothing outside can be harmed.
+    """
+
+    folder: str
+    cwd: str
+    home: str
+    program: str | None = None
+    session: str | None = None
+    servers: tuple[McpServer, ...] = ()
+    offered: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+    isolated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A small file to be written into the attempt's own folder, readable by its owner alone."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A program to run, and the files it wants to find; no secret is among its words."""
+
+    command: Command
+    files: tuple[File, ...] = ()
+
+
+class Reader(Protocol):
+    """Reads one attempt's standard output.
+
+    What it says depends on nothing but the lines, so after a restart a new one is fed from the
+    beginning, and what was recorded already is thrown away. It never raises and its memory is
+    bounded, whatever the bytes are.
+    """
+
+    def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
+        """Return what a line says; `cut` means that the line goes on with the next call."""
+
+    def end(self, end: Exit) -> Verdict:
+        """Return what the attempt came to, once, after the last line."""
+
+
+class Agent(Protocol):
+    """A kind of agent."""
+
+    name: str
+    abilities: Abilities
+
+    def check(self, wish: Wish) -> None:
+        """Raise Invalid, naming the field, if this agent cannot do what a task wants."""
+
+    def prepare(self, wish: Wish, room: Room) -> Prepared:
+        """Return the program and its files; raises Invalid as `check` does."""
+
+    def reader(self, wish: Wish, room: Room, /) -> Reader:
+        """Return a reader for one attempt."""
