@@ -5,7 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 
-.PHONY: help setup run test test-crash zoo oracle check format bench docs clean sim
+.PHONY: help setup run test test-agents test-crash zoo oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,10 @@ run: setup  ## start Rota with a few sample tasks in ./.rota
 
 test: setup  ## run every test, PostgreSQL included
 	.venv/bin/pytest -n 2 --dist worksteal
+
+test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of their providers
+	.venv/bin/python -m tests.agents.programs
+	.venv/bin/pytest -m agents -n 2 tests/agents
 
 test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills
 	.venv/bin/python -m rota.testing.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))
@@ -52,4 +56,4 @@ bench: setup  ## measure Rota beside its peers
 	.venv/bin/python bench/run.py
 
 clean:  ## remove everything that was made
-	rm -rf .venv .boot .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .boot .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis

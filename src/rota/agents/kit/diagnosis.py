@@ -22,7 +22,8 @@ WORDS = {
     FaultKind.OVERLOAD: r"overloaded|high demand|server[_ ]error|bad gateway"
     r"|service unavailable|gateway time-?out",
     FaultKind.AUTHENTICATION: r"authentication|unauthori[sz]ed|forbidden|oauth token"
-    r"|permission_error|(?:invalid|incorrect|missing|no) (?:x-)?api[ -]?key|please run /login|not logged in",
+    r"|permission_error|(?:invalid|incorrect|missing|no) (?:x-)?api[ -]?key"
+    r"|please run /login|not logged in",
     FaultKind.UNKNOWN_MODEL: r"model[_ ]not[_ ]found|model `?[\w./:-]+`? does not exist"
     r"|no such model|selected model|unknown model|^model: ",
     FaultKind.REFUSED: r"\brefusal\b|usage policy|content[_ ]filter|content policy",

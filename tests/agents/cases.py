@@ -1,0 +1,106 @@
+"""What the stub answers, and what must be read of it, for every agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rota.model.faults import FaultKind
+from rota.model.wishes import Wish
+from rota.testing.providers import Cut, Refusal, Text, Tool, Word
+
+HELLO = Wish(instructions="say hello")
+TOOLS = {
+    "claude": Tool("Bash", {"command": "echo 42", "description": "count"}),
+    "codex": Tool("exec_command", {"cmd": "echo 42"}),
+    "pi": Tool("bash", {"command": "echo 42"}),
+}
+WISHES = {
+    "claude": Wish(
+        instructions="say hello",
+        model="claude-opus-5-5",
+        fallback_models=("sonnet",),
+        tools=("Bash(echo *)", "Read"),
+        denied_tools=("WebFetch",),
+        thinking="low",
+        permission_mode="dontAsk",
+        max_turns=3,
+    ),
+    "codex": Wish(
+        instructions="say hello",
+        model="stub-model",
+        thinking="low",
+        permission_mode="danger-full-access",
+    ),
+    "pi": Wish(instructions="say hello", model="stub/stub-model", tools=("bash",), thinking="off"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One conversation with the stub."""
+
+    agent: str
+    name: str
+    script: tuple[Word, ...]
+    wish: Wish
+    text: str = ""
+    fault: FaultKind | None = None
+    tools: int = 0
+    session: str | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+def cases() -> list[Case]:
+    return [case for agent in TOOLS for case in of_agent(agent)]
+
+
+def of_agent(agent: str) -> list[Case]:
+    wish = WISHES[agent]
+    refusals = {
+        "401": (Refusal(401, "authentication_error", "invalid key"), FaultKind.AUTHENTICATION),
+        "429": (Refusal(429, "rate_limit_error", "too many requests"), FaultKind.RATE_LIMIT),
+        "529": (Refusal(529, "overloaded_error", "Overloaded"), FaultKind.OVERLOAD),
+        "quota": (QUOTA[agent], FaultKind.BILLING),
+        "too-long": (TOO_LONG[agent], FaultKind.CONTEXT_TOO_LONG),
+        "no-model": (Refusal(404, "model_not_found", "model: nope"), FaultKind.UNKNOWN_MODEL),
+    }
+    told = [
+        Case(agent, "text", (Text("hello there"),), wish, "hello there"),
+        Case(agent, "tool", (TOOLS[agent], Text("it is 42")), wish, "it is 42", tools=1),
+        Case(agent, "banner", (Text("API Error: 500 oops"),), wish, fault=FaultKind.OVERLOAD),
+        Case(agent, "question", (Text(QUESTION),), wish),
+        Case(
+            agent,
+            "lost-session",
+            (Text("hello"),),
+            wish,
+            fault=FaultKind.SESSION_LOST,
+            session="00000000-0000-4000-8000-000000000000",
+        ),
+    ]
+    if agent != "pi":  # which takes the half for the whole
+        told.append(Case(agent, "cut", (Cut("hello there"),), wish, fault=FaultKind.NETWORK))
+    if agent == "claude":
+        told.append(Case(agent, "turns", (TOOLS[agent],), wish, fault=FaultKind.TURNS, tools=3))
+    for name, (refusal, fault) in refusals.items():
+        told.append(Case(agent, name, (refusal,), wish, fault=fault))
+    return told
+
+
+QUESTION = (
+    'I need to know.\n{"rota": "question", "text": "Which colour?", "options": ["red", "blue"]}'
+)
+NO_CREDIT = "Your credit balance is too low to access the API."
+NO_QUOTA = "You exceeded your current quota, please check your plan and billing details."
+QUOTA = {
+    "claude": Refusal(400, "invalid_request_error", NO_CREDIT),
+    "codex": Refusal(429, "insufficient_quota", NO_QUOTA),
+    "pi": Refusal(429, "insufficient_quota", NO_QUOTA),
+}
+LONG = "prompt is too long: 210000 tokens > 200000 maximum"
+WIDE = "This model's maximum context length is 100 tokens."
+TOO_LONG = {
+    "claude": Refusal(400, "invalid_request_error", LONG),
+    "codex": Refusal(400, "context_length_exceeded", WIDE),
+    "pi": Refusal(400, "context_length_exceeded", WIDE),
+}

@@ -1,0 +1,146 @@
+"""Runs a real agent in a plain process against the stub of its provider, and reads it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota.agents.claude.agent import ClaudeAgent
+from rota.agents.codex.agent import CodexAgent
+from rota.agents.pi.agent import PiAgent
+from rota.model.said import Said
+from rota.model.verdicts import Exit, Stop, Verdict
+from rota.model.wishes import Wish
+from rota.ports.agent import McpServer, Room
+from rota.testing.providers import Provider
+from tests.agents.programs import PROGRAMS
+
+AGENTS = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), PiAgent())}
+PATIENCE = 60
+KEY = "sk-stub-0123456789abcdef"
+PROVIDER = """
+model = "stub-model"
+model_provider = "stub"
+[model_providers.stub]
+name = "stub"
+base_url = "{url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+
+@dataclass
+class Told:
+    """What came of one run."""
+
+    lines: list[bytes]
+    said: list[Said]
+    verdict: Verdict
+    end: Exit
+    asked: list[dict[str, object]] = field(default_factory=list)
+
+
+@dataclass
+class Place:
+    """The folders of an agent; two runs in one place share its sessions."""
+
+    root: Path
+
+    def room(self, agent: str, url: str, session: str | None, servers: Sequence[McpServer]) -> Room:
+        for name in ("home", "work", "attempt"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        home = self.root / "home"
+        self.settle(agent, home, url)
+        return Room(
+            folder=str(self.root / "attempt"),
+            cwd=str(self.root / "work"),
+            home=str(home),
+            program=str(PROGRAMS[agent].executable),
+            session=session,
+            servers=tuple(servers),
+            offered={
+                "ANTHROPIC_BASE_URL": url,
+                "ANTHROPIC_API_KEY": KEY,
+                "CLAUDE_CODE_MAX_RETRIES": "1",
+                "OPENAI_API_KEY": KEY,
+            },
+            isolated=True,
+        )
+
+    def settle(self, agent: str, home: Path, url: str) -> None:
+        """Tell an agent of the stub, where its environment cannot."""
+        if agent == "codex":
+            (home / ".codex").mkdir(exist_ok=True)
+            (home / ".codex" / "config.toml").write_text(PROVIDER.format(url=url))
+        if agent == "pi":
+            stub = {
+                "baseUrl": f"{url}/v1",
+                "api": "openai-completions",
+                "apiKey": "OPENAI_API_KEY",
+                "models": [{"id": "stub-model"}],
+            }
+            (home / ".pi" / "agent").mkdir(parents=True, exist_ok=True)
+            models = home / ".pi" / "agent" / "models.json"
+            models.write_text(json.dumps({"providers": {"stub": stub}}))
+
+
+def drive(
+    agent: str,
+    place: Place,
+    provider: Provider,
+    wish: Wish,
+    *,
+    session: str | None = None,
+    servers: Sequence[McpServer] = (),
+    stop_when_asked: bool = False,
+) -> Told:
+    """Run one attempt to its end, or until its first request when it shall be stopped then."""
+    known = AGENTS[agent]
+    room = place.room(agent, provider.url, session, servers)
+    prepared = known.prepare(wish, room)
+    for file in prepared.files:
+        (Path(room.folder) / file.name).write_bytes(file.content)
+    command = prepared.command
+    assert not any(KEY in word for word in command.argv)
+    process = subprocess.Popen(
+        command.argv,
+        env=dict(command.env),
+        cwd=command.cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        if stop_when_asked:
+            process.stdin.write(command.stdin)
+            process.stdin.close()
+            process.stdin = None
+            assert provider.script.heard.wait(PATIENCE)
+            process.send_signal(signal.SIGKILL)
+            out, err = process.communicate(timeout=PATIENCE)
+        else:
+            out, err = process.communicate(command.stdin, timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    end = exit_of(process.returncode, err, stopped=Stop.CANCELLED if stop_when_asked else None)
+    return read(agent, out.splitlines(), end, wish, room, provider.script.asked)
+
+
+def exit_of(code: int, stderr: bytes, *, stopped: Stop | None) -> Exit:
+    if code < 0:
+        return Exit(signal=-code, stderr_tail=stderr[-2000:], stopped=stopped)
+    return Exit(code=code, stderr_tail=stderr[-2000:], stopped=stopped)
+
+
+def read(agent, lines, end, wish, room, asked) -> Told:
+    reader = AGENTS[agent].reader(wish, room)
+    said = [one for line in lines for one in reader.feed(line)]
+    return Told(lines, said, reader.end(end), end, asked)

@@ -1,0 +1,112 @@
+"""The real Claude Code, Codex and pi, in a plain process, against a stub of their providers."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.model.faults import FaultKind
+from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
+from rota.model.said import Session, Text, ToolCall
+from rota.ports.agent import McpServer
+from rota.testing.providers import TOKENS_IN, TOKENS_OUT, Provider, Slow, Tool
+from rota.testing.providers import Text as Says
+from tests.agents.cases import TOOLS, WISHES, cases
+from tests.agents.driving import KEY, Place, drive
+from tests.agents.programs import PROGRAMS
+
+pytestmark = pytest.mark.agents
+SERVER = Path(__file__).parent / "tool_server.py"
+SECRET = "a-secret-of-the-server"
+
+
+@pytest.fixture(params=TOOLS)
+def agent(request):
+    return installed(request.param)
+
+
+def installed(name):
+    if not PROGRAMS[name].here:
+        pytest.skip(f"{name} could not be downloaded; see the list above")
+    return name
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.agent}-{case.name}")
+def test_what_the_provider_answers_is_what_is_read(case, place):
+    with Provider(*case.script) as provider:
+        told = drive(installed(case.agent), place, provider, case.wish, session=case.session)
+    assert told.verdict.fault is case.fault, told.verdict
+    assert sum(isinstance(said, ToolCall) for said in told.said) == case.tools
+    if case.text:
+        assert told.verdict.text == case.text
+        assert Text(text=case.text) in told.said
+        assert isinstance(told.verdict.outcome, Succeeded)
+    if case.name == "question":
+        assert told.verdict.outcome == Asked(
+            question="Which colour?", context="I need to know.", options=("red", "blue")
+        )
+    if case.fault:
+        assert isinstance(told.verdict.outcome, Failed)
+        assert told.verdict.outcome.retryable is case.fault.retry
+
+
+def test_tokens_are_counted_once(agent, place):
+    with Provider(TOOLS[agent], Says("done")) as provider:
+        told = drive(agent, place, provider, WISHES[agent])
+    assert (told.verdict.usage.input, told.verdict.usage.output) == (2 * TOKENS_IN, 2 * TOKENS_OUT)
+    assert (told.verdict.usage.cost is None) is (agent == "codex")
+
+
+def test_a_session_is_resumed_with_what_was_said_in_it(agent, place):
+    with Provider(Says("the word is heron")) as provider:
+        first = drive(agent, place, provider, WISHES[agent])
+    with Provider(Says("again")) as provider:
+        second = drive(agent, place, provider, WISHES[agent], session=first.verdict.session)
+    assert second.verdict.text == "again"
+    assert second.verdict.session == first.verdict.session
+    assert Session(id=first.verdict.session) in second.said
+    assert "the word is heron" in str(second.asked[0])
+    used = second.verdict.usage
+    turns = 2 if used.of_session else 1
+    assert (used.input, used.output) == (turns * TOKENS_IN, turns * TOKENS_OUT)
+    assert used.cost == first.verdict.usage.cost
+
+
+def test_a_stopped_agent_is_cancelled_and_not_tried_again(agent, place):
+    with Provider(Slow("never")) as provider:
+        told = drive(agent, place, provider, WISHES[agent], stop_when_asked=True)
+    assert isinstance(told.verdict.outcome, Cancelled)
+    assert not told.verdict.transient
+    assert told.verdict.fault is FaultKind.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"), [("claude", "mcp__rota__echo"), ("codex", "mcp__rota__echo")]
+)
+def test_a_tool_server_is_found_and_gets_its_secret_by_no_word_of_a_command_line(name, tool, place):
+    server = McpServer(
+        name="rota", argv=(sys.executable, "-I", str(SERVER)), env={"ECHO_SECRET": SECRET}
+    )
+    wish = WISHES[installed(name)]
+    if name == "claude":
+        wish = type(wish)(instructions="hello", tools=(tool,))
+    with Provider(Tool(tool, {"text": "hi"}), Says("done")) as provider:
+        told = drive(name, place, provider, wish, servers=[server])
+    assert told.verdict.text == "done", told.verdict
+    assert SECRET in str(told.asked[-1])
+    assert [said.name for said in told.said if isinstance(said, ToolCall)] == [
+        {"claude": tool, "codex": "rota.echo"}[name]
+    ]
+
+
+def test_no_key_is_in_anything_an_agent_is_read_to_have_said(agent, place):
+    with Provider(Says(f"your key is {KEY}")) as provider:
+        told = drive(agent, place, provider, WISHES[agent])
+    assert told.verdict.fault is None
+    others = [said for said in told.said if not isinstance(said, Text)]
+    assert KEY not in "".join(str(said) for said in others if isinstance(said, ToolCall))
