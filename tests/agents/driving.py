@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.agents.programs import PROGRAMS
+
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.pi.agent import PiAgent
@@ -17,7 +19,6 @@ from rota.model.verdicts import Exit, Stop, Verdict
 from rota.model.wishes import Wish
 from rota.ports.agent import McpServer, Room
 from rota.testing.providers import Provider
-from tests.agents.programs import PROGRAMS
 
 AGENTS = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), PiAgent())}
 PATIENCE = 60
@@ -43,6 +44,7 @@ class Told:
     said: list[Said]
     verdict: Verdict
     end: Exit
+    argv: Sequence[str] = ()
     asked: list[dict[str, object]] = field(default_factory=list)
 
 
@@ -131,7 +133,9 @@ def drive(
         process.kill()
         process.wait()
     end = exit_of(process.returncode, err, stopped=Stop.CANCELLED if stop_when_asked else None)
-    return read(agent, out.splitlines(), end, wish, room, provider.script.asked)
+    told = read(agent, out.splitlines(), end, wish, resumed=session)
+    told.argv, told.asked = command.argv, provider.script.asked
+    return told
 
 
 def exit_of(code: int, stderr: bytes, *, stopped: Stop | None) -> Exit:
@@ -140,7 +144,8 @@ def exit_of(code: int, stderr: bytes, *, stopped: Stop | None) -> Exit:
     return Exit(code=code, stderr_tail=stderr[-2000:], stopped=stopped)
 
 
-def read(agent, lines, end, wish, room, asked) -> Told:
-    reader = AGENTS[agent].reader(wish, room)
+def read(agent: str, lines: list[bytes], end: Exit, wish: Wish, *, resumed: str | None) -> Told:
+    """Read lines that were printed."""
+    reader = AGENTS[agent].reader(wish, Room(folder="/", cwd="/", home="/", session=resumed))
     said = [one for line in lines for one in reader.feed(line)]
-    return Told(lines, said, reader.end(end), end, asked)
+    return Told(lines, said, reader.end(end), end)

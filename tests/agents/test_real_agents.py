@@ -1,9 +1,14 @@
 """The real Claude Code, Codex and pi, in a plain process, against a stub of their providers."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.agents.cases import TOOLS, WISHES, cases
+from tests.agents.driving import Place, drive
+from tests.agents.programs import PROGRAMS
+from tests.agents.tool_server import serving
 
 from rota.model.faults import FaultKind
 from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
@@ -11,13 +16,10 @@ from rota.model.said import Session, Text, ToolCall
 from rota.ports.agent import McpServer
 from rota.testing.providers import TOKENS_IN, TOKENS_OUT, Provider, Slow, Tool
 from rota.testing.providers import Text as Says
-from tests.agents.cases import TOOLS, WISHES, cases
-from tests.agents.driving import KEY, Place, drive
-from tests.agents.programs import PROGRAMS
 
 pytestmark = pytest.mark.agents
 SERVER = Path(__file__).parent / "tool_server.py"
-SECRET = "a-secret-of-the-server"
+WORD = "only-the-server-knows"
 
 
 @pytest.fixture(params=TOOLS)
@@ -85,28 +87,32 @@ def test_a_stopped_agent_is_cancelled_and_not_tried_again(agent, place):
     assert told.verdict.fault is FaultKind.CANCELLED
 
 
-@pytest.mark.parametrize(
-    ("name", "tool"), [("claude", "mcp__rota__echo"), ("codex", "mcp__rota__echo")]
-)
-def test_a_tool_server_is_found_and_gets_its_secret_by_no_word_of_a_command_line(name, tool, place):
-    server = McpServer(
-        name="rota", argv=(sys.executable, "-I", str(SERVER)), env={"ECHO_SECRET": SECRET}
-    )
+CALLS = {
+    "claude": Tool("mcp__rota__echo", {"text": "hi"}),
+    "codex": Tool("echo", {"text": "hi"}, namespace="mcp__rota"),
+}
+
+
+@pytest.fixture(params=["program", "address"])
+def tool_server(request):
+    if request.param == "program":
+        yield McpServer(
+            name="rota", argv=(sys.executable, "-I", str(SERVER)), env={"ECHO_SECRET": WORD}
+        )
+        return
+    with serving() as url:
+        yield McpServer(name="rota", url=url, headers={"Authorization": f"Bearer {WORD}"})
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_tool_server_is_called_and_its_secret_is_in_no_command_line(name, tool_server, place):
     wish = WISHES[installed(name)]
     if name == "claude":
-        wish = type(wish)(instructions="hello", tools=(tool,))
-    with Provider(Tool(tool, {"text": "hi"}), Says("done")) as provider:
-        told = drive(name, place, provider, wish, servers=[server])
+        wish = replace(wish, tools=("mcp__rota__echo",))
+    with Provider(CALLS[name], Says("done")) as provider:
+        told = drive(name, place, provider, wish, servers=[tool_server])
     assert told.verdict.text == "done", told.verdict
-    assert SECRET in str(told.asked[-1])
-    assert [said.name for said in told.said if isinstance(said, ToolCall)] == [
-        {"claude": tool, "codex": "rota.echo"}[name]
-    ]
-
-
-def test_no_key_is_in_anything_an_agent_is_read_to_have_said(agent, place):
-    with Provider(Says(f"your key is {KEY}")) as provider:
-        told = drive(agent, place, provider, WISHES[agent])
-    assert told.verdict.fault is None
-    others = [said for said in told.said if not isinstance(said, Text)]
-    assert KEY not in "".join(str(said) for said in others if isinstance(said, ToolCall))
+    assert f"hi {WORD}" in str(told.asked[-1])
+    assert not any(WORD in word for word in told.argv)
+    called = [said.name for said in told.said if isinstance(said, ToolCall)]
+    assert called == [{"claude": "mcp__rota__echo", "codex": "rota.echo"}[name]]

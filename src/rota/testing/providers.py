@@ -29,10 +29,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Call a tool of the agent's."""
+    """Call a tool of the agent's; OpenAI's responses name the tool's server apart."""
 
     name: str
     arguments: Mapping[str, object]
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,8 @@ def _responses(word: Word, model: str) -> Iterator[Json]:
     if isinstance(word, Tool):
         call = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": word.name}
         item: Json = {**call, "arguments": json.dumps(dict(word.arguments))}
+        if word.namespace:
+            item["namespace"] = word.namespace
     else:
         text = {"type": "output_text", "text": _said(word), "annotations": []}
         item = {"id": "msg_1", "type": "message", "role": "assistant", "content": [text]}
