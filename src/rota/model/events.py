@@ -22,6 +22,11 @@ class EventName(StrEnum):
     STUCK = "run.stuck"
     LATE_RESULT = "run.late_result"
     OUTPUT = "run.output"
+    PROGRESS = "run.progress"
+    TOOL = "run.tool"
+    USAGE = "run.usage"
+    SESSION = "run.session"
+    FAULT = "run.fault"
     TASK_CREATED = "task.created"
     TASK_CHANGED = "task.changed"
     TASK_ENABLED = "task.enabled"
@@ -49,6 +54,11 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
     EventName.OUTPUT: "a program wrote something; data holds the stream, the offset and the text",
+    EventName.PROGRESS: "a run says how far it is; data holds percent and message",
+    EventName.TOOL: "an agent uses a tool; data holds its name and a summary",
+    EventName.USAGE: "an agent has used tokens; data holds the figures",
+    EventName.SESSION: "an agent has begun or resumed a session; data holds its name",
+    EventName.FAULT: "an agent met a fault and may go on; data holds its kind",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -16,6 +17,69 @@ class Stream(StrEnum):
 
     OUT = "out"
     ERR = "err"
+
+
+class Reason(StrEnum):
+    """Why the processes of an attempt ended; what begins with `lost` was found out afterwards."""
+
+    EXITED = "exited"
+    SIGNALED = "signaled"
+    CANCELLED = "cancelled"
+    HARD_TIMEOUT = "hard_timeout"
+    IDLE_TIMEOUT = "idle_timeout"
+    LEASE_EXPIRED = "lease_expired"
+    TOO_MANY_PROCESSES = "too_many_processes"
+    KEEPER_SIGTERM = "keeper_sigterm"
+    EXEC_FAILED = "exec_failed"
+    SPAWN_FAILED = "spawn_failed"
+    KEEPER_ERROR = "keeper_error"
+    INIT_KILLED = "init_killed"
+    LOST_REBOOT = "lost:reboot"
+    LOST_NEVER_STARTED = "lost:never_started"
+    LOST_KEEPER_DIED = "lost:keeper_died"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spooled:
+    """What became of one stream: `size` bytes are in the spool, of `total` that were written.
+
+    `tail` holds the newest bytes that are not in the spool, `errno` why the disk took no more.
+    """
+
+    size: int = 0
+    total: int = 0
+    errno: int = 0
+    tail: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the processes of an attempt ended, once and for all.
+
+    `proven` says that no process of its tree is alive, as the kernel told somebody who was there.
+    `killed` says that it had to be ended by force.
+    """
+
+    reason: Reason
+    detail: str = ""
+    nonce: str = ""
+    code: int | None = None
+    signal: int | None = None
+    killed: bool = False
+    proven: bool = False
+    tree: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    in_offset: int = 0
+    cpu_seconds: float = 0.0
+    rss_bytes: int = 0
+    out: Spooled = field(default_factory=Spooled)
+    err: Spooled = field(default_factory=Spooled)
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody who was there could tell."""
+        return self.reason.startswith("lost:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

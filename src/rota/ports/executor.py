@@ -78,6 +78,9 @@ class Keepers(Protocol):
     async def renew(self) -> float:
         """Promise the keepers and the store some more time; return when to do it again."""
 
+    async def close(self) -> None:
+        """Let go of the home; its keepers go on until the promise ends."""
+
     async def discard(self, kept: Kept) -> None:
         """End what is left of an attempt whose run has gone on without it, and forget it."""
 

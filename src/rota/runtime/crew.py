@@ -178,6 +178,8 @@ class Crew:
         self.pulse.stop()
         if self._unsubscribe is not None:
             self._unsubscribe()
+        if self._keepers is not None:
+            await self._keepers.close()
         reach("drain.end")
         await self._store.retire(self.worker.id)
 

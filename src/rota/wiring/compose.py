@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
-from rota.executors.absent.executor import Absent
 from rota.executors.inprocess.executor import InProcess
 from rota.faultpoints import arm
 from rota.flow.align import align
@@ -29,6 +28,7 @@ from rota.runtime.crew import Crew, CrewSettings
 from rota.runtime.zone_data import zone_data_mark
 from rota.wiring.addresses import store_at
 from rota.wiring.identity import this_process
+from rota.wiring.keeping import kept_work
 from rota.wiring.settings import Settings
 
 MAIN = "main"
@@ -114,7 +114,7 @@ def callables(settings: Settings) -> Iterator[Executor]:
 def make_crew(
     settings: Settings, store: Store, executor: Executor, roles: frozenset[str] = EVERY_ROLE
 ) -> Crew:
-    """Return a crew for callables, which refuses other work and sends messages to the log."""
+    """Return a crew for callables, agents and scripts, which sends messages to the log."""
     me = this_process()
     wanted = CrewSettings(
         worker_id=me.worker_id,
@@ -129,7 +129,9 @@ def make_crew(
     )
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
-    return Crew(store, [executor, Absent()], channels, wanted, SystemClock(), chance)
+    kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance)
+    crew = Crew(store, [executor, kept], channels, wanted, SystemClock(), chance, keepers=kept)
+    return crew
 
 
 async def apply_limits(store: Store, settings: Settings) -> None:

@@ -80,6 +80,7 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    agent: str = "claude"
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -178,6 +179,7 @@ MEANINGS = MappingProxyType(
         "`X-Forwarded-For` is believed",
         "hosts": "further names that requests may call this host by",
         "calls": "callables, `module:function`, that may be named over HTTP",
+        "agent": "the agent of tasks that name none: `claude`, `codex`, `pi` or `command`",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -215,6 +217,7 @@ class Wanted(BaseModel):
     trusted_proxies: _Words = ()
     hosts: _Words = ()
     calls: _Words = ()
+    agent: Literal["claude", "codex", "pi", "command"] = "claude"
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

@@ -39,5 +39,10 @@ def home_folder(typed: str | None = None) -> Path:
     return Path(typed or _variable("home") or DEFAULT_HOME).expanduser().absolute()
 
 
+def offered() -> dict[str, str]:
+    """Return the environment from which programs may be given something, by name."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+
+
 def _variable(name: str) -> str | None:
     return os.environ.get(f"{PREFIX}{name.upper()}") or None

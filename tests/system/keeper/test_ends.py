@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from rota.executors.kit.spec import Term, Tree
-from rota.executors.kit.verdict import Reason
+from rota.model.keeping import Reason
 from rota.model.programs import Bounds
 from rota.testing.keeper.programs import LEAVING, STRAYS, STUBBORN
 

@@ -10,7 +10,7 @@ import pytest
 from rota.executors.kit.keeping import _spawn, introduce, pack
 from rota.executors.kit.probing import probe
 from rota.executors.kit.spec import Tree
-from rota.executors.kit.verdict import Reason
+from rota.model.keeping import Reason
 from rota.testing.keeper.programs import STUBBORN
 
 

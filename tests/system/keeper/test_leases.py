@@ -1,7 +1,7 @@
 """A keeper ends its tree by itself when nobody renews its lease, and not before."""
 
 from rota.executors.kit.lease import Lease, boot_time, read_lease
-from rota.executors.kit.verdict import Reason
+from rota.model.keeping import Reason
 from rota.testing.keeper.programs import STUBBORN
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.executors.kit.keeping import read_spool, write_input
-from rota.executors.kit.verdict import Reason
+from rota.model.keeping import Reason
 from rota.model.programs import MIB, Bounds
 
 GIB = 1024 * MIB

@@ -61,6 +61,9 @@ class KeptPuppet:
         await self.desk.store.renew_home(HOME, "here", self.desk.store.now() + QUARTER)
         return 10.0
 
+    async def close(self):
+        self.machine.locked = False
+
     async def discard(self, kept):
         self.discarded.append(kept.run_id)
         await self.desk.store.drop_kept(kept.run_id, kept.epoch)
@@ -110,7 +113,6 @@ class Life:
                 yield self
             finally:
                 await self.crew.stop()
-                self.machine.locked = False
 
 
 async def until(desk, run_id, state):

@@ -24,7 +24,8 @@ from rota.executors.kit.keeper.processes import start_time, strike
 from rota.executors.kit.keeper.words import SEALED_BYTES, boot_id, from_lines, read_file, unseal
 from rota.executors.kit.keeping import Identity
 from rota.executors.kit.sweeping import sweep
-from rota.executors.kit.verdict import Reason, Stream, Verdict, give_verdict, read_verdict
+from rota.executors.kit.verdict import give_verdict, read_verdict
+from rota.model.keeping import Ending, Reason, Spooled
 
 LAST_WORDS = 500
 
@@ -36,8 +37,8 @@ class Beat:
     at: int
     state: str
     in_offset: int
-    out: Stream
-    err: Stream
+    out: Spooled
+    err: Spooled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Alive:
 class Ended:
     """The attempt is over, and this will not change."""
 
-    verdict: Verdict
+    verdict: Ending
 
 
 def probe(folder: Path, identity: Identity) -> Alive | Ended:
@@ -89,7 +90,7 @@ def read_beat(folder: Path) -> Beat | None:
     words = unseal(read_file(str(folder / "beat"), SEALED_BYTES))
     if not words:
         return None
-    out, err = (Stream(size=int(words[n]), total=int(words[n + 1])) for n in (3, 5))
+    out, err = (Spooled(size=int(words[n]), total=int(words[n + 1])) for n in (3, 5))
     return Beat(at=int(words[0]), state=words[1], in_offset=int(words[2]), out=out, err=err)
 
 
@@ -180,12 +181,12 @@ def _told(
     return told | ({"in_offset": beat.in_offset} if beat else {})
 
 
-def _never_made(identity: Identity) -> Verdict:
+def _never_made(identity: Identity) -> Ending:
     """Return the verdict about an attempt without a folder, which nobody can write down."""
     reason = Reason.LOST_REBOOT if identity.boot != boot_id() else Reason.LOST_NEVER_STARTED
     found = 0 if reason is Reason.LOST_REBOOT else sweep(identity.name)
     detail = "it has no folder"
-    return Verdict(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
+    return Ending(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
 
 
 def _reap(facts: dict[str, str]) -> None:

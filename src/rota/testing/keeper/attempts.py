@@ -22,8 +22,8 @@ from rota.executors.kit.lease import Lease
 from rota.executors.kit.probing import Alive, Ended, probe
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.executors.kit.sweeping import marked, sweep
-from rota.executors.kit.verdict import Verdict
 from rota.executors.kit.wake import Wake
+from rota.model.keeping import Ending
 from rota.model.programs import Bounds, Command
 
 NOBODY = 65534
@@ -66,9 +66,9 @@ class Attempt:
         """Look once."""
         return probe(self.folder, self.identity)
 
-    def verdict(self, seconds: float = PATIENCE) -> Verdict:
+    def verdict(self, seconds: float = PATIENCE) -> Ending:
         """Wait for the end."""
-        found: list[Verdict] = []
+        found: list[Ending] = []
 
         def ended() -> bool:
             seen = self.look()

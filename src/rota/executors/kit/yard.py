@@ -1,0 +1,205 @@
+"""The yard of a home: the folders of its keepers, the lease they read and the bell they ring."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rota.errors import Invalid, Unavailable
+from rota.executors.kit.building import Program, build
+from rota.executors.kit.keeper.words import boot_id
+from rota.executors.kit.keeping import Identity, cancel, read_spool, start
+from rota.executors.kit.lease import Lease
+from rota.executors.kit.probing import Ended, probe
+from rota.executors.kit.spec import Spec
+from rota.executors.kit.wake import Wake
+from rota.model.keeping import Ending, Kept, Stream
+from rota.model.programs import Bounds, Command
+from rota.ports.agent import Prepared, Room
+from rota.ports.executor import Assignment
+
+PROCESS = "process"
+PRIVATE = 0o700
+
+
+class HomeYard:
+    """The keepers of one home folder; only one process has it at a time."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self.host = host
+        self.boot = boot_id()
+        self._spaces = folder / "spaces"
+        self._folder = folder / "keepers"
+        self.home = f"{host}:{self._folder.absolute()}"
+        self._rung: dict[str, asyncio.Event] = {}
+        self._lock = -1
+        self._epoch = 0
+        self._program: Program | None = None
+        self._lease: Lease | None = None
+        self._wake: Wake | None = None
+
+    def take(self) -> bool:
+        """Take the home for this process; false if another one has it."""
+        if self._lock >= 0:
+            return True
+        for folder in (self._folder, self._attempts, self._rooms):
+            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        self._epoch = int(os.pread(lock, 32, 0) or b"0") + 1
+        os.pwrite(lock, b"%d\n" % self._epoch, 0)
+        self._program = build(self._folder / "program")
+        self._lease = Lease(self._folder / "lease", self._epoch)
+        self._wake = Wake(self._folder / "wake")
+        asyncio.get_running_loop().add_reader(self._wake.fileno(), self._hear)
+        return True
+
+    def close(self) -> None:
+        """Let go of the home; its keepers go on until their lease ends."""
+        if self._wake is not None:
+            asyncio.get_running_loop().remove_reader(self._wake.fileno())
+            self._wake.close()
+            self._wake = None
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def _attempts(self) -> Path:
+        return self._folder / "attempts"
+
+    @property
+    def _rooms(self) -> Path:
+        return self._folder / "rooms"
+
+    def _hear(self) -> None:
+        for name in self._wake.names() if self._wake is not None else ():
+            if name in self._rung:
+                self._rung[name].set()
+
+    def promise(self, seconds: float) -> None:
+        """Let every keeper go on for so long from now."""
+        if self._lease is not None:
+            self._lease.renew(seconds)
+
+    def place_of(self, assignment: Assignment) -> str:
+        """Return where an attempt is to run; raises Unavailable or Invalid if it cannot."""
+        place = str(assignment.task.spec.get("place", PROCESS))
+        if place != PROCESS:
+            raise Unavailable(f"there is no place {place!r} here: use {PROCESS!r}")
+        return place
+
+    def room(
+        self,
+        assignment: Assignment,
+        place: str,
+        offered: Mapping[str, str],
+        ids: Mapping[str, str],
+    ) -> Room:
+        """Return the folders of an attempt, which are made if they are not there."""
+        lease = assignment.lease
+        own = self._spaces / assignment.task.space
+        folders = (self._rooms / f"{lease.run_id}-{lease.epoch}", own / "work", own / "home")
+        for folder in folders:
+            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        room, work, home = (str(folder.absolute()) for folder in folders)
+        return Room(
+            folder=room, cwd=work, home=home, offered=offered, ids=ids, isolated=place != PROCESS
+        )
+
+    async def start(
+        self, kept: Kept, assignment: Assignment, prepared: Prepared, bounds: Bounds
+    ) -> None:
+        """Start the keeper of an attempt, at most once; how that went is seen by looking."""
+        if self._program is None:
+            raise Unavailable("this process does not have the home")
+        lease = assignment.lease
+        room = self._rooms / f"{lease.run_id}-{lease.epoch}"
+        for file in prepared.files:
+            _write(room / file.name, file.content)
+        command = _found(prepared.command)
+        spec = Spec(name=_name(kept), command=command, bounds=bounds)
+        self._rung[spec.name] = asyncio.Event()
+        await asyncio.to_thread(
+            start,
+            self._attempts / spec.name,
+            spec,
+            _identity(kept),
+            self._program,
+            epoch=self._epoch,
+            lease=self._lease,
+            wake=self._wake,
+        )
+
+    def look(self, kept: Kept) -> Ending | None:
+        """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
+        found = probe(self._attempts / _name(kept), _identity(kept))
+        return found.verdict if isinstance(found, Ended) else None
+
+    def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
+        """Return what a stream has at an offset."""
+        return read_spool(self._attempts / _name(kept), stream.value, offset, most)
+
+    def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
+        """Ask a keeper to end its tree: politely, then for certain."""
+        folder = self._attempts / _name(kept)
+        if folder.exists():
+            cancel(folder, self._epoch, grace_seconds, why)
+
+    def forget(self, kept: Kept) -> None:
+        """Delete the folder of an attempt that has ended and is on record."""
+        self._rung.pop(_name(kept), None)
+        for folder in (
+            self._attempts / _name(kept),
+            self._rooms / f"{kept.run_id}-{kept.epoch}",
+        ):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def rung(self, kept: Kept, seconds: float) -> None:
+        """Wait until the keeper has something new, at most so long."""
+        bell = self._rung.setdefault(_name(kept), asyncio.Event())
+        try:
+            async with asyncio.timeout(seconds):
+                await bell.wait()
+        except TimeoutError:
+            return
+        bell.clear()
+
+
+def _found(command: Command) -> Command:
+    """Return a command whose program, where it lies in the working folder, is named by its path."""
+    program, *words = command.argv
+    if program.startswith("/") or ".." in program.split("/"):
+        advice = "name a program on the path, or a file inside the space's folder"
+        raise Invalid("command", program, advice)
+    own = Path(command.cwd) / program
+    return replace(command, argv=(str(own), *words)) if own.is_file() else command
+
+
+def _name(kept: Kept) -> str:
+    return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
+
+
+def _identity(kept: Kept) -> Identity:
+    return Identity(name=_name(kept), boot=kept.boot, nonce=kept.nonce)
+
+
+def _write(path: Path, content: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(file, content)
+    finally:
+        os.close(file)

@@ -1,0 +1,143 @@
+"""Hearing: what a program writes becomes events, each byte once.
+
+Offsets only move over whole lines, and a reader that begins anew is fed from the start, so it does
+not matter how often the process that listens is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rota.model.events import EventName
+from rota.model.keeping import Happened, Heard, Stream
+from rota.model.said import Fault, Progress, Question, Result, Said, Session, Text, ToolCall, Usage
+from rota.ports.agent import Reader
+
+LONGEST_LINE = 64 * 1024
+LONGEST_TEXT = 8 * 1024
+"""How much text one event holds at most."""
+MOST_TEXT = 1024 * 1024
+"""How much text of an attempt is recorded; the rest stays in its spool."""
+MOST_EVENTS = 10_000
+MORE = "… there is more output than is kept here"
+
+
+class Hearing:
+    """What was heard of one attempt."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._at = dict.fromkeys(Stream, 0)
+        self._text_left = MOST_TEXT
+        self._events_left = MOST_EVENTS
+
+    def at(self, stream: Stream) -> int:
+        """Return up to where a stream was heard."""
+        return self._at[stream]
+
+    def skip(self, stream: Stream, end: int) -> None:
+        """Count a part of a stream as heard that cannot be read any more."""
+        self._at[stream] = end
+
+    def take(self, stream: Stream, data: bytes, *, last: bool = False) -> Heard | None:
+        """Hear the bytes at the offset of a stream; what is no whole line yet is left.
+
+        With `last` nothing more will come.
+        """
+        start, used = self._at[stream], 0
+        happened: list[Happened] = []
+        for line, cut in lines_of(data, last=last):
+            happened += self._hear(stream, start + used, line, cut=cut)
+            used += len(line)
+        if not used:
+            return None
+        self._at[stream] = start + used
+        return Heard(stream, start, start + used, tuple(_joined(happened)))
+
+    def _hear(self, stream: Stream, at: int, line: bytes, *, cut: bool) -> Iterator[Happened]:
+        if stream is Stream.ERR:
+            yield from self._bounded(_output(stream, at, line.decode("utf-8", "replace")))
+            return
+        for said in self.reader.feed(line, cut=cut):
+            event = happening(said, at)
+            if event is not None:
+                yield from self._bounded(event)
+
+    def _bounded(self, event: Happened) -> Iterator[Happened]:
+        if self._events_left <= 0 or self._text_left <= 0:
+            return
+        self._events_left -= 1
+        if event.name is EventName.OUTPUT:
+            self._text_left -= len(event.data["text"])
+            if self._text_left <= 0:
+                event = Happened(event.name, {**event.data, "text": MORE})
+        yield event
+
+
+def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
+    """Yield whole lines with their ends; one that is too long comes in parts that are `cut`."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start, start + LONGEST_LINE) + 1
+        if end:
+            yield data[start:end], False
+            start = end
+        elif len(data) - start >= LONGEST_LINE:
+            yield data[start : start + LONGEST_LINE], True
+            start += LONGEST_LINE
+        else:
+            break
+    if last and start < len(data):
+        yield data[start:], False
+
+
+def happening(said: Said, at: int) -> Happened | None:
+    """Return what an agent said as an event; a result and a question end the attempt instead."""
+    match said:
+        case Text(text=text):
+            return _output(Stream.OUT, at, text)
+        case Progress(percent=percent, message=message):
+            return Happened(EventName.PROGRESS, {"percent": percent, "message": message})
+        case ToolCall(name=name, summary=summary):
+            return Happened(EventName.TOOL, {"tool": name, "summary": summary})
+        case Usage():
+            return Happened(EventName.USAGE, _usage(said))
+        case Session(id=session):
+            return Happened(EventName.SESSION, {"session": session})
+        case Fault(kind=kind, detail=detail):
+            return Happened(EventName.FAULT, {"kind": kind.value, "detail": detail})
+        case Result() | Question():
+            return None
+
+
+def _usage(said: Usage) -> dict[str, Any]:
+    figures = {"input": said.input, "output": said.output, "cached": said.cached}
+    return {**figures, "cost": said.cost, "model": said.model, "of_session": said.of_session}
+
+
+def _output(stream: Stream, at: int, text: str) -> Happened:
+    return Happened(EventName.OUTPUT, {"stream": stream.value, "at": at, "text": text})
+
+
+def _joined(happened: Sequence[Happened]) -> Iterator[Happened]:
+    """Yield events with neighbouring texts joined, so that a chatty program costs few of them."""
+    text: dict[str, Any] | None = None
+    for event in happened:
+        if event.name is not EventName.OUTPUT:
+            if text is not None:
+                yield Happened(EventName.OUTPUT, text)
+                text = None
+            yield event
+        elif text is not None and len(text["text"]) + len(event.data["text"]) <= LONGEST_TEXT:
+            text = {**text, "text": text["text"] + _ended(text["text"]) + event.data["text"]}
+        else:
+            if text is not None:
+                yield Happened(EventName.OUTPUT, text)
+            text = dict(event.data)
+    if text is not None:
+        yield Happened(EventName.OUTPUT, text)
+
+
+def _ended(text: str) -> str:
+    return "" if text.endswith("\n") else "\n"

@@ -1,0 +1,302 @@
+"""Kept work: programs under keepers, carried on by whichever process has the home.
+
+The way of one attempt: written down, then started, then heard until it has ended, then reported.
+Killed between any two of these, the next process of the home finds the row, looks at the keeper,
+and goes on from where the record stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rota.errors import Invalid, RotaError, Unavailable
+from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.preparing import agent_of, ids_of, wish_of
+from rota.model.keeping import Ending, Kept, Reason, Stream
+from rota.model.outcomes import Failed, Lost, Outcome, Report
+from rota.model.programs import Bounds
+from rota.model.tasks import TaskKind
+from rota.model.verdicts import Exit, Stop
+from rota.model.wishes import Wish
+from rota.ports.agent import Agent, Reader, Room
+from rota.ports.clock import Random
+from rota.ports.executor import Assignment
+from rota.ports.store import Store
+from rota.ports.yard import Yard
+
+log = logging.getLogger(__name__)
+
+ROUTES = ("agent", "script")
+KEEPER_SECONDS = 15 * 60.0
+"""How long keepers go on without hearing from this home."""
+DOUBT_SECONDS = 180.0
+"""Slack, grace and clocks: how much later than its promise a keeper may really be gone."""
+RENEW_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+PART = 256 * 1024
+HARD = timedelta(minutes=30)
+"""How long a program may take whose task does not say."""
+GONE_ON = "its run has gone on without it"
+STOPS = {
+    Reason.CANCELLED: Stop.CANCELLED,
+    Reason.HARD_TIMEOUT: Stop.TIMEOUT,
+    Reason.IDLE_TIMEOUT: Stop.IDLE,
+}
+UNTOLD = {
+    Reason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
+    Reason.KEEPER_SIGTERM: "its keeper was told to stop",
+    Reason.KEEPER_ERROR: "its keeper failed",
+    Reason.INIT_KILLED: "the process that holds its tree was killed",
+    Reason.LOST_REBOOT: "the machine was started again",
+    Reason.LOST_NEVER_STARTED: "it was never started",
+    Reason.LOST_KEEPER_DIED: "its keeper was killed",
+}
+"""Ends that say nothing about the work itself: the attempt is lost."""
+
+
+class KeptWork:
+    """Runs the attempts of agents and scripts, and keeps them."""
+
+    keeps = True
+
+    def __init__(
+        self,
+        store: Store,
+        yard: Yard,
+        agents: Mapping[str, Agent],
+        holder: Callable[[], str],
+        chance: Random,
+        *,
+        usual_agent: str,
+        offered: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._yard = yard
+        self._agents = agents
+        self._holder = holder
+        self._chance = chance
+        self._usual = usual_agent
+        self._offered = offered
+        self._taken = False
+        self._left: set[int] = set()
+        self._going: set[int] = set()
+
+    @property
+    def home(self) -> str:
+        """What this home is called in the store."""
+        return self._yard.home
+
+    def routes(self) -> Sequence[str]:
+        """Return the routes it serves, once it has the home."""
+        return ROUTES if self._taken else ()
+
+    def waited(self, run_id: int) -> float | None:  # noqa: ARG002 - nothing waits here
+        """Nothing waits here."""
+        return 0.0
+
+    def let_go(self, run_id: int) -> None:
+        """Let an attempt go on without this process."""
+        self._left.add(run_id)
+
+    async def open(self) -> bool:
+        """Take the home for this process; false if another one has it."""
+        self._taken = self._yard.take()
+        return self._taken
+
+    async def close(self) -> None:
+        """Let go of the home; its keepers go on until the promise ends."""
+        self._taken = False
+        self._yard.close()
+
+    async def renew(self) -> float:
+        """Promise the store and then the keepers some more time, and forget what has ended.
+
+        The store's promise comes first and is longer: a keeper is gone before it is believed to be.
+        """
+        until = self._store.now() + int((KEEPER_SECONDS + DOUBT_SECONDS) * 1_000_000)
+        await self._store.renew_home(self.home, self._yard.host, until)
+        self._yard.promise(KEEPER_SECONDS)
+        for kept in await self._store.kept_of(self.home):
+            if not kept.current and kept.run_id not in self._going:
+                await self.discard(kept)
+        return RENEW_SECONDS
+
+    async def discard(self, kept: Kept) -> None:
+        """End what is left of an attempt whose run has gone on without it, and forget it."""
+        if self._yard.look(kept) is None:
+            self._yard.cancel(kept, 0.0, GONE_ON)
+            return  # it is looked at again when its keeper has had the time to end it
+        self._yard.forget(kept)
+        await self._store.drop_kept(kept.run_id, kept.epoch)
+
+    async def run(self, assignment: Assignment) -> Report:
+        """Run one attempt to its end, or carry on what was kept of it."""
+        run_id = assignment.lease.run_id
+        self._left.discard(run_id)
+        self._going.add(run_id)
+        try:
+            return await self._run(assignment)
+        finally:
+            self._going.discard(run_id)
+
+    async def _run(self, assignment: Assignment) -> Report:
+        try:
+            agent, wish = self._agent(assignment), wish_of(assignment)
+            agent.check(wish)
+            place = self._yard.place_of(assignment)
+            room = self._room(assignment, place)
+        except (Invalid, Unavailable) as fault:
+            return _refusal(fault, assignment.task.kind)
+        kept = assignment.kept
+        if kept is None:
+            started = await self._start(assignment, agent, wish, room, place)
+            if isinstance(started, Report):
+                return started
+            kept = started
+        hearing = self._caught_up(kept, agent.reader(wish, room))
+        try:
+            ending = await self._hear(kept, hearing)
+        except asyncio.CancelledError:
+            if assignment.lease.run_id not in self._left:
+                await self._stop(assignment, kept, hearing)
+            raise
+        return _report(ending, hearing.reader, assignment.task.kind)
+
+    def _agent(self, assignment: Assignment) -> Agent:
+        name = agent_of(assignment, self._usual)
+        agent = self._agents.get(name)
+        if agent is None:
+            known = ", ".join(sorted(self._agents))
+            raise Unavailable(f"no agent {name!r} is known here: there are {known}")
+        return agent
+
+    def _room(self, assignment: Assignment, place: str) -> Room:
+        return self._yard.room(assignment, place, self._offered, ids_of(assignment))
+
+    async def _start(
+        self, assignment: Assignment, agent: Agent, wish: Wish, room: Room, place: str
+    ) -> Kept | Report:
+        """Write an attempt down and start its keeper."""
+        lease = assignment.lease
+        try:
+            prepared = agent.prepare(wish, room)
+        except (Invalid, Unavailable) as fault:
+            return _refusal(fault, assignment.task.kind)
+        kept = Kept(
+            run_id=lease.run_id,
+            epoch=lease.epoch,
+            home=self.home,
+            nonce=f"{int(self._chance.random() * 2**63):016x}",
+            boot=self._yard.boot,
+            place=place,
+        )
+        if not await self._store.begin_kept(kept, self._holder()):
+            return Report(outcome=Lost(reason="it is another worker's run"))
+        try:
+            await self._yard.start(kept, assignment, prepared, bounds_of(assignment))
+        except (Invalid, Unavailable) as fault:
+            await self._store.drop_kept(kept.run_id, kept.epoch)
+            return _refusal(fault, assignment.task.kind)
+        return kept
+
+    def _caught_up(self, kept: Kept, reader: Reader) -> Hearing:
+        """Return a hearing that knows what is on record already."""
+        hearing = Hearing(reader)
+        for stream, end in ((Stream.OUT, kept.out_at), (Stream.ERR, kept.err_at)):
+            while hearing.at(stream) < end:
+                at = hearing.at(stream)
+                data = self._yard.read(kept, stream, at, min(PART, end - at))
+                if hearing.take(stream, data, last=True) is None:
+                    hearing.skip(
+                        stream, end
+                    )  # the spool is shorter than the record: power was lost
+        return hearing
+
+    async def _hear(self, kept: Kept, hearing: Hearing) -> Ending:
+        """Record what is said until the attempt has ended and all of it was heard."""
+        while True:
+            ending = self._yard.look(kept)
+            while await self._hear_some(kept, hearing, last=ending is not None):
+                pass
+            if ending is not None:
+                return ending
+            await self._yard.rung(kept, LOOK_SECONDS)
+
+    async def _hear_some(self, kept: Kept, hearing: Hearing, *, last: bool) -> bool:
+        heard = []
+        for stream in Stream:
+            data = self._yard.read(kept, stream, hearing.at(stream), PART)
+            part = hearing.take(stream, data, last=last and len(data) < PART)
+            if part is not None:
+                heard.append(part)
+        if not heard:
+            return False
+        if not await self._store.hear(kept.run_id, kept.epoch, self._holder(), heard):
+            raise Unavailable(f"run {kept.run_id} is not this worker's any more")
+        return True
+
+    async def _stop(self, assignment: Assignment, kept: Kept, hearing: Hearing) -> None:
+        """Stop an attempt and wait until nothing of it is left."""
+        grace = bounds_of(assignment).grace_seconds
+        self._yard.cancel(kept, grace, "cancelled")
+        ended = asyncio.ensure_future(self._hear(kept, hearing))
+        while not ended.done():
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                if kept.run_id in self._left:
+                    ended.cancel()
+                    return
+            except RotaError as fault:
+                log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
+
+
+def bounds_of(assignment: Assignment) -> Bounds:
+    """Return how much of everything an attempt may use."""
+    task = assignment.task
+    timeout = task.policy.timeout or HARD
+    spec: Mapping[str, Any] = task.spec
+    idle = spec.get("idle_seconds")
+    return Bounds(
+        hard_seconds=timeout.total_seconds(),
+        idle_seconds=None if idle is None else float(idle),
+        grace_seconds=float(spec.get("grace_seconds", Bounds().grace_seconds)),
+    )
+
+
+def _refusal(fault: RotaError, kind: TaskKind) -> Report:
+    code = f"{kind.value}_unavailable" if isinstance(fault, Unavailable) else fault.code
+    return Report(outcome=Failed(code=code, message=str(fault), retryable=False))
+
+
+def _report(ending: Ending, reader: Reader, kind: TaskKind) -> Report:
+    """Return what an attempt came to."""
+    untold = UNTOLD.get(ending.reason)
+    if untold is not None:
+        proof = "" if ending.proven else "; whether all of it is gone could not be proven"
+        detail = f" ({ending.detail})" if ending.detail else ""
+        return Report(outcome=Lost(reason=f"{untold}{detail}{proof}"))
+    if ending.reason in {Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES}:
+        return Report(outcome=_not_run(ending, kind))
+    tail = ending.err.tail
+    verdict = reader.end(
+        Exit(
+            code=ending.code,
+            signal=ending.signal,
+            stopped=STOPS.get(ending.reason),
+            stderr_tail=tail,
+        )
+    )
+    return Report(outcome=verdict.outcome)
+
+
+def _not_run(ending: Ending, kind: TaskKind) -> Outcome:
+    if ending.reason is Reason.TOO_MANY_PROCESSES:
+        message = f"it had more processes than it may: {ending.detail}"
+        return Failed(code="too_many_processes", message=message)
+    message = f"its program cannot be started: {ending.detail}"
+    return Failed(code=f"{kind.value}_unavailable", message=message, retryable=False)

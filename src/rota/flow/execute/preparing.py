@@ -1,0 +1,79 @@
+"""Preparing: what a task wants of its agent, and what the agent is told of the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rota.model.tasks import TaskKind
+from rota.model.wishes import Output, PromptBy, Wish
+from rota.ports.executor import Assignment
+
+COMMAND = "command"
+"""The agent that is any program."""
+
+LONGEST_VARIABLE = 100 * 1024
+"""A variable of an environment may have 128 KiB on Linux; a longer payload is read from a file."""
+PAYLOAD_FILE = "payload.json"
+
+
+def agent_of(assignment: Assignment, usual: str) -> str:
+    """Return the name of the agent that a task wants."""
+    if assignment.task.kind is TaskKind.SCRIPT:
+        return COMMAND
+    return str(assignment.task.spec.get("agent") or usual)
+
+
+def wish_of(assignment: Assignment) -> Wish:
+    """Return everything a task leaves to its agent, with what this run is told beside.
+
+    A script reads the run's payload, as JSON, on its input.
+    """
+    spec: Mapping[str, Any] = assignment.task.spec
+    if assignment.task.kind is TaskKind.SCRIPT:
+        program = tuple(spec.get("command", ()))
+        return Wish(program=program, instructions=assignment.lease.payload, output=Output.LAST_LINE)
+    return Wish(
+        instructions=_instructions(spec, json.loads(assignment.lease.payload)),
+        model=spec.get("model"),
+        fallback_models=tuple(spec.get("fallback_models", ())),
+        tools=None if spec.get("tools") is None else tuple(spec["tools"]),
+        denied_tools=tuple(spec.get("denied_tools", ())),
+        thinking=spec.get("thinking"),
+        permission_mode=spec.get("permission_mode"),
+        max_turns=spec.get("max_turns"),
+        keep_session=bool(spec.get("keep_session", False)),
+        program=tuple(spec.get("command", ())),
+        prompt_by=PromptBy(spec.get("prompt_by", PromptBy.STDIN)),
+        output=Output(spec.get("output", Output.TEXT)),
+    )
+
+
+def _instructions(spec: Mapping[str, Any], payload: object) -> str:
+    """Return the task's instructions, followed by what this run was given."""
+    parts = [str(spec.get("instructions", ""))]
+    if isinstance(payload, dict) and isinstance(payload.get("input"), str):
+        parts.append(payload["input"])
+    elif payload is not None:
+        parts.append(json.dumps(payload, ensure_ascii=False))
+    return "\n\n".join(part for part in parts if part)
+
+
+def ids_of(assignment: Assignment) -> dict[str, str]:
+    """Return what every program is told of the run it works for."""
+    lease, task = assignment.lease, assignment.task
+    told = {
+        "ROTA_RUN_ID": str(lease.run_id),
+        "ROTA_ATTEMPT_NUMBER": str(lease.epoch),
+        "ROTA_TASK": task.name,
+        "ROTA_SPACE": task.space,
+        "ROTA_TRACE_ID": assignment.trace_id,
+    }
+    if lease.thread is not None:
+        told["ROTA_THREAD_KEY"] = lease.thread
+    if lease.slot_key is not None:
+        told["ROTA_SLOT"] = lease.slot_key
+    if len(lease.payload.encode()) <= LONGEST_VARIABLE:
+        told["ROTA_PAYLOAD"] = lease.payload
+    return told

@@ -1,0 +1,71 @@
+"""The yard: where this home's keepers are, and how they are spoken to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rota.model.keeping import Ending, Kept, Stream
+from rota.model.programs import Bounds
+from rota.ports.agent import Prepared, Room
+from rota.ports.executor import Assignment
+
+
+class Yard(Protocol):
+    """Short work on files that remembers nothing: a process that comes back does the same calls.
+
+    Keepers end by themselves once nobody has promised them more time.
+    """
+
+    @property
+    def home(self) -> str:
+        """What this home is called in the store."""
+
+    @property
+    def host(self) -> str:
+        """What this machine is called."""
+
+    @property
+    def boot(self) -> str:
+        """The name of the time since this machine was last started."""
+
+    def take(self) -> bool:
+        """Take the home for this process; false if another one has it."""
+
+    def close(self) -> None:
+        """Let go of the home; its keepers go on until the promise ends."""
+
+    def promise(self, seconds: float) -> None:
+        """Let every keeper go on for so long from now."""
+
+    def place_of(self, assignment: Assignment) -> str:
+        """Return where an attempt is to run; raises Unavailable or Invalid if it cannot."""
+
+    def room(
+        self,
+        assignment: Assignment,
+        place: str,
+        offered: Mapping[str, str],
+        ids: Mapping[str, str],
+    ) -> Room:
+        """Return the folders of an attempt, by the paths its own program sees."""
+
+    async def start(
+        self, kept: Kept, assignment: Assignment, prepared: Prepared, bounds: Bounds
+    ) -> None:
+        """Start the keeper of an attempt, at most once; how that went is seen by looking."""
+
+    def look(self, kept: Kept) -> Ending | None:
+        """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
+
+    def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
+        """Return what a stream has at an offset."""
+
+    def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
+        """Ask a keeper to end its tree: politely, then for certain."""
+
+    def forget(self, kept: Kept) -> None:
+        """Delete the folder of an attempt that has ended and is on record."""
+
+    async def rung(self, kept: Kept, seconds: float) -> None:
+        """Wait until a keeper has something new, at most so long."""
