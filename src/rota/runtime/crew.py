@@ -201,7 +201,7 @@ class Crew:
             log.warning("keepers.taken", extra={"home": self._keepers.home})
             self._keepers = None
             return
-        await self._store.fence_home(self._keepers.home, self.worker.id)
+        await self._store.fence_home(self.settings.home, self.worker.id)
         await self._keepers.renew()
         await self._adopt()
 

@@ -118,7 +118,7 @@ def make_crew(
     me = this_process()
     wanted = CrewSettings(
         worker_id=me.worker_id,
-        home=str(settings.home),
+        home=f"{me.host}:{settings.home}",
         host=me.host,
         pid=me.pid,
         slots=settings.slots,

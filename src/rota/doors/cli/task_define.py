@@ -21,6 +21,8 @@ def create(
     ] = None,
     call: opt.Call = None,
     instructions: opt.Instructions = None,
+    command: opt.CommandLine = None,
+    agent: opt.AgentName = None,
     thread: opt.Thread = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
@@ -63,12 +65,14 @@ def create(
     """
     given = dict(locals())
     desk = Desk(context)
-    if (call is None) == (instructions is None):
-        raise Invalid("call", call or "", "say what to do: --call or --instructions")
+    if call is None and instructions is None and command is None:
+        raise Invalid("call", "", "say what to do: --instructions, --command or --call")
     wanted = {
         "name": name,
         "title": title,
         "call": call,
+        "agent": agent,
+        "command": opt.words_of(command),
         "instructions": None if instructions is None else text_or_input(instructions),
         "schedule": opt.schedule_of(given),
         "policy": opt.policy_of(given),
@@ -88,6 +92,8 @@ def edit(
     name: TaskName,
     call: opt.Call = None,
     instructions: opt.Instructions = None,
+    command: opt.CommandLine = None,
+    agent: opt.AgentName = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
     every: opt.Every = None,
@@ -138,6 +144,8 @@ def edit(
     wanted = {
         "title": title,
         "call": call,
+        "agent": agent,
+        "command": opt.words_of(command),
         "instructions": None if instructions is None else text_or_input(instructions),
         "schedule": opt.schedule_of(given),
         "policy": opt.policy_of(given),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -22,6 +23,13 @@ Call = Annotated[
 ]
 Instructions = Annotated[
     Text, typer.Option("--instructions", metavar="TEXT", help="What to do: words for an agent; -.")
+]
+CommandLine = Annotated[
+    Text, typer.Option("--command", metavar="WORDS", help="What to do: a program; no shell.")
+]
+AgentName = Annotated[
+    Text,
+    typer.Option("--agent", metavar="NAME", help="claude, codex, pi or command [the setting]."),
 ]
 Thread = Annotated[
     Text,
@@ -137,6 +145,16 @@ OPTIONS = {
     "jitter": "jitter",
 }
 PLAIN = ("timeout", "pool", "overlap", "on_lost", "deadline", "group", "lane", "deliver_to")
+
+
+def words_of(line: str | None) -> list[str] | None:
+    """Return a line as the words of a program; quotes hold words together, nothing else is read."""
+    if line is None:
+        return None
+    try:
+        return shlex.split(line)
+    except ValueError as fault:
+        raise Invalid("command", line, f"close its quotes ({fault})") from None
 
 
 def schedule_of(given: Mapping[str, Any]) -> Record | None:

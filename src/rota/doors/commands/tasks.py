@@ -48,6 +48,7 @@ from rota.model.keys import KeyScope
 from rota.model.tasks import After, AfterOn, Policy, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
+from rota.rules.programs import check_program
 
 Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
 Call = Annotated[
@@ -55,6 +56,8 @@ Call = Annotated[
 ]
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
+PROGRAM = "command"
+"""The agent that is any program; its task has instructions and a command."""
 FIRES = 3
 MOST_FIRES = 100
 LONGEST_SLUG = 40
@@ -116,8 +119,13 @@ class NewTask(Work):
 
     @model_validator(mode="after")
     def _one_work(self) -> NewTask:
-        if len([name for name in KIND_OF if getattr(self, name) is not None]) != 1:
+        told = {name for name in KIND_OF if getattr(self, name) is not None}
+        both = told == {"instructions", "command"} and self.agent == PROGRAM
+        if len(told) != 1 and not both:
             message = f"say what to do: exactly one of {', '.join(KIND_OF)}"
+            raise ValueError(message)
+        if self.agent == PROGRAM and not both:
+            message = f"the agent {PROGRAM} needs instructions and a command"
             raise ValueError(message)
         return self
 
@@ -247,7 +255,11 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     task = await task_of(office, asked.task, asked.space)
     stood = await _as_seen(office, task)
     spec = {**task.spec, **asked.spec()}
+    if asked.command is not None:
+        check_program(asked.command)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
+    if spec.get("agent") == PROGRAM:
+        kinds.discard(TaskKind.SCRIPT)
     if kinds - {task.kind}:
         advice = f"this is a task of the kind {task.kind}; create another one instead"
         raise Invalid("kind", ", ".join(kinds), advice)
@@ -328,6 +340,8 @@ async def disable_task(office: Office, asked: Disabled) -> TaskShown:
 
 
 async def _create(office: Office, asked: NewTask) -> TaskShown:
+    if asked.command is not None:
+        check_program(asked.command)
     space = space_of(office, asked.space)
     kind = next(KIND_OF[name] for name in KIND_OF if getattr(asked, name) is not None)
     _check_call(office, asked.call)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rota.errors import Invalid, Unavailable
+from rota.errors import Unavailable
 from rota.executors.kit.building import Program, build
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
@@ -22,6 +22,7 @@ from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds, Command
 from rota.ports.agent import Prepared, Room
 from rota.ports.executor import Assignment
+from rota.rules.programs import check_program
 
 PROCESS = "process"
 PRIVATE = 0o700
@@ -181,10 +182,8 @@ class HomeYard:
 
 def _found(command: Command) -> Command:
     """Return a command whose program, where it lies in the working folder, is named by its path."""
+    check_program(command.argv)
     program, *words = command.argv
-    if program.startswith("/") or ".." in program.split("/"):
-        advice = "name a program on the path, or a file inside the space's folder"
-        raise Invalid("command", program, advice)
     own = Path(command.cwd) / program
     return replace(command, argv=(str(own), *words)) if own.is_file() else command
 

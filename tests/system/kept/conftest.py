@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+COUNTING = """
+import sys, time
+from pathlib import Path
+print("begun", flush=True)
+for number in range(int(sys.argv[1])):
+    print("line", number, flush=True)
+    time.sleep(0.02)
+while not Path("go").exists():
+    time.sleep(0.02)
+print("finished", flush=True)
+"""
+
+
+class Kept:
+    """A house whose daemon runs programs, on a store of either kind."""
+
+    def __init__(self, house, store):
+        self.house = house
+        self.store = store
+        self.work = house.home / "spaces" / "main" / "work"
+        self.work.mkdir(parents=True)
+        house.home.chmod(0o700)
+        (self.work / "count.py").write_text(COUNTING)
+        self.daemon = None
+
+    def up(self):
+        self.daemon = self.house.up("--port", "0", **self._extra())
+        return self.daemon
+
+    def _extra(self):
+        return {} if self.store is None else {"ROTA_STORE": self.store}
+
+    def kill(self):
+        self.daemon.signal(signal.SIGKILL)
+        self.daemon.wait()
+
+    def stop(self):
+        self.daemon.signal(signal.SIGTERM)
+        assert self.daemon.wait() == 0
+
+    def rota(self, *words):
+        return self.house.rota(*words, **self._extra())
+
+    def json(self, *words):
+        done = self.rota(*words, "--json")
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    def create(self, name, *command, **more):
+        words = [word for option, value in more.items() for word in (f"--{option}", value)]
+        return self.json("task", "create", name, "--command", " ".join(command), *words)
+
+    def count(self, lines, **more):
+        """Start a program that counts, waits to be let go on, and is known by a word."""
+        self.token = f"token-{os.getpid()}-{time.monotonic_ns()}"
+        self.create("count", "python3", "count.py", str(lines), self.token, **more)
+        self.up()
+        return self.json("run", "count")["run"]
+
+    def living(self):
+        return processes(self.token)
+
+    def go(self):
+        (self.work / "go").touch()
+
+    def run(self, number):
+        return self.json("run", str(number))
+
+    def output(self, number):
+        return "".join(part["text"] + "\n" for part in self.run(number)["logs"]).splitlines()
+
+    def until(self, number, test, seconds=30.0):
+        """Return the run once it passes a test."""
+        end = time.monotonic() + seconds
+        while not test(run := self.run(number)):
+            assert time.monotonic() < end, run
+            time.sleep(0.05)
+        return run
+
+
+def processes(token):
+    """Return the processes that have a word of their own among their words."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if token.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kept(request, house):
+    store = request.getfixturevalue("postgres_address") if request.param == "postgres" else None
+    made = Kept(house, store)
+    yield made
+    made.go()
