@@ -55,10 +55,10 @@ class Meaning(NamedTuple):
 MEANINGS = MappingProxyType(
     {
         FaultKind.RATE_LIMIT: Meaning(
-            True, True, "The model's provider takes no more requests for now; it is tried again."
+            True, True, "The model's provider takes no more requests for now; wait."
         ),
         FaultKind.OVERLOAD: Meaning(
-            True, True, "The model's provider is overloaded; it is tried again."
+            True, True, "The model's provider is overloaded; wait and try again."
         ),
         FaultKind.NETWORK: Meaning(
             True, True, "The model's provider cannot be reached; check the network of this machine."

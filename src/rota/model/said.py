@@ -1,7 +1,7 @@
 """What an agent said, read from its stream one thing at a time.
 
 Every text in here is safe to show and to store: valid Unicode, without terminal sequences and
-control characters, and bounded.
+control characters, and bounded: 16,000 characters, a result as long as a line, 1 MiB.
 """
 
 from __future__ import annotations

@@ -8,7 +8,17 @@ from dataclasses import replace
 
 from rota.agents.kit.diagnosis import instant
 from rota.agents.kit.judging import told
-from rota.agents.kit.lines import Json, count, inside, items, mapping, number, string, words
+from rota.agents.kit.lines import (
+    Json,
+    count,
+    dollars,
+    inside,
+    items,
+    mapping,
+    number,
+    string,
+    words,
+)
 from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, detail, one_line
 from rota.model.faults import FaultKind
@@ -68,6 +78,7 @@ class ClaudeReader(JsonReader):
         if record.get("is_api_error_message") is True or message.get("model") == SYNTHETIC:
             self._named = string(record, "error", most=LONGEST_NAME)
             return
+        self._named = ""
         self._count(message)
         inner = record.get("parent_tool_use_id") is not None
         for block in items(message, "content"):
@@ -86,14 +97,7 @@ class ClaudeReader(JsonReader):
     def _system(self, record: Json) -> Iterator[Said]:
         match record.get("subtype"):
             case "api_retry":
-                self._named = string(record, "error", most=LONGEST_NAME)
-                why = string(record, "error_status") or self._named or "an error"
-                status = number(record, "error_status")
-                why = f"{status:.0f}" if status is not None else why
-                nth, most = count(record, "attempt"), count(record, "max_retries")
-                yield Progress(
-                    message=one_line(f"the provider answered {why}: retry {nth} of {most}")
-                )
+                yield Progress(message=_retry(record))
             case "permission_denied":
                 yield Progress(message=one_line(f"not allowed: {string(record, 'tool_name')}"))
 
@@ -124,10 +128,10 @@ class ClaudeReader(JsonReader):
         self._unbilled, self._message = Usage(), ""
         usage = _usage(mapping(record, "usage"), "")
         models = mapping(record, "model_usage_since_last_result")
-        known = [number(model, "costUSD") for model in models.values()]
-        cost = sum(max(0.0, one) for one in known if one is not None) if known else None
+        known = [dollars(model, "costUSD") or 0.0 for model in models.values()]
+        cost = sum(known) if known else None
         if inside(record, "model_usage_since_last_result") is None and not self._resumed:
-            cost = number(record, "total_cost_usd")
+            cost = dollars(record, "total_cost_usd")
         most_used = max(models, key=lambda name: count(models, name, "outputTokens"), default="")
         return Usage(
             input=usage.input,
@@ -136,6 +140,13 @@ class ClaudeReader(JsonReader):
             cost=cost,
             model=one_line(most_used) or None,
         )
+
+
+def _retry(record: Json) -> str:
+    status = number(record, "error_status")
+    answer = "gave no answer" if status is None else f"answered {status:.0f}"
+    nth, most = count(record, "attempt"), count(record, "max_retries")
+    return f"the provider {answer}: retry {nth} of {most}"
 
 
 def _usage(usage: Json, model: str) -> Usage:

@@ -12,6 +12,7 @@ from rota.agents.kit.text import clean, clip, decoded
 LONGEST_LINE = 1024 * 1024
 """How many bytes of a line are put together again; a longer one is only text."""
 MOST_TOKENS = 2**53
+MOST_DOLLARS = 1_000_000.0
 
 Json: TypeAlias = dict[str, object]
 
@@ -119,6 +120,12 @@ def number(record: object, *path: str) -> float | None:
     if isinstance(found, int) and abs(found) > MOST_TOKENS:
         return float(math.copysign(MOST_TOKENS, found))
     return float(found) if math.isfinite(found) else None
+
+
+def dollars(record: object, *path: str) -> float | None:
+    """Return the cost at a path; nonsense is brought into range."""
+    found = number(record, *path)
+    return None if found is None else min(MOST_DOLLARS, max(0.0, found))
 
 
 def percent(found: float | None) -> float | None:

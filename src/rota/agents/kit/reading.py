@@ -9,9 +9,10 @@ from itertools import islice
 from rota.agents.kit.judging import Heard, judge
 from rota.agents.kit.lines import Json, Line, Lines, parse
 from rota.agents.kit.text import decoded, detail, pieces
-from rota.model.said import Said, Session, Text
+from rota.model.said import Said, Session, Text, Usage
 from rota.model.verdicts import Exit, Verdict
 
+NOTHING = Usage()
 MOST_SAYINGS = 256
 """How many things one line can say."""
 
@@ -45,7 +46,7 @@ class JsonReader(ABC):
             return ()
         sayings = []
         for said in islice(self.read(record), MOST_SAYINGS):
-            if isinstance(said, Session) and said.id == self.heard.session:
+            if said == Session(id=self.heard.session or "") or said == NOTHING:
                 continue
             self.heard.note(said)
             sayings.append(said)

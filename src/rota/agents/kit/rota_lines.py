@@ -9,6 +9,7 @@ from rota.agents.kit.diagnosis import classify, instant
 from rota.agents.kit.lines import (
     Json,
     count,
+    dollars,
     inside,
     number,
     parse,
@@ -31,6 +32,8 @@ from rota.model.said import (
     Usage,
 )
 
+TELLABLE = frozenset(kind.value for kind in FaultKind) - {FaultKind.CANCELLED.value}
+"""What a program may say of itself; only Rota says that somebody stopped it."""
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
 
@@ -78,12 +81,11 @@ def closing_question(text: str) -> Question | None:
 
 
 def _usage(record: Json) -> Usage:
-    cost = number(record, "cost_usd")
     return Usage(
         input=count(record, "input_tokens"),
         output=count(record, "output_tokens"),
         cached=count(record, "cached_tokens"),
-        cost=None if cost is None else max(0.0, cost),
+        cost=dollars(record, "cost_usd"),
         model=string(record, "model", most=LONGEST_NAME) or None,
     )
 
@@ -106,6 +108,6 @@ def _fault(record: Json) -> Fault:
     told = string(record, "class")
     words_ = detail(string(record, "message"))
     status = number(record, "status")
-    known = told in {kind.value for kind in FaultKind}
+    known = told in TELLABLE
     kind = FaultKind(told) if known else classify(words_, None if status is None else int(status))
     return Fault(kind=kind, detail=words_, until=instant(number(record, "until")))

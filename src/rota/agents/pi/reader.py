@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from rota.agents.kit.judging import told
-from rota.agents.kit.lines import Json, count, items, mapping, number, string
+from rota.agents.kit.lines import Json, count, dollars, items, mapping, string
 from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, detail, one_line
 from rota.model.faults import FaultKind
@@ -61,11 +61,10 @@ def _message(message: Json) -> Iterator[Said]:
 
 def _usage(usage: Json, model: str) -> Usage:
     read, written = count(usage, "cacheRead"), count(usage, "cacheWrite")
-    cost = number(usage, "cost", "total")
     return Usage(
         input=count(usage, "input") + read + written,
         output=count(usage, "output"),
         cached=read,
-        cost=None if cost is None else max(0.0, cost),
+        cost=dollars(usage, "cost", "total"),
         model=model or None,
     )

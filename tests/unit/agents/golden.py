@@ -1,0 +1,28 @@
+"""The recorded streams of real agents, and how what was read of them is written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rota.model.codec import to_json
+from rota.model.verdicts import Exit
+
+FOLDER = Path(__file__).parent / "recorded"
+
+
+def described(told):
+    """Return what was said and the verdict as JSON, each with its type."""
+    return {"said": [named(said) for said in told.said], "verdict": judged(told.verdict)}
+
+
+def named(value):
+    return {"is": type(value).__name__, **to_json(value)}
+
+
+def judged(verdict):
+    return {**to_json(verdict), "outcome": named(verdict.outcome)}
+
+
+def load_exit(end):
+    stderr = end["stderr"].encode()
+    return Exit(code=end["code"], signal=end["signal"], stderr_tail=stderr)

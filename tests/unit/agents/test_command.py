@@ -1,0 +1,220 @@
+"""Any program: what it prints, and what comes of it."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from rota.agents.command.agent import CommandAgent
+from rota.errors import Invalid
+from rota.model.faults import MEANINGS, FaultKind
+from rota.model.outcomes import LONGEST_RESULT, Asked, Failed, Succeeded
+from rota.model.said import (
+    Fault,
+    Progress,
+    Question,
+    Result,
+    Session,
+    Text,
+    ToolCall,
+    Usage,
+)
+from rota.model.verdicts import Exit
+from rota.model.wishes import Output, PromptBy, Wish
+from rota.ports.agent import Room
+
+AGENT = CommandAgent()
+ROOM = Room(folder="/attempt", cwd="/work", home="/home/x")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "agent-lines.md").read_text()
+EXAMPLES = [line for line in PAGE.splitlines() if line.startswith('{"rota"')]
+SCHEMA = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
+WELL = Exit(code=0)
+
+
+def wish(**choices):
+    return Wish(**{"instructions": "do it", "program": ("prog", "--flag"), **choices})
+
+
+def told(*lines, end=WELL, output=Output.TEXT):
+    reader = AGENT.reader(wish(output=output), ROOM)
+    said = [
+        one
+        for line in lines
+        for one in reader.feed(line if isinstance(line, bytes) else json.dumps(line).encode())
+    ]
+    return said, reader.end(end)
+
+
+def test_the_whole_text_is_the_result_by_default():
+    said, verdict = told(b"one", b"", b"two")
+    assert said == [Text(text="one"), Text(text="two")]
+    assert verdict.outcome == Succeeded(result='"one\\n\\ntwo"')
+
+
+def test_the_last_line_can_be_the_result():
+    assert told(b"one", b"two", b"  ", output=Output.LAST_LINE)[1].text == "two"
+
+
+def test_agreed_on_lines_a_program_that_gives_no_result_has_failed():
+    _, verdict = told(b"one", output=Output.LINES)
+    assert verdict.fault is FaultKind.NO_RESULT
+    assert verdict.outcome.message.endswith("one")
+
+
+def test_a_program_that_says_nothing_and_ends_well_has_succeeded():
+    assert told()[1].outcome == Succeeded()
+
+
+def test_a_result_line_wins_over_the_text():
+    _, verdict = told(b"noise", {"rota": "result", "text": "yes"}, b"noise")
+    assert verdict.outcome == Succeeded(result='"yes"')
+
+
+def test_data_are_kept_as_they_are():
+    _, verdict = told({"rota": "result", "text": "two", "data": {"n": 2, "ä": [None]}})
+    assert json.loads(verdict.outcome.result) == {"n": 2, "ä": [None]}
+
+
+def test_data_that_are_too_long_are_a_bad_result():
+    _, verdict = told({"rota": "result", "data": "x" * (LONGEST_RESULT + 1)})
+    assert verdict.fault is FaultKind.BAD_RESULT
+
+
+@pytest.mark.parametrize(
+    ("character", "times"),
+    [("x", 500_000), ("ä", 300_000), ('"', 300_000), ("\n", 300_000), ("😀", 200_000)],
+)
+def test_a_long_text_is_cut_in_its_middle_until_it_fits(character, times):
+    line = {"rota": "result", "text": "begin" + character * times + "end"}
+    _, verdict = told(json.dumps(line, ensure_ascii=False).encode())
+    result = verdict.outcome.result
+    assert LONGEST_RESULT // 2 < len(result.encode()) <= LONGEST_RESULT
+    text = json.loads(result)
+    assert text.startswith("begin")
+    assert text.endswith("end")
+    assert "characters left out" in text
+
+
+def test_a_question_without_a_result_asks():
+    _, verdict = told({"rota": "question", "text": "Which?", "options": ["a", "b"], "context": "c"})
+    assert verdict.outcome == Asked(question="Which?", context="c", options=("a", "b"))
+
+
+def test_a_program_cannot_say_that_somebody_stopped_it():
+    _, verdict = told({"rota": "error", "class": "cancelled", "message": "x"})
+    assert verdict.fault is FaultKind.OTHER
+
+
+def test_a_line_that_is_too_long_is_text():
+    long = json.dumps({"rota": "result", "text": "x" * 1_100_000}).encode()
+    said, verdict = told(long, output=Output.LINES)
+    assert verdict.fault is FaultKind.NO_RESULT
+    assert all(isinstance(one, Text) for one in said)
+
+
+def test_a_stream_may_end_within_a_line():
+    reader = AGENT.reader(wish(), ROOM)
+    assert not reader.feed(b'{"rota": "result", ', cut=True)
+    assert not reader.feed(b'"text": "done"}', cut=True)
+    assert reader.end(WELL).text == "done"
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_the_examples_of_the_page_fit_its_schema_and_say_what_they_mean(line):
+    jsonschema_rs.validator_for(SCHEMA).validate(json.loads(line))
+    (said,) = told(line.encode())[0]
+    assert type(said) is {
+        "text": Text,
+        "progress": Progress,
+        "tool": ToolCall,
+        "usage": Usage,
+        "session": Session,
+        "question": Question,
+        "result": Result,
+        "error": Fault,
+    }.pop(json.loads(line)["rota"])
+
+
+def test_every_kind_of_line_has_an_example():
+    kinds = {kind["properties"]["rota"]["const"] for kind in SCHEMA["oneOf"]}
+    assert {json.loads(line)["rota"] for line in EXAMPLES} == kinds
+
+
+def test_the_page_lists_every_class():
+    listed = dict(
+        re.findall(r"^\| `(\w+)` \| (?:yes|no) \| (?:yes|no) \| (.*) \|$", PAGE, re.MULTILINE)
+    )
+    assert listed == {kind.value: meaning.sentence for kind, meaning in MEANINGS.items()}
+    for kind, meaning in MEANINGS.items():
+        soon, again = ("yes" if known else "no" for known in (meaning.transient, meaning.retry))
+        assert f"| `{kind}` | {soon} | {again} |" in PAGE
+    error = SCHEMA["oneOf"][-1]["properties"]["class"]["enum"]
+    assert {*error, "cancelled"} == {kind.value for kind in FaultKind}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"rota": "progress", "percent": 140},
+        {"rota": "progress"},
+        {"rota": "nonsense"},
+        {"rota": "session", "id": "-rf"},
+        {"rota": "error", "class": "cancelled"},
+    ],
+)
+def test_the_schema_refuses_what_is_wrong(line):
+    assert not jsonschema_rs.validator_for(SCHEMA).is_valid(line)
+
+
+def test_the_instructions_go_to_the_input():
+    command = AGENT.prepare(wish(), ROOM).command
+    assert command.argv == ("prog", "--flag")
+    assert command.stdin == b"do it"
+    assert not command.keep_stdin_open
+
+
+@pytest.mark.parametrize(
+    ("program", "argv"),
+    [
+        (("prog",), ("prog", "do it")),
+        (("prog", "--", "{instructions}", "x"), ("prog", "--", "do it", "x")),
+    ],
+)
+def test_the_instructions_go_among_the_words(program, argv):
+    command = AGENT.prepare(wish(program=program, prompt_by=PromptBy.ARGV), ROOM).command
+    assert (command.argv, command.stdin) == (argv, b"")
+
+
+def test_a_session_comes_back_in_the_environment():
+    room = Room(folder="/attempt", cwd="/work", home="/home/x", session="7f3a")
+    assert AGENT.prepare(wish(), room).command.env["ROTA_SESSION"] == "7f3a"
+
+
+@pytest.mark.parametrize(
+    ("field", "choices"),
+    [
+        ("program", {"program": ()}),
+        ("program", {"program": ("a\x00b",)}),
+        ("instructions", {"instructions": " "}),
+        ("instructions", {"instructions": "a\x00b"}),
+        ("instructions", {"instructions": "x" * 200_000, "prompt_by": PromptBy.ARGV}),
+        ("instructions", {"instructions": "x" * 1_100_000}),
+        ("variables", {"variables": ("A=B",)}),
+        ("model", {"model": "opus"}),
+        ("tools", {"tools": ("Bash",)}),
+        ("thinking", {"thinking": "high"}),
+    ],
+)
+def test_what_a_plain_program_cannot_do_is_refused(field, choices):
+    with pytest.raises(Invalid) as refused:
+        AGENT.check(wish(**choices))
+    assert refused.value.field == field
+
+
+def test_a_failing_program_tells_by_its_last_words_on_standard_error():
+    end = Exit(code=3, stderr_tail=b"\x1b[31mTraceback\x1b[0m\nValueError: no")
+    outcome = told(b"fine", end=end)[1].outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.message.splitlines()[1:] == ["exit code 3", "Traceback", "ValueError: no"]

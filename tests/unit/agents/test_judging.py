@@ -1,0 +1,203 @@
+"""From what was said and how the process ended to one verdict."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.agents.kit.diagnosis import classify, is_banner
+from rota.agents.kit.judging import Heard, judge, told
+from rota.model.faults import MEANINGS, FaultKind
+from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
+from rota.model.said import Fault, Question, Result, ToolCall, Usage
+from rota.model.verdicts import Exit, Stop
+
+WELL = Exit(code=0)
+DONE = Result(text="done")
+LIMITED = Fault(kind=FaultKind.RATE_LIMIT, detail="slow down")
+
+
+def verdict(*said, end=WELL):
+    heard = Heard()
+    for one in said:
+        heard.note(one)
+    return judge(heard, end)
+
+
+def test_a_result_and_a_good_exit_are_a_success():
+    assert verdict(DONE).outcome == Succeeded(result='"done"')
+
+
+def test_an_exit_without_a_result_is_a_failure():
+    assert verdict().fault is FaultKind.NO_RESULT
+
+
+def test_of_two_results_the_last_one_counts():
+    judged = verdict(Result(text="first"), DONE)
+    assert (judged.text, judged.results) == ("done", 2)
+    assert isinstance(judged.outcome, Succeeded)
+
+
+def test_a_fault_after_the_result_is_a_failure_and_the_result_can_be_read():
+    judged = verdict(DONE, LIMITED)
+    assert judged.fault is FaultKind.RATE_LIMIT
+    assert judged.text == "done"
+
+
+def test_a_result_after_a_fault_is_a_success():
+    assert verdict(LIMITED, DONE).fault is None
+
+
+def test_a_result_after_a_cancellation_is_kept_and_does_not_count():
+    judged = verdict(DONE, end=Exit(code=0, stopped=Stop.CANCELLED))
+    assert isinstance(judged.outcome, Cancelled)
+    assert judged.text == "done"
+
+
+@pytest.mark.parametrize("stop", [Stop.TIMEOUT, Stop.IDLE])
+def test_a_stop_for_time_is_a_timeout_also_after_a_result(stop):
+    judged = verdict(DONE, end=Exit(signal=9, stopped=stop))
+    assert judged.fault is FaultKind.TIMEOUT
+    assert judged.outcome.retryable
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Exit(signal=9),
+        Exit(code=137),
+        Exit(code=1, out_of_memory=True),
+        Exit(code=0, out_of_memory=True),
+    ],
+)
+def test_a_kill_that_was_not_ours_is_out_of_memory_and_not_tried_again(end):
+    judged = verdict(DONE, end=end)
+    assert judged.fault is FaultKind.OUT_OF_MEMORY
+    assert not judged.outcome.retryable
+    assert not judged.transient
+
+
+@pytest.mark.parametrize("end", [Exit(code=1), Exit(code=255), Exit(signal=15), Exit()])
+def test_no_other_end_is_a_success(end):
+    judged = verdict(DONE, end=end)
+    assert isinstance(judged.outcome, Failed)
+    assert judged.text == "done"
+
+
+@pytest.mark.parametrize("code", [126, 127])
+def test_a_program_that_is_not_there_is_not_tried_again(code):
+    judged = verdict(end=Exit(code=code, stderr_tail=b"exec: claude: not found"))
+    assert judged.fault is FaultKind.NOT_STARTED
+    assert not judged.outcome.retryable
+
+
+def test_a_failing_exit_keeps_the_kind_that_was_told():
+    assert verdict(LIMITED, end=Exit(code=1, stderr_tail=b"boom")).fault is FaultKind.RATE_LIMIT
+
+
+def test_a_heap_that_is_full_is_told_by_standard_error():
+    end = Exit(signal=6, stderr_tail=b"FATAL ERROR: JavaScript heap out of memory")
+    assert verdict(end=end).fault is FaultKind.OUT_OF_MEMORY
+
+
+def test_an_empty_answer_is_a_result_only_of_an_agent_that_did_something():
+    empty = Result(text="")
+    assert verdict(empty).fault is FaultKind.NO_RESULT
+    assert verdict(ToolCall(name="Bash"), empty).outcome == Succeeded()
+
+
+@pytest.mark.parametrize(
+    ("banner", "kind"),
+    [
+        ("API Error: 529 Overloaded. This is a server-side issue", FaultKind.OVERLOAD),
+        ("API Error: Request rejected (429) · too many", FaultKind.RATE_LIMIT),
+        ('API Error: 401 {"type":"error"}', FaultKind.AUTHENTICATION),
+        ("Invalid API key · Please run /login", FaultKind.AUTHENTICATION),
+        ("Credit balance is too low", FaultKind.BILLING),
+        ("Prompt is too long", FaultKind.CONTEXT_TOO_LONG),
+        ("Claude AI usage limit reached|1794767832", FaultKind.RATE_LIMIT),
+        ('{"type":"error","error":{"type":"overloaded_error"}}', FaultKind.OVERLOAD),
+    ],
+)
+def test_an_answer_that_is_only_a_banner_is_a_failure(banner, kind):
+    judged = verdict(Result(text=banner))
+    assert isinstance(judged.outcome, Failed)
+    assert judged.fault is kind
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I looked at the log: API Error: 529 appears twice.",
+        "The prompt is too long for a tweet; here is a shorter one.",
+        '{"type": "report", "errors": 0}',
+        "API Error handling, a summary. " + "Long text. " * 200,
+    ],
+)
+def test_an_answer_about_errors_is_an_answer(answer):
+    assert not is_banner(answer)
+    assert verdict(Result(text=answer)).fault is None
+
+
+def test_a_limit_tells_when_it_is_lifted():
+    judged = verdict(Result(text="Claude AI usage limit reached|1794767832"))
+    assert judged.until == datetime(2026, 11, 15, 18, 37, 12, tzinfo=UTC)
+
+
+def test_a_question_is_asked_when_nothing_came_after_it():
+    question = Question(text="Which?", options=("a", "b"))
+    assert verdict(question).outcome == Asked(question="Which?", options=("a", "b"))
+    assert verdict(question, DONE).outcome == Succeeded(result='"done"')
+    assert verdict(question, end=Exit(code=1)).fault is FaultKind.OTHER
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "kind"),
+    [
+        ("", 401, FaultKind.AUTHENTICATION),
+        ("", 403, FaultKind.AUTHENTICATION),
+        ("", 402, FaultKind.BILLING),
+        ("", 413, FaultKind.CONTEXT_TOO_LONG),
+        ("", 429, FaultKind.RATE_LIMIT),
+        ("insufficient_quota", 429, FaultKind.BILLING),
+        *(("", status, FaultKind.OVERLOAD) for status in (500, 502, 503, 504, 529)),
+        ("nothing I know", 400, FaultKind.OTHER),
+        ("nothing I know", None, FaultKind.OTHER),
+        ("exceeded retry limit, last status: 429 Too Many Requests", None, FaultKind.RATE_LIMIT),
+        ("fetch failed: ECONNREFUSED 10.0.0.1:443", None, FaultKind.NETWORK),
+        ("line 500 of the file", None, FaultKind.OTHER),
+        ("stop_reason: refusal", None, FaultKind.REFUSED),
+    ],
+)
+def test_errors_are_told_apart(words, status, kind):
+    assert classify(words, status) is kind
+
+
+def test_what_is_tried_again_soon_is_also_tried_again():
+    assert set(MEANINGS) == set(FaultKind)
+    assert all(kind.retry for kind in FaultKind if kind.transient)
+    assert {kind for kind in FaultKind if kind.transient} == {
+        FaultKind.RATE_LIMIT,
+        FaultKind.OVERLOAD,
+        FaultKind.NETWORK,
+    }
+    assert not FaultKind.OUT_OF_MEMORY.retry
+    assert not FaultKind.CANCELLED.retry
+
+
+def test_people_are_told_one_sentence_first_and_never_a_key():
+    judged = verdict(told("401 Incorrect API key provided: sk-proj-abcdefghijklmnop"))
+    first, rest = judged.outcome.message.split("\n", 1)
+    assert first == FaultKind.AUTHENTICATION.sentence
+    assert rest == "401 Incorrect API key provided: [secret]"
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_a_sentence_is_one_and_short(kind):
+    assert kind.sentence.count(".") == 1
+    assert kind.sentence.endswith(".")
+    assert len(kind.sentence) <= 80
+
+
+def test_usage_adds_up():
+    both = Usage(input=1, cost=0.5, model="a") + Usage(input=2, output=3, model="b")
+    assert both == Usage(input=3, output=3, cost=0.5, model="b")
