@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import ClassVar
 
 from rota.agents.kit.judging import Heard, judge
 from rota.agents.kit.lines import Json, Line, Lines, parse
@@ -19,6 +20,9 @@ MOST_SAYINGS = 256
 
 class JsonReader(ABC):
     """Reads one object a line; other lines are kept only to explain a failure."""
+
+    unread: ClassVar[tuple[bytes, ...]] = ()
+    """How lines begin that say nothing, so that they need not be parsed."""
 
     def __init__(self) -> None:
         self.heard = Heard()
@@ -40,6 +44,8 @@ class JsonReader(ABC):
         return judge(self.heard, end, self._explanation())
 
     def _take(self, line: Line) -> Sequence[Said]:
+        if line.bytes.startswith(self.unread):
+            return ()
         record = parse(line.bytes) if line.whole else None
         if record is None:
             self._stray = detail(decoded(line.bytes[:8000])) or self._stray

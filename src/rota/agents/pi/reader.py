@@ -22,6 +22,8 @@ class PiReader(JsonReader):
     parts of a message, each of which repeats the message so far, are not read.
     """
 
+    unread = (b'{"type":"message_update"', b'{"type":"tool_execution_update"')
+
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one event says."""
         match record.get("type"):

@@ -1,0 +1,25 @@
+"""Every agent keeps the contract of its port."""
+
+import pytest
+
+from rota.agents.claude.agent import ClaudeAgent
+from rota.agents.codex.agent import CodexAgent
+from rota.agents.command.agent import CommandAgent
+from rota.agents.pi.agent import PiAgent
+from rota.model.wishes import Wish
+from rota.testing.contracts.agent import AgentContract
+
+
+@pytest.fixture(params=[ClaudeAgent, CodexAgent, CommandAgent, PiAgent])
+def agent(request):
+    return request.param()
+
+
+@pytest.fixture
+def wish(agent):
+    program = ("prog",) if agent.abilities.program else ()
+    return Wish(instructions="say hello", program=program)
+
+
+class TestAgents(AgentContract):
+    pass
