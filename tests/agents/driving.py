@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -55,7 +57,7 @@ class Place:
     root: Path
 
     def room(self, agent: str, url: str, session: str | None, servers: Sequence[McpServer]) -> Room:
-        for name in ("home", "work", "attempt"):
+        for name in ("home", "work", "attempt", "tmp"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         home = self.root / "home"
         self.settle(agent, home, url)
@@ -71,6 +73,7 @@ class Place:
                 "ANTHROPIC_API_KEY": KEY,
                 "CLAUDE_CODE_MAX_RETRIES": "1",
                 "OPENAI_API_KEY": KEY,
+                "TMPDIR": str(self.root / "tmp"),
             },
             isolated=True,
         )
@@ -125,17 +128,23 @@ def drive(
             process.stdin.close()
             process.stdin = None
             assert provider.script.heard.wait(PATIENCE)
-            process.send_signal(signal.SIGKILL)
+            end_all(process)
             out, err = process.communicate(timeout=PATIENCE)
         else:
             out, err = process.communicate(command.stdin, timeout=PATIENCE)
     finally:
-        process.kill()
-        process.wait()
+        end_all(process)
+        process.communicate()
     end = exit_of(process.returncode, err, stopped=Stop.CANCELLED if stop_when_asked else None)
     told = read(agent, out.splitlines(), end, wish, resumed=session)
     told.argv, told.asked = command.argv, provider.script.asked
     return told
+
+
+def end_all(process: subprocess.Popen[bytes]) -> None:
+    """End a process and everything of its session, for some agents are two programs."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def exit_of(code: int, stderr: bytes, *, stopped: Stop | None) -> Exit:
