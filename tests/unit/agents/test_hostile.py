@@ -121,7 +121,7 @@ def assert_safe(value):
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(lines=st.lists(st.tuples(LINES, st.booleans()), max_size=6), end=ENDS)
 @example(lines=[(b'{"rota":"result","data":"\\ud800"}', False)], end=Exit(code=0))
 @example(lines=[(b'{"type":"result","total_cost_usd":-1,"usage":{}}', False)], end=Exit(code=0))
@@ -159,11 +159,11 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", ["claude", "codex", "pi", "text"])
 def test_a_flood_does_not_fill_the_memory(kind, flood):
     piece, cut = FLOODS[flood]
     reader = READERS[kind]()
-    times = 32 * 1024 * 1024 // 65_536 if cut else 1_500
+    times = 16 * 1024 * 1024 // 65_536 if cut else 1_000
     tracemalloc.start()
     try:
         for _ in range(times):
