@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from rota.model.outcomes import LONGEST_RESULT
+from rota.model.texts import clean
 
 LONGEST_TEXT = 16_000
 """How many characters one saying may have; a longer text is said in several."""
@@ -17,25 +18,7 @@ LONGEST_NAME = 200
 KEPT = 96 * 1024
 """How many characters of each end of a long output are kept."""
 
-SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
-    r"|[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, clipboards
-    r"|[ -/]*[0-~])?"
-    r"|\x9b[0-?]*[ -/]*[@-~]"
-)
-UNSEEN = dict.fromkeys(
-    [*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-)
-del UNSEEN[ord("\n")], UNSEEN[ord("\t")]
-SURROGATE = re.compile("[\ud800-\udfff]")
 SECRET = re.compile(r"\b(?:sk|pk|rk|ghp|xox[abp])[-_][\w-]{12,}|(?i:\bbearer\s+)[\w.~+/=-]{8,}")
-
-
-def clean(text: str) -> str:
-    """Return text without terminal sequences, control characters and half characters."""
-    text = SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    text = SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return text.translate(UNSEEN)
 
 
 def decoded(line: bytes) -> str:

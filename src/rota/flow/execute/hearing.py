@@ -12,6 +12,7 @@ from typing import Any
 from rota.model.events import EventName
 from rota.model.keeping import Happened, Heard, Stream
 from rota.model.said import Fault, Progress, Question, Result, Said, Session, Text, ToolCall, Usage
+from rota.model.texts import clean
 from rota.ports.agent import Reader
 
 LONGEST_LINE = 64 * 1024
@@ -57,7 +58,8 @@ class Hearing:
 
     def _hear(self, stream: Stream, at: int, line: bytes, *, cut: bool) -> Iterator[Happened]:
         if stream is Stream.ERR:
-            yield from self._bounded(_output(stream, at, line.decode("utf-8", "replace")))
+            text = clean(line.decode("utf-8", "replace")).removesuffix("\n")
+            yield from self._bounded(_output(stream, at, text))
             return
         for said in self.reader.feed(line, cut=cut):
             event = happening(said, at)
@@ -130,14 +132,10 @@ def _joined(happened: Sequence[Happened]) -> Iterator[Happened]:
                 text = None
             yield event
         elif text is not None and len(text["text"]) + len(event.data["text"]) <= LONGEST_TEXT:
-            text = {**text, "text": text["text"] + _ended(text["text"]) + event.data["text"]}
+            text = {**text, "text": f"{text['text']}\n{event.data['text']}"}
         else:
             if text is not None:
                 yield Happened(EventName.OUTPUT, text)
             text = dict(event.data)
     if text is not None:
         yield Happened(EventName.OUTPUT, text)
-
-
-def _ended(text: str) -> str:
-    return "" if text.endswith("\n") else "\n"
