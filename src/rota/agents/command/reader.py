@@ -8,8 +8,9 @@ from rota.agents.kit import rota_lines
 from rota.agents.kit.judging import Heard, judge
 from rota.agents.kit.lines import Line, Lines, parse
 from rota.agents.kit.reading import MOST_SAYINGS, texts
-from rota.agents.kit.text import Gathered, clean, decoded
+from rota.agents.kit.text import Gathered, decoded
 from rota.model.said import Result, Said
+from rota.model.texts import clean
 from rota.model.verdicts import Exit, Verdict
 from rota.model.wishes import Output
 

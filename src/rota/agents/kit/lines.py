@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from rota.agents.kit.text import clean, clip, decoded
+from rota.agents.kit.text import clip, decoded
+from rota.model.texts import clean
 
 LONGEST_LINE = 1024 * 1024
 """How many bytes of a line are put together again; a longer one is only text."""
