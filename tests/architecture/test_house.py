@@ -67,6 +67,7 @@ BLANKET_EXCEPTS = {
     "doors/api/sharing.py": "handed to everybody who asked the same",
     "doors/cli": "one sentence instead of a traceback",
     "testing/crash/processes.py": "a forked child never returns into its parent's code",
+    "testing/keeper/kills.py": "a forked child never returns into its parent's code",
     "testing/simulation/world.py": "a fault of one history, counted as its failure",
     "testing/simulation/processes.py": "the last words of a process that was made to die",
     "runtime/crew.py": "a renewal that failed is looked at, then raised on",

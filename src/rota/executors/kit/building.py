@@ -18,7 +18,6 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from types import CodeType
 from typing import Final
@@ -63,7 +62,8 @@ def build(folder: Path) -> Program:
 
 
 def _texts() -> list[str]:
-    return [resources.files(PACKAGE).joinpath(f"{part}.py").read_text() for part in PARTS]
+    folder = Path(__file__).with_name("keeper")
+    return [(folder / f"{part}.py").read_text() for part in PARTS]
 
 
 def _together(texts: list[str]) -> CodeType:
