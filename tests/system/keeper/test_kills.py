@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rota.executors.kit.keeping import _spawn, introduce, pack
-from rota.executors.kit.probing import probe
+from rota.executors.kit.probing import kill_keeper, probe
 from rota.executors.kit.spec import Tree
 from rota.model.keeping import Reason
 from rota.testing.keeper.programs import STUBBORN
@@ -72,6 +72,16 @@ def test_a_stopped_keeper_can_be_killed(scene):
         assert attempt.verdict(5.0).proven
 
     scene.play(body)
+
+
+def test_a_keeper_that_is_stopped_can_be_told_by_its_beat_and_killed(attempts):
+    attempt, keeper, _ = stubborn(attempts)
+    os.kill(keeper, signal.SIGSTOP)
+    seen = attempt.look()
+    assert (seen.pid, seen.beat.state) == (keeper, "running")
+    assert kill_keeper(seen)
+    assert attempt.verdict(5.0).proven
+    assert not kill_keeper(seen)
 
 
 def test_a_stopped_inner_process_does_not_delay_the_end(scene, stopwatch):

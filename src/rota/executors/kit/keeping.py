@@ -40,6 +40,8 @@ BEAT_SECONDS = 15.0
 SLACK_SECONDS = 60.0
 LONGEST_NAME = 200
 FREE_OF_STANDARD_FDS = 10
+SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Whatever a program of the same user may have put there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ def start(
 def read_spool(folder: Path, stream: str, offset: int, most: int) -> bytes:
     """Return what a stream (`out` or `err`) has at an offset; nothing if it is not so far yet."""
     try:
-        file = os.open(folder / stream, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(folder / stream, os.O_RDONLY | SAFELY)
     except FileNotFoundError:
         return b""
     try:
@@ -124,7 +126,7 @@ def read_spool(folder: Path, stream: str, offset: int, most: int) -> bytes:
 
 def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) -> None:
     """Put bytes at an offset of what the program reads, and after the last ones say the end."""
-    file = os.open(folder / "in", os.O_WRONLY | os.O_CLOEXEC)
+    file = os.open(folder / "in", os.O_WRONLY | SAFELY)
     try:
         _write_all(file, data, offset)
     finally:
@@ -179,8 +181,8 @@ def _check(spec: Spec) -> None:
     command = spec.command
     if not command.argv:
         raise Invalid("command.argv", "", "name a program")
-    if not 0 < len(spec.name.encode()) <= LONGEST_NAME or "\n" in spec.name:
-        raise Invalid("name", spec.name, f"use one line of 1 to {LONGEST_NAME} bytes")
+    if not spec.name.isprintable() or not 0 < len(spec.name.encode()) <= LONGEST_NAME:
+        raise Invalid("name", spec.name, f"use 1 to {LONGEST_NAME} bytes that can be printed")
     for key in command.env:
         if not key or "=" in key:
             raise Invalid("command.env", key, "use a name without = in it")

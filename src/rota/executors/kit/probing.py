@@ -19,6 +19,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rota.executors.kit.keeper.processes import start_time, strike
 from rota.executors.kit.keeper.words import SEALED_BYTES, boot_id, from_lines, read_file, unseal
@@ -85,6 +86,14 @@ def probe(folder: Path, identity: Identity) -> Alive | Ended:
         os.close(lock)
 
 
+def kill_keeper(alive: Alive) -> bool:
+    """Kill a keeper that gives no sign of life; its tree ends with it, and the next look judges."""
+    if not alive.pid_started:
+        return False
+    same = alive.pid_started
+    return strike(alive.pid, signal.SIGKILL, lambda pid: start_time(pid) == same)
+
+
 def read_beat(folder: Path) -> Beat | None:
     """Return the last sign of life of a keeper; none if it is being written just now."""
     words = unseal(read_file(str(folder / "beat"), SEALED_BYTES))
@@ -94,19 +103,44 @@ def read_beat(folder: Path) -> Beat | None:
     return Beat(at=int(words[0]), state=words[1], in_offset=int(words[2]), out=out, err=err)
 
 
-def _facts(folder: Path) -> dict[str, str]:
-    return from_lines(read_file(str(folder / "keeper")))[0]
+class _Facts(NamedTuple):
+    """Who keeps an attempt; all zero if somebody has spoilt what the keeper wrote."""
+
+    nonce: str = ""
+    pid: int = 0
+    pid_started: int = 0
+    inner: int = 0
+    inner_started: int = 0
+    tree: str = ""
+
+
+def _facts(folder: Path) -> _Facts | None:
+    path = folder / "keeper"
+    told = from_lines(read_file(str(path)))[0]
+    if not told and not path.exists():
+        return None
+    try:
+        return _Facts(
+            nonce=told["nonce"],
+            pid=int(told["pid"]),
+            pid_started=int(told["pid_started"]),
+            inner=int(told["inner"]),
+            inner_started=int(told["inner_started"]),
+            tree=told["tree"],
+        )
+    except (KeyError, ValueError):
+        return _Facts()
 
 
 def _alive(folder: Path, identity: Identity, *, orphaned: bool = False) -> Alive:
-    facts = _facts(folder)
-    if facts.get("nonce") != identity.nonce:
-        return Alive(beat=read_beat(folder), orphaned=orphaned)
+    facts, beat = _facts(folder), read_beat(folder)
+    if facts is None or facts.nonce != identity.nonce:
+        return Alive(beat=beat, orphaned=orphaned)
     return Alive(
-        pid=int(facts["pid"]),
-        pid_started=int(facts["pid_started"]),
-        tree=facts["tree"],
-        beat=read_beat(folder),
+        pid=facts.pid,
+        pid_started=facts.pid_started,
+        tree=facts.tree,
+        beat=beat,
         orphaned=orphaned,
     )
 
@@ -118,7 +152,7 @@ def _judge(folder: Path, identity: Identity) -> Alive | Ended:
     if verdict is None:
         if identity.boot != boot_id():
             lost, proven, detail = Reason.LOST_REBOOT, True, ""
-        elif not facts:
+        elif facts is None:
             lost, proven, detail = Reason.LOST_NEVER_STARTED, True, _last_words(folder)
         elif _inner_lives(facts):
             return _alive(folder, identity, orphaned=True)
@@ -137,26 +171,26 @@ def _last_words(folder: Path) -> str:
     return read_file(str(folder / "keeper.err")).decode(errors="replace").strip()[-LAST_WORDS:]
 
 
-def _inner_lives(facts: dict[str, str]) -> bool:
+def _inner_lives(facts: _Facts) -> bool:
     """Return whether the inner process is still there; it ends by itself, once it runs."""
-    inner, began = int(facts["inner"]), int(facts["inner_started"])
-    if not began or start_time(inner) != began:
+    began = facts.inner_started
+    if not began or start_time(facts.inner) != began:
         return False
-    strike(inner, signal.SIGCONT, lambda pid: start_time(pid) == began)
+    strike(facts.inner, signal.SIGCONT, lambda pid: start_time(pid) == began)
     return True
 
 
-def _clear(folder: Path, facts: dict[str, str], identity: Identity) -> tuple[bool, str]:
-    if facts["tree"] == "pidns":
+def _clear(folder: Path, facts: _Facts, identity: Identity) -> tuple[bool, str]:
+    if facts.tree == "pidns":
         return True, ""  # the first process of the namespace is gone, and so is every other
-    if not (folder / "unproven").exists():
+    if facts.tree == "guard" and not (folder / "unproven").exists():
         return True, ""  # the guard outlived the keeper and has ended everything
     return False, f"{sweep(identity.name)} processes were found by their marker and ended"
 
 
 def _told(
     folder: Path,
-    facts: dict[str, str],
+    facts: _Facts | None,
     identity: Identity,
     lost: Reason,
     detail: str,
@@ -169,7 +203,7 @@ def _told(
         "reason": lost.value,
         "detail": detail,
         "proven": int(proven),
-        "tree": facts.get("tree", ""),
+        "tree": facts.tree if facts else "",
         "ended": time.time_ns(),
     }
     beat = read_beat(folder)
@@ -189,9 +223,10 @@ def _never_made(identity: Identity) -> Ending:
     return Ending(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
 
 
-def _reap(facts: dict[str, str]) -> None:
+def _reap(facts: _Facts | None) -> None:
     """Wait for a keeper that this process has started and that is dead."""
     try:
-        os.waitpid(int(facts.get("pid", 0)) or -(1 << 30), os.WNOHANG)
-    except (ChildProcessError, ProcessLookupError):
+        if facts and facts.pid > 0:
+            os.waitpid(facts.pid, os.WNOHANG)
+    except ChildProcessError:
         return

@@ -14,10 +14,17 @@ from rota.model.keeping import Ending, Reason, Spooled
 
 def read_verdict(folder: Path) -> Ending | None:
     """Return the verdict in an attempt's folder, if there is one."""
-    data = read_file(str(folder / "exit"), 2 * RESERVE_BYTES)
-    if not data:
+    path = folder / "exit"
+    data = read_file(str(path), 2 * RESERVE_BYTES)
+    if not data and not path.is_symlink() and not path.exists():
         return None
-    facts, tails = from_lines(data)
+    try:
+        return _verdict(*from_lines(data))
+    except (KeyError, ValueError):
+        return Verdict(reason=Reason.KEEPER_ERROR, detail="its record cannot be read")
+
+
+def _verdict(facts: dict[str, str], tails: bytes) -> Verdict:
     out_tail = int(facts.get("out_tail", 0))
     return Ending(
         reason=Reason(facts["reason"]),

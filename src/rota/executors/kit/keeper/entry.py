@@ -12,7 +12,7 @@ import time
 
 from rota.executors.kit.keeper.kernel import call_myself, gather_orphans, namespaces_work
 from rota.executors.kit.keeper.orders import Orders, read_orders
-from rota.executors.kit.keeper.program import Keeper
+from rota.executors.kit.keeper.program import FULL_RING_SECONDS, Keeper
 from rota.executors.kit.keeper.words import LOCK_FD, as_lines, fill
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ else:
 
 HIGHEST_FD = 1 << 20
 SIGKILL = 9
+LAST_RINGS = 20
 TELLING_OF_FAULT = 500
 
 
@@ -45,7 +46,10 @@ def begin() -> None:
         publish(orders, keeper, fault)
         raise
     publish(orders, keeper, None)
-    keeper.ringer.ring()
+    for _ in range(LAST_RINGS):
+        if keeper.ringer.ring():
+            break
+        time.sleep(FULL_RING_SECONDS)
     os._exit(0)
 
 

@@ -163,15 +163,10 @@ class Keeper:
             self._heard(word, rest)
 
     def _heard(self, word: str, rest: str) -> None:
-        now = time.monotonic()
         if word == "R":
             self._introduce()
         elif word == "A":
-            self.started, self.last_output = time.time_ns(), now
-            if self.orders.hard is not None:
-                self.alarms[self._hard] = now + self.orders.hard
-            if self.orders.idle is not None:
-                self.alarms[self._idle] = now + self.orders.idle
+            self.started = time.time_ns()
             if not self.reason:
                 self._set_state("running")
             self._feed()
@@ -201,6 +196,11 @@ class Keeper:
             "tree": "pidns" if self.namespace else "guard",
         }
         write_whole("keeper", as_lines(facts))
+        self.last_output = time.monotonic()
+        if self.orders.hard is not None:
+            self.alarms[self._hard] = self.last_output + self.orders.hard
+        if self.orders.idle is not None:
+            self.alarms[self._idle] = self.last_output + self.orders.idle
         self._command(b"G")
 
     def _spool(self, spool: Spool, end: int) -> None:

@@ -67,9 +67,9 @@ def unseal(data: bytes) -> list[str]:
 
 
 def read_file(path: str, most: int = 1 << 20) -> bytes:
-    """Return what a small file holds; nothing if it is not there."""
+    """Return what a small file holds; nothing if it is not there, or is no file."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return b""
     data = b""

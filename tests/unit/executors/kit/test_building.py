@@ -1,0 +1,72 @@
+"""The keeper as one file: put together from its parts, without Rota."""
+
+import ast
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from rota.executors.kit import building
+from rota.executors.kit.building import PACKAGE, PARTS, build, certain_kill
+from rota.executors.kit.spec import Tree
+
+
+def parts():
+    return {part: ast.parse(text) for part, text in zip(PARTS, building._texts(), strict=True)}
+
+
+def test_every_part_is_there():
+    folder = Path(building.__file__).with_name("keeper")
+    assert {path.stem for path in folder.glob("*.py")} == {"__init__", *PARTS}
+
+
+def test_no_name_means_two_things_once_the_parts_are_together():
+    names = Counter(
+        name
+        for tree in parts().values()
+        for node in tree.body
+        for name in (
+            [node.name]
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            else [target.id for target in getattr(node, "targets", [])]
+        )
+    )
+    assert {name for name, count in names.items() if count > 1} == {"TYPE_CHECKING"}
+
+
+def test_a_part_imports_only_what_was_put_in_before_it_and_cheap_modules():
+    cheap = {"__future__", "_ctypes", "binascii", "os", "resource", "select", "sys", "time"}
+    known = set()
+    for part, tree in parts().items():
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+                assert node.module.rpartition(".")[0] == PACKAGE
+                assert node.module.rpartition(".")[2] in known, (part, node.module)
+            if isinstance(node, ast.Import):
+                assert {alias.name for alias in node.names} <= cheap
+        known.add(part)
+
+
+def test_it_is_compiled_once(tmp_path):
+    program = build(tmp_path)
+    before = Path(program.path).stat()
+    assert build(tmp_path) == program
+    assert Path(program.path).stat().st_mtime_ns == before.st_mtime_ns
+    assert [path.name for path in tmp_path.iterdir()] == [Path(program.path).name]
+
+
+def test_it_starts_without_rota_and_without_what_is_slow(tmp_path):
+    program = build(tmp_path)
+    words = [program.python, "-I", "-S", "-X", "importtime", program.path, "--try"]
+    told = subprocess.run(words, env={}, capture_output=True, text=True, check=False, timeout=20)
+    loaded = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert "select" in loaded
+    assert (
+        loaded & {"rota", "signal", "ctypes", "json", "typing", "pathlib", "subprocess", "site"}
+        == set()
+    )
+
+
+def test_a_guarded_tree_is_never_certain(tmp_path):
+    program = build(tmp_path)
+    assert certain_kill(Tree.GUARD, program) is False
+    assert certain_kill(Tree.AUTO, program) is certain_kill(Tree.PIDNS, program)

@@ -1,0 +1,159 @@
+"""What the daemon's side refuses and promises before any process is started."""
+
+import fcntl
+import os
+
+import pytest
+
+from rota.errors import Invalid
+from rota.executors.kit.building import Program
+from rota.executors.kit.keeper.orders import Orders
+from rota.executors.kit.keeper.words import pack
+from rota.executors.kit.keeping import (
+    _words_of,
+    cancel,
+    introduce,
+    read_spool,
+    ring,
+    start,
+    write_input,
+)
+from rota.executors.kit.probing import Alive, probe
+from rota.executors.kit.spec import Spec, Term, Tree
+from rota.executors.kit.verdict import Reason, give_verdict, read_verdict
+from rota.model.programs import Bounds, Command
+
+NO_PROGRAM = Program(python="/nowhere/python", path="/nowhere/keeper.pyc")
+
+
+def spec(name="run-1.1", **command):
+    return Spec(name=name, command=Command(**{"argv": ["true"], **command}), tree=Tree.GUARD)
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (spec(argv=[]), 'command.argv "": name a program'),
+        (spec(name=""), 'name "": use 1 to 200 bytes that can be printed'),
+        (spec(name="a\nb"), "use 1 to 200 bytes"),
+        (spec(name="\udcff"), "use 1 to 200 bytes"),
+        (spec(name="x" * 201), "use 1 to 200 bytes"),
+        (spec(env={"A=B": "1"}), 'command.env "A=B": use a name without = in it'),
+        (spec(argv=["a\0b"]), "leave out the NUL character"),
+        (spec(cwd="/\0"), "leave out the NUL character"),
+        (spec(env={"A": "\0"}), "leave out the NUL character"),
+    ],
+)
+def test_what_no_keeper_could_be_told_is_refused(tmp_path, bad, sentence):
+    with pytest.raises(Invalid, match=".*") as refused:
+        start(tmp_path / "attempt", bad, introduce("x"), NO_PROGRAM)
+    assert sentence in str(refused.value)
+    assert not (tmp_path / "attempt").exists()
+
+
+def test_orders_arrive_as_they_were_given():
+    bounds = Bounds(hard_seconds=1.5, memory_bytes=7, processes=3)
+    given = Spec(
+        name="näme", command=Command(argv=["a", "b c", ""], env={"K": "v=w"}, cwd="/x\udcff"),
+        bounds=bounds, tree=Tree.AUTO, term=Term.MAIN,
+    )  # fmt: skip
+    rest = [
+        (b"nonce", b"n"),
+        (b"boot", b"b"),
+        (b"epoch", b"2"),
+        (b"leftover_seconds", b"1"),
+        (b"beat_seconds", b"15"),
+    ]
+    orders = Orders(pack([*_words_of(given, certain=True), *rest]))
+    assert (orders.argv, orders.cwd) == ([b"a", b"b c", b""], b"/x\xff")
+    assert orders.env == {b"K": b"v=w", b"ROTA_ATTEMPT": "näme".encode()}
+    assert (orders.hard, orders.idle, orders.memory, orders.processes) == (1.5, None, 7, 3)
+    assert (orders.tree, orders.term, orders.grace, orders.epoch) == ("auto", "main", 10.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "certain", "told"),
+    [
+        (Tree.AUTO, True, "auto"),
+        (Tree.AUTO, False, "guard"),
+        (Tree.PIDNS, False, "pidns"),
+        (Tree.GUARD, True, "guard"),
+    ],
+)
+def test_only_auto_falls_back(wanted, certain, told):
+    given = Spec(name="n", command=Command(argv=["true"]), tree=wanted)
+    assert dict(_words_of(given, certain=certain))[b"tree"] == told.encode()
+
+
+def test_a_marker_cannot_be_forged_by_the_environment_of_a_command():
+    words = _words_of(spec(env={"ROTA_ATTEMPT": "another"}), certain=False)
+    assert [value for key, value in words if key == b"env"] == [b"ROTA_ATTEMPT=run-1.1"]
+
+
+def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
+    identity = introduce("run-1.1")
+    with pytest.raises(FileNotFoundError):
+        start(tmp_path / "attempt", spec(), identity, NO_PROGRAM)
+    verdict = probe(tmp_path / "attempt", identity).verdict
+    assert (verdict.reason, verdict.proven) == (Reason.LOST_NEVER_STARTED, True)
+
+
+def test_a_folder_is_used_once(tmp_path):
+    (tmp_path / "attempt").mkdir()
+    with pytest.raises(FileExistsError):
+        start(tmp_path / "attempt", spec(), introduce("run-1.1"), NO_PROGRAM)
+
+
+def test_while_the_lock_is_held_nobody_judges(tmp_path):
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert isinstance(probe(tmp_path, introduce("x")), Alive)
+    os.close(lock)
+    assert probe(tmp_path, introduce("x")).verdict.lost
+
+
+def test_the_first_verdict_stays(tmp_path):
+    give_verdict(tmp_path, {"reason": "lost:keeper_died", "proven": 1, "ended": 1})
+    give_verdict(tmp_path, {"reason": "lost:reboot", "proven": 0, "ended": 2})
+    verdict = read_verdict(tmp_path)
+    assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, True)
+    assert verdict.ended_at.year == 1970
+
+
+def test_a_wish_to_nobody_is_written_down_all_the_same(tmp_path):
+    cancel(tmp_path, 3, 1.5, "because\nof it")
+    assert (tmp_path / "cancel").read_text() == "3 1500 because\nof it"
+    assert not ring(tmp_path)
+
+
+def test_input_written_twice_is_there_once(tmp_path):
+    (tmp_path / "in").write_bytes(b"one ")
+    for _ in range(2):
+        write_input(tmp_path, 4, b"two", end=True)
+    assert (tmp_path / "in").read_bytes() == b"one two"
+    assert (tmp_path / "in.end").exists()
+
+
+@pytest.mark.parametrize(
+    "spoilt", [b"", b"nonsense", b"reason unheard_of\n\n", b"reason exited\ncode x\n\n"]
+)
+def test_a_verdict_that_somebody_has_spoilt_says_so(tmp_path, spoilt):
+    (tmp_path / "exit").write_bytes(spoilt)
+    verdict = probe(tmp_path, introduce("x")).verdict
+    assert (verdict.reason, verdict.proven) == (Reason.KEEPER_ERROR, False)
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"pid x\n", b"nonce a\npid 1\n\n"])
+def test_a_keeper_whose_facts_were_spoilt_is_no_proof(tmp_path, spoilt):
+    (tmp_path / "keeper").write_bytes(spoilt)
+    verdict = probe(tmp_path, introduce("nobody-carries-this")).verdict
+    assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, False)
+
+
+@pytest.mark.parametrize("name", ["exit", "keeper", "beat", "out", "cancel"])
+def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    assert probe(tmp_path, introduce("nobody-carries-this")).verdict
+    if name == "out":
+        with pytest.raises(OSError, match="Illegal seek"):
+            read_spool(tmp_path, "out", 0, 10)
