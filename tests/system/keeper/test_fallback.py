@@ -1,0 +1,71 @@
+"""Where a machine forbids namespaces: a guard by default, and a refusal if one was asked for."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.system.keeper.conftest import Scene
+
+from rota.executors.kit.building import certain_kill
+from rota.executors.kit.keeper import kernel
+from rota.executors.kit.spec import Tree
+from rota.executors.kit.verdict import Reason
+from rota.testing.keeper.attempts import python_for_everybody
+from rota.testing.keeper.programs import STUBBORN
+
+PR_SET_DUMPABLE = 4
+
+
+@pytest.fixture
+def plain_user():
+    if os.geteuid() or not python_for_everybody():
+        pytest.skip("it needs root, to become a user, and a Python that this user may run")
+    return Scene("nobody", Tree.AUTO)
+
+
+def forbid_namespaces():
+    """Live on in a user namespace in which no other can be made."""
+    user, group = os.geteuid(), os.getegid()
+    kernel._control(PR_SET_DUMPABLE, kernel._UnsignedLong(1))  # lost when it gave up being root
+    kernel._call("unshare", kernel.CLONE_NEWUSER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path(f"/proc/self/{name}").write_text(text)
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")
+
+
+def test_auto_is_a_guard_where_namespaces_are_forbidden(plain_user):
+    def body(attempts):
+        forbid_namespaces()
+        assert not certain_kill(Tree.AUTO, attempts.program)
+        attempt = attempts.start(attempts.python(STUBBORN))
+        attempt.says(b"ready")
+        attempt.cancel(0.1)
+        verdict = attempt.verdict()
+        assert (verdict.tree, verdict.proven) == ("guard", True)
+
+    plain_user.play(body)
+
+
+def test_auto_is_a_guard_even_if_they_were_allowed_when_the_daemon_looked(plain_user):
+    def body(attempts):
+        assert certain_kill(Tree.AUTO, attempts.program)
+        forbid_namespaces()
+        verdict = attempts.start(["sh", "-c", "exit 6"]).verdict()
+        assert (verdict.tree, verdict.code) == ("guard", 6)
+
+    plain_user.play(body)
+
+
+def test_a_namespace_that_was_asked_for_is_not_silently_left_out(plain_user):
+    def body(attempts):
+        forbid_namespaces()
+        attempts.tree = Tree.PIDNS
+        verdict = attempts.start(["sh", "-c", "echo ran"]).verdict()
+        assert (verdict.reason, verdict.proven) == (Reason.SPAWN_FAILED, True)
+        assert "unshare" in verdict.detail
+
+    plain_user.play(body)
