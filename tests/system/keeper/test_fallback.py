@@ -9,7 +9,7 @@ from tests.system.keeper.conftest import Scene
 from rota.executors.kit.building import certain_kill
 from rota.executors.kit.keeper import kernel
 from rota.executors.kit.spec import Tree
-from rota.executors.kit.verdict import Reason
+from rota.model.keeping import Reason
 from rota.testing.keeper.attempts import python_for_everybody
 from rota.testing.keeper.programs import STUBBORN
 
