@@ -21,10 +21,10 @@ def read_verdict(folder: Path) -> Ending | None:
     try:
         return _verdict(*from_lines(data))
     except (KeyError, ValueError):
-        return Verdict(reason=Reason.KEEPER_ERROR, detail="its record cannot be read")
+        return Ending(reason=Reason.KEEPER_ERROR, detail="its record cannot be read")
 
 
-def _verdict(facts: dict[str, str], tails: bytes) -> Verdict:
+def _verdict(facts: dict[str, str], tails: bytes) -> Ending:
     out_tail = int(facts.get("out_tail", 0))
     return Ending(
         reason=Reason(facts["reason"]),
