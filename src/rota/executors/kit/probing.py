@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.executors.kit.keeper.processes import start_time, strike
-from rota.executors.kit.keeper.words import SEALED_BYTES, boot_id, from_lines, read_file, unseal
+from rota.executors.kit.keeper.words import (
+    SEALED_BYTES,
+    boot_id,
+    from_lines,
+    read_file,
+    read_if_there,
+    unseal,
+)
 from rota.executors.kit.keeping import Identity
 from rota.executors.kit.sweeping import sweep
 from rota.executors.kit.verdict import give_verdict, read_verdict
@@ -115,10 +122,10 @@ class _Facts(NamedTuple):
 
 
 def _facts(folder: Path) -> _Facts | None:
-    path = folder / "keeper"
-    told = from_lines(read_file(str(path)))[0]
-    if not told and not path.exists():
+    data = read_if_there(str(folder / "keeper"))
+    if data is None:
         return None
+    told, _ = from_lines(data)
     try:
         return _Facts(
             nonce=told["nonce"],

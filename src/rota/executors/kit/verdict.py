@@ -7,16 +7,15 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from rota.executors.kit.keeper.words import RESERVE_BYTES, as_lines, fill, from_lines, read_file
+from rota.executors.kit.keeper.words import RESERVE_BYTES, as_lines, fill, from_lines, read_if_there
 from rota.model.instants import from_micros
 from rota.model.keeping import Ending, Reason, Spooled
 
 
 def read_verdict(folder: Path) -> Ending | None:
     """Return the verdict in an attempt's folder, if there is one."""
-    path = folder / "exit"
-    data = read_file(str(path), 2 * RESERVE_BYTES)
-    if not data and not path.is_symlink() and not path.exists():
+    data = read_if_there(str(folder / "exit"), 2 * RESERVE_BYTES)
+    if data is None:
         return None
     try:
         return _verdict(*from_lines(data))

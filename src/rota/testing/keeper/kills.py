@@ -25,6 +25,7 @@ RIVALS = 0.15
 FINISH_SECONDS = 30.0
 LOOK_SECONDS = 0.01
 EXITED, BROKEN = "exited", 99
+BROKEN_KEEPER = {"keeper_error", "spawn_failed", "exec_failed"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,6 +178,9 @@ class Killing:
             self.result.unproven += not proven
             if reason == EXITED and got != code:
                 self.result.faults.append(f"{name} exited with {got} instead of {code}")
+            if reason in BROKEN_KEEPER:
+                told = read_file(str(self.home / name / "keeper.err")).decode(errors="replace")
+                self.result.faults.append(f"{name} ended with {reason}: {told}")
             if not proven and tree == Tree.PIDNS:
                 self.result.faults.append(f"{name} is unproven in a namespace")
             for stream, size in zip(STREAMS, sizes, strict=True):

@@ -68,8 +68,15 @@ def unseal(data: bytes) -> list[str]:
 
 def read_file(path: str, most: int = 1 << 20) -> bytes:
     """Return what a small file holds; nothing if it is not there, or is no file."""
+    return read_if_there(path, most) or b""
+
+
+def read_if_there(path: str, most: int = 1 << 20) -> bytes | None:
+    """Return what a small file holds, empty if it cannot be read; None if it is not there."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
     except OSError:
         return b""
     data = b""
