@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rota.executors.kit.keeping import _spawn, introduce, pack
-from rota.executors.kit.probing import kill_keeper, probe
+from rota.executors.kit.probing import Ended, kill_keeper, probe
 from rota.executors.kit.spec import Tree
 from rota.model.keeping import Reason
 from rota.testing.keeper.programs import STUBBORN
@@ -59,7 +59,10 @@ def test_the_tree_dies_with_both(scene):
         assert verdict.proven == (attempts.tree is Tree.PIDNS)
         assert attempt.processes() == []
         if attempts.tree is Tree.GUARD:
-            assert verdict.detail.startswith("3 processes")
+            assert verdict.detail[:12] in {
+                "3 processes ",
+                "4 processes ",
+            }  # the program may be dead
 
     scene.play(body)
 
@@ -142,8 +145,8 @@ def test_an_attempt_of_an_earlier_boot_is_lost_without_looking_at_any_process(at
     attempt = attempts.start(["true"])
     attempt.verdict()
     (attempt.folder / "exit").unlink()
-    attempt.until(lambda: attempt.processes() == [])
     earlier = replace(attempt.identity, boot="another")
+    attempt.until(lambda: isinstance(probe(attempt.folder, earlier), Ended))
     verdict = probe(attempt.folder, earlier).verdict
     assert (verdict.reason, verdict.proven) == (Reason.LOST_REBOOT, True)
     assert probe(attempt.folder, earlier).verdict == verdict

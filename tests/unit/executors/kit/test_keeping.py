@@ -20,7 +20,8 @@ from rota.executors.kit.keeping import (
 )
 from rota.executors.kit.probing import Alive, probe
 from rota.executors.kit.spec import Spec, Term, Tree
-from rota.model.keeping import Reason, give_verdict, read_verdict
+from rota.executors.kit.verdict import give_verdict, read_verdict
+from rota.model.keeping import Reason
 from rota.model.programs import Bounds, Command
 
 NO_PROGRAM = Program(python="/nowhere/python", path="/nowhere/keeper.pyc")
