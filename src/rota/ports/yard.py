@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rota.model.keeping import Ending, Kept, Stream
@@ -66,6 +66,9 @@ class Yard(Protocol):
 
     def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
+
+    def tidy(self, known: Sequence[Kept]) -> None:
+        """Delete what has ended long ago and is not known any more."""
 
     async def rung(self, kept: Kept, seconds: float) -> None:
         """Wait until a keeper has something new, at most so long."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Any, Literal
-
-from pydantic import Field, StringConstraints, model_validator
+from typing import Any, Literal
 
 from rota.doors.commands.fields import (
-    PLAIN,
     Id,
     Json,
     Limit,
@@ -28,6 +25,14 @@ from rota.doors.commands.shapes import (
     RunGiven,
     run_given,
 )
+from rota.doors.commands.task_requests import (
+    KIND_OF,
+    PROGRAM,
+    ChangedTask,
+    NewTask,
+    NewThreadTask,
+    Title,
+)
 from rota.doors.commands.task_shapes import (
     ActivityGiven,
     TaskGiven,
@@ -36,7 +41,7 @@ from rota.doors.commands.task_shapes import (
     task_given,
     task_listed,
 )
-from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked, Zone
+from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.errors import Invalid, NotPermitted, Stale
@@ -45,19 +50,12 @@ from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import next_fires, view_task
 from rota.model.instants import from_micros, to_micros
 from rota.model.keys import KeyScope
-from rota.model.tasks import After, AfterOn, Policy, Task, TaskKind
+from rota.model.tasks import After, Policy, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
 from rota.rules.programs import check_program
 
-Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
-Call = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=200)
-]
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
-KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-PROGRAM = "command"
-"""The agent that is any program; its task has instructions and a command."""
 FIRES = 3
 MOST_FIRES = 100
 LONGEST_SLUG = 40
@@ -81,80 +79,6 @@ class Tasks(Given):
 
     tasks: list[TaskListed]
     next: int | None
-
-
-class AfterAsked(Asked):
-    """The task to follow, and on which ends of its runs."""
-
-    task: TaskName
-    on: AfterOn = AfterOn.SUCCESS
-
-
-class Work(Asked):
-    """What a task does: instructions for an agent, a program, or a callable."""
-
-    instructions: Annotated[Text, StringConstraints(min_length=1)] | None = None
-    command: list[Text] | None = Field(default=None, min_length=1, max_length=1_000)
-    call: Call | None = None
-    agent: Word | None = None
-    model_tier: Literal["low", "medium", "high"] | None = None
-    tools: list[Word] | None = Field(default=None, max_length=1_000)
-
-    def spec(self) -> dict[str, Any]:
-        """Return what the task's executor is told."""
-        names = ("instructions", "command", "call", "agent", "model_tier", "tools")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-
-class NewTask(Work):
-    """A task to be made, with at most one schedule; without one it runs only when asked."""
-
-    name: TaskName | None = None
-    title: Title = ""
-    space: SpaceName | None = None
-    thread: ThreadKey | None = None
-    schedule: ScheduleAsked | None = None
-    policy: PolicyAsked | None = None
-    after: AfterAsked | None = None
-
-    @model_validator(mode="after")
-    def _one_work(self) -> NewTask:
-        told = {name for name in KIND_OF if getattr(self, name) is not None}
-        both = told == {"instructions", "command"} and self.agent == PROGRAM
-        if len(told) != 1 and not both:
-            message = f"say what to do: exactly one of {', '.join(KIND_OF)}"
-            raise ValueError(message)
-        if self.agent == PROGRAM and not both:
-            message = f"the agent {PROGRAM} needs instructions and a command"
-            raise ValueError(message)
-        return self
-
-
-class NewThreadTask(Asked):
-    """A task of a conversation, in words."""
-
-    thread_key: ThreadKey
-    title: Annotated[Title, StringConstraints(min_length=1)]
-    instructions: Annotated[Text, StringConstraints(min_length=1)]
-    schedule: ScheduleAsked | None = None
-    policy: PolicyAsked | None = None
-
-
-class ChangedTask(OneTask, Work):
-    """What is to change in a task; what is left out stays. A new rule replaces the old one."""
-
-    title: Title | None = None
-    schedule: ScheduleAsked | None = None
-    schedule_name: TaskName = "default"
-    policy: PolicyAsked | None = None
-    after: AfterAsked | None = None
-
-    @model_validator(mode="after")
-    def _something(self) -> ChangedTask:
-        if not self.model_fields_set - {"task", "space", "schedule_name"}:
-            message = "say what to change"
-            raise ValueError(message)
-        return self
 
 
 class TaskShown(TaskGiven):

@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from rota.rules.programs import check_program
 
 PROCESS = "process"
 PRIVATE = 0o700
+TIDY_SECONDS = 3600.0
 
 
 class HomeYard:
@@ -113,7 +114,8 @@ class HomeYard:
         """Return the folders of an attempt, which are made if they are not there."""
         lease = assignment.lease
         own = self._spaces / assignment.task.space
-        folders = (self._rooms / f"{lease.run_id}-{lease.epoch}", own / "work", own / "home")
+        room_name = _room_name(lease.run_id, lease.epoch)
+        folders = (self._rooms / room_name, own / "work", own / "home")
         for folder in folders:
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         room, work, home = (str(folder.absolute()) for folder in folders)
@@ -128,7 +130,7 @@ class HomeYard:
         if self._program is None:
             raise Unavailable("this process does not have the home")
         lease = assignment.lease
-        room = self._rooms / f"{lease.run_id}-{lease.epoch}"
+        room = self._rooms / _room_name(lease.run_id, lease.epoch)
         for file in prepared.files:
             _write(room / file.name, file.content)
         command = _found(prepared.command)
@@ -165,9 +167,22 @@ class HomeYard:
         self._rung.pop(_name(kept), None)
         for folder in (
             self._attempts / _name(kept),
-            self._rooms / f"{kept.run_id}-{kept.epoch}",
+            self._rooms / _room_name(kept.run_id, kept.epoch),
         ):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def tidy(self, known: Sequence[Kept]) -> None:
+        """Delete what has ended long ago and is not known any more: a later attempt replaced it."""
+        names = {_name(kept) for kept in known}
+        rooms = {_room_name(kept.run_id, kept.epoch) for kept in known}
+        before = (self._folder / "lease").stat().st_mtime - TIDY_SECONDS
+        for folder in self._attempts.iterdir():
+            ended = folder / "exit"
+            if folder.name not in names and ended.exists() and ended.stat().st_mtime < before:
+                shutil.rmtree(folder, ignore_errors=True)
+        for folder in self._rooms.iterdir():
+            if folder.name not in rooms and folder.stat().st_mtime < before:
+                shutil.rmtree(folder, ignore_errors=True)
 
     async def rung(self, kept: Kept, seconds: float) -> None:
         """Wait until the keeper has something new, at most so long."""
@@ -190,6 +205,10 @@ def _found(command: Command) -> Command:
 
 def _name(kept: Kept) -> str:
     return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
+
+
+def _room_name(run_id: int, epoch: int) -> str:
+    return f"{run_id}-{epoch}"
 
 
 def _identity(kept: Kept) -> Identity:

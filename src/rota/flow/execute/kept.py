@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.preparing import agent_of, ids_of, wish_of
-from rota.model.keeping import Ending, Kept, Reason, Stream
+from rota.model.keeping import Ending, Heard, Kept, Reason, Stream
 from rota.model.outcomes import Failed, Lost, Outcome, Report
 from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
@@ -29,6 +29,8 @@ from rota.ports.store import Store
 from rota.ports.yard import Yard
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 ROUTES = ("agent", "script")
 KEEPER_SECONDS = 15 * 60.0
@@ -120,9 +122,11 @@ class KeptWork:
         until = self._store.now() + int((KEEPER_SECONDS + DOUBT_SECONDS) * 1_000_000)
         await self._store.renew_home(self.home, self._yard.host, until)
         self._yard.promise(KEEPER_SECONDS)
-        for kept in await self._store.kept_of(self.home):
+        known = await self._store.kept_of(self.home)
+        for kept in known:
             if not kept.current and kept.run_id not in self._going:
                 await self.discard(kept)
+        self._yard.tidy(known)
         return RENEW_SECONDS
 
     async def discard(self, kept: Kept) -> None:
@@ -194,12 +198,12 @@ class KeptWork:
             boot=self._yard.boot,
             place=place,
         )
-        if not await self._store.begin_kept(kept, self._holder()):
-            return Report(outcome=Lost(reason="it is another worker's run"))
+        if not await _patiently(lambda: self._store.begin_kept(kept, self._holder())):
+            await self._wait_to_be_fenced(kept)
         try:
             await self._yard.start(kept, assignment, prepared, bounds_of(assignment))
         except (Invalid, Unavailable) as fault:
-            await self._store.drop_kept(kept.run_id, kept.epoch)
+            await _patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
             return _refusal(fault, assignment.task.kind)
         return kept
 
@@ -235,9 +239,31 @@ class KeptWork:
                 heard.append(part)
         if not heard:
             return False
-        if not await self._store.hear(kept.run_id, kept.epoch, self._holder(), heard):
-            raise Unavailable(f"run {kept.run_id} is not this worker's any more")
+        await self._record(kept, heard)
         return True
+
+    async def _record(self, kept: Kept, heard: Sequence[Heard]) -> None:
+        """Record what was heard, once: after a lost answer the record says whether it was."""
+        while True:
+            try:
+                if await self._store.hear(kept.run_id, kept.epoch, self._holder(), heard):
+                    return
+            except Unavailable as fault:
+                log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
+                await asyncio.sleep(LOOK_SECONDS)
+            rows = await _patiently(lambda: self._store.kept_of(self.home))
+            stands = next((row for row in rows if row.run_id == kept.run_id), None)
+            if stands is None or not stands.current or stands.epoch != kept.epoch:
+                await self._wait_to_be_fenced(kept)
+            elif all(_at(stands, part.stream) >= part.end for part in heard):
+                return
+
+    async def _wait_to_be_fenced(self, kept: Kept) -> NoReturn:
+        """Do nothing about a run that is another's: the pulse will say so, and end this."""
+        log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
+        self._left.add(kept.run_id)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
 
     async def _stop(self, assignment: Assignment, kept: Kept, hearing: Hearing) -> None:
         """Stop an attempt and wait until nothing of it is left."""
@@ -253,6 +279,20 @@ class KeptWork:
                     return
             except RotaError as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
+
+
+async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask the store until it answers; what is asked may be asked again."""
+    while True:
+        try:
+            return await ask()
+        except Unavailable as fault:
+            log.warning("run.store_unavailable", extra={"error": str(fault)})
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _at(kept: Kept, stream: Stream) -> int:
+    return kept.out_at if stream is Stream.OUT else kept.err_at
 
 
 def bounds_of(assignment: Assignment) -> Bounds:

@@ -1,0 +1,95 @@
+"""What may be asked for of tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from rota.doors.commands.fields import PLAIN, SpaceName, TaskName, Text, ThreadKey, Word
+from rota.doors.commands.shapes import Asked, OneTask
+from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked
+from rota.flow.define import tasks
+from rota.model.tasks import AfterOn, TaskKind
+
+Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
+Call = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=200)
+]
+KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
+PROGRAM = "command"
+"""The agent that is any program; its task has instructions and a command."""
+
+
+class AfterAsked(Asked):
+    """The task to follow, and on which ends of its runs."""
+
+    task: TaskName
+    on: AfterOn = AfterOn.SUCCESS
+
+
+class Work(Asked):
+    """What a task does: instructions for an agent, a program, or a callable."""
+
+    instructions: Annotated[Text, StringConstraints(min_length=1)] | None = None
+    command: list[Text] | None = Field(default=None, min_length=1, max_length=1_000)
+    call: Call | None = None
+    agent: Word | None = None
+    model_tier: Literal["low", "medium", "high"] | None = None
+    tools: list[Word] | None = Field(default=None, max_length=1_000)
+
+    def spec(self) -> dict[str, Any]:
+        """Return what the task's executor is told."""
+        names = ("instructions", "command", "call", "agent", "model_tier", "tools")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+class NewTask(Work):
+    """A task to be made, with at most one schedule; without one it runs only when asked."""
+
+    name: TaskName | None = None
+    title: Title = ""
+    space: SpaceName | None = None
+    thread: ThreadKey | None = None
+    schedule: ScheduleAsked | None = None
+    policy: PolicyAsked | None = None
+    after: AfterAsked | None = None
+
+    @model_validator(mode="after")
+    def _one_work(self) -> NewTask:
+        told = {name for name in KIND_OF if getattr(self, name) is not None}
+        both = told == {"instructions", "command"} and self.agent == PROGRAM
+        if len(told) != 1 and not both:
+            message = f"say what to do: exactly one of {', '.join(KIND_OF)}"
+            raise ValueError(message)
+        if self.agent == PROGRAM and not both:
+            message = f"the agent {PROGRAM} needs instructions and a command"
+            raise ValueError(message)
+        return self
+
+
+class NewThreadTask(Asked):
+    """A task of a conversation, in words."""
+
+    thread_key: ThreadKey
+    title: Annotated[Title, StringConstraints(min_length=1)]
+    instructions: Annotated[Text, StringConstraints(min_length=1)]
+    schedule: ScheduleAsked | None = None
+    policy: PolicyAsked | None = None
+
+
+class ChangedTask(OneTask, Work):
+    """What is to change in a task; what is left out stays. A new rule replaces the old one."""
+
+    title: Title | None = None
+    schedule: ScheduleAsked | None = None
+    schedule_name: TaskName = "default"
+    policy: PolicyAsked | None = None
+    after: AfterAsked | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> ChangedTask:
+        if not self.model_fields_set - {"task", "space", "schedule_name"}:
+            message = "say what to change"
+            raise ValueError(message)
+        return self

@@ -1,0 +1,88 @@
+"""Hearing: every byte counts once, whole lines at a time, and nothing grows without end."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.agents.command.reader import CommandReader
+from rota.flow.execute.hearing import LONGEST_LINE, MORE, MOST_TEXT, Hearing, lines_of
+from rota.model.events import EventName
+from rota.model.keeping import Stream
+from rota.model.verdicts import Exit
+from rota.model.wishes import Output
+
+
+def hearing():
+    return Hearing(CommandReader(Output.LAST_LINE))
+
+
+def told(*parts):
+    """Return the text of what was heard."""
+    events = [event for part in parts if part is not None for event in part.happened]
+    return "\n".join(e.data["text"] for e in events if e.name is EventName.OUTPUT)
+
+
+def test_only_whole_lines_count_until_the_end():
+    heard = hearing()
+    first = heard.take(Stream.OUT, b"one\ntw")
+    assert (first.start, first.end, told(first)) == (0, 4, "one")
+    assert heard.take(Stream.OUT, b"tw") is None
+    last = heard.take(Stream.OUT, b"two", last=True)
+    assert (last.start, last.end, told(last)) == (4, 7, "two")
+    assert heard.reader.end(Exit(code=0)).outcome.result == '"two"'
+
+
+def test_the_streams_are_counted_apart():
+    heard = hearing()
+    out, err = heard.take(Stream.OUT, b"a\n"), heard.take(Stream.ERR, b"oh\x1b[31m no\n")
+    assert (out.end, err.start, err.end) == (2, 0, 11)
+    assert [event.data["stream"] for event in (*out.happened, *err.happened)] == ["out", "err"]
+    assert told(err) == "oh no"
+
+
+def test_neighbouring_lines_share_an_event():
+    (event,) = hearing().take(Stream.OUT, b"".join(b"%d\n" % n for n in range(100))).happened
+    assert event.data["text"].splitlines() == [str(n) for n in range(100)]
+
+
+def test_what_is_no_text_is_an_event_of_its_own():
+    data = b'a\n{"rota": "progress", "percent": 40, "message": "half"}\nb\n'
+    names = [event.name for event in hearing().take(Stream.OUT, data).happened]
+    assert names == [EventName.OUTPUT, EventName.PROGRESS, EventName.OUTPUT]
+
+
+def test_an_endless_program_fills_no_database():
+    heard, line = hearing(), b"x" * 1000 + b"\n"
+    parts = [heard.take(Stream.OUT, line * 100) for _ in range(30)]
+    assert heard.at(Stream.OUT) == 30 * 100 * len(line)
+    text = told(*parts)
+    assert len(text) < MOST_TEXT + 10_000
+    assert text.endswith(MORE)
+
+
+def test_a_new_reader_fed_from_the_start_comes_to_the_same():
+    data = b'one\ntwo\n{"rota": "result", "text": "three"}\n'
+    first = hearing()
+    first.take(Stream.OUT, data)
+    again = hearing()
+    for n in range(0, len(data), 7):
+        again.take(Stream.OUT, data[again.at(Stream.OUT) : n + 7])
+    again.take(Stream.OUT, data[again.at(Stream.OUT) :], last=True)
+    end = Exit(code=0)
+    assert again.reader.end(end).outcome == first.reader.end(end).outcome
+
+
+@given(st.binary(max_size=400), st.booleans())
+def test_lines_are_the_bytes_they_were(data, last):
+    lines = [line for line, _ in lines_of(data, last=last)]
+    joined = b"".join(lines)
+    assert data.startswith(joined)
+    assert joined == data if last else b"\n" not in data[len(joined) :]
+
+
+def test_a_line_that_is_too_long_comes_in_parts():
+    data = b"y" * (2 * LONGEST_LINE + 5) + b"\nend\n"
+    parts = list(lines_of(data, last=False))
+    assert [cut for _, cut in parts] == [True, True, False, False]
+    assert b"".join(line for line, _ in parts) == data
