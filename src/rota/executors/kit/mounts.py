@@ -1,0 +1,114 @@
+"""Which folders of the host a place may show to programs, and to whom it may let them write.
+
+The list is a file of the operator's. It is refused when it lies in one of the folders it names:
+what a program can write must not decide what programs can see.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota.errors import Invalid, NotPermitted, shown
+from rota.executors.kit.beneath import steps_below
+from rota.executors.kit.place import Room
+from rota.model.spaces import Role
+
+NEVER = ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var")
+"""Too much to hand out as a whole; a folder inside is the operator's choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """One folder and everything below it; `members_write` false: member spaces only read."""
+
+    folder: str
+    write: bool = True
+    members_write: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One path that a program sees, at the same path; `root` is the trusted folder above it."""
+
+    root: str
+    path: str
+    write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MountList:
+    """The folders that may be shown; what is below a more exact entry follows that one."""
+
+    folders: Sequence[Allowed] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        for entry in self.folders:
+            if not entry.folder.startswith("/") or os.path.normpath(entry.folder) != entry.folder:
+                raise Invalid("folder", entry.folder, "give an absolute path without . and ..")
+            if entry.folder in NEVER:
+                raise Invalid("folder", entry.folder, "name a folder inside it, not all of it")
+
+    def mount(self, path: str, role: Role, *, write: bool) -> Mount:
+        """Return how a path may be shown; raise NotPermitted if the list does not name it."""
+        fitting = [a for a in self.folders if steps_below(a.folder, path) is not None]
+        if not fitting:
+            raise NotPermitted(
+                f"{shown(path)} may not be shown to programs: add a folder above it to the mounts"
+            )
+        entry = max(fitting, key=lambda a: len(a.folder))
+        may = entry.write and (role is Role.MAIN or entry.members_write)
+        return Mount(root=entry.folder, path=path, write=write and may)
+
+    def of(self, room: Room) -> list[Mount]:
+        """Return every mount of a room: what it reads, where it works, its own folders last.
+
+        An attempt's own home and artefacts are writable for everybody; they end with the run.
+        """
+        made = [self.mount(path, room.role, write=False) for path in room.readable]
+        made.append(self.mount(room.folder, room.role, write=room.writable))
+        own = [room.home, room.artefacts] if room.artefacts else [room.home]
+        made += [self.mount(path, Role.MAIN, write=True) for path in own]
+        for mount in made:
+            if steps_below(mount.path, room.state) is not None:
+                raise NotPermitted(f"{shown(mount.path)} holds the attempt's own state")
+        return made
+
+
+def read_mounts(path: Path) -> MountList:
+    """Return the list in a file of `[[mount]]` tables; raise Invalid if it cannot be trusted."""
+    with path.open("rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in {0, os.geteuid()}:
+            raise Invalid("mounts", str(path), "make it a file of your own")
+        if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Invalid("mounts", str(path), "take away what others may write: chmod go-w")
+        try:
+            found = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+            raise Invalid("mounts", str(path), str(fault)) from fault
+    tables = found.pop("mount", [])
+    if not isinstance(tables, list):
+        raise Invalid("mounts", str(path), 'each [[mount]] needs folder = "/…"')
+    listed = MountList([_entry(path, table) for table in tables])
+    if found:
+        raise Invalid("mounts", ", ".join(found), "only [[mount]] tables are known")
+    where = str(path.resolve())
+    for entry in listed.folders:
+        if steps_below(os.path.realpath(entry.folder), where) is not None:
+            raise Invalid("mounts", str(path), f"move it out of {entry.folder}, which it hands out")
+    return listed
+
+
+def _entry(path: Path, table: object) -> Allowed:
+    if not isinstance(table, dict) or not isinstance(table.get("folder"), str):
+        raise Invalid("mounts", str(path), 'each [[mount]] needs folder = "/…"')
+    choices = {name: value for name, value in table.items() if name != "folder"}
+    for name, value in choices.items():
+        if name not in {"write", "members_write"} or not isinstance(value, bool):
+            raise Invalid("mounts", name, "only write and members_write, true or false, are known")
+    return Allowed(folder=table["folder"], **choices)

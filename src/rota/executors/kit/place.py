@@ -1,0 +1,175 @@
+"""Places: where a program runs, and what it is given there.
+
+A place turns a program and a room into the spec of a keeper. `wrap` only puts words together; what
+must happen on the machine happens when the keeper starts those words. Nothing is done by halves: a
+place that cannot hold what it promises refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from rota.errors import Invalid, Unavailable
+from rota.executors.kit.spec import Spec
+from rota.model.programs import Bounds, Command
+from rota.model.spaces import Role
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where a place looks for its tools; never the path of whoever started Rota."""
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
+"""A name that is also a file, a label, a control group and a host name."""
+
+GUARDED = (
+    ".git/hooks",
+    ".git/config",
+    ".claude",
+    ".codex",
+    ".pi",
+    ".mcp.json",
+    ".vscode",
+    ".envrc",
+)
+"""What a tool of the host would run later without being asked."""
+
+
+class Network(StrEnum):
+    """What a program may reach beside the socket it is handed."""
+
+    NONE = "none"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """One thing a place needs and does not find: what, where, what to do."""
+
+    what: str
+    where: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where}): {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlet:
+    """The one way out: a socket of the host that answers on a port of 127.0.0.1 inside."""
+
+    socket: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What one attempt is given.
+
+    `state` is the attempt's own folder, 0700, which the program never sees where it is isolated.
+    `folder` is where it works; `home` and `artefacts` are its own, always writable.
+    """
+
+    name: str
+    state: str
+    folder: str
+    home: str
+    artefacts: str | None = None
+    readable: Sequence[str] = ()
+    writable: bool = True
+    guarded: Sequence[str] = GUARDED
+    outlet: Outlet | None = None
+    network: Network = Network.NONE
+    bounds: Bounds = field(default_factory=Bounds)
+    isolated: bool = True
+    role: Role = Role.MEMBER
+    image: str | None = None
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise Invalid("name", self.name, "use a-z, 0-9, - and _, at most 63")
+        own = [self.state, self.folder, self.home, *self.readable]
+        own += [self.artefacts] if self.artefacts else []
+        own += [self.outlet.socket] if self.outlet else []
+        for path in own:
+            if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path:
+                raise Invalid("path", path, "give an absolute path without . and ..")
+        for name in self.guarded:
+            if name.startswith("/") or os.path.normpath(name) != name or ".." in name.split("/"):
+                raise Invalid("guarded", name, "give a path inside the working folder")
+
+
+class Place(Protocol):
+    """Somewhere programs run.
+
+    `certain_kill`: once the tree is gone and `sweep` has returned, nothing of the attempt runs.
+    """
+
+    name: str
+    certain_kill: bool
+
+    def check(self) -> list[Missing]:
+        """Try out what the place needs, and return what is not to be had here."""
+
+    def wrap(self, command: Command, room: Room) -> Spec:
+        """Return what a keeper must start; raise Unavailable rather than promise less."""
+
+    def sweep(self, spec: Spec) -> None:
+        """Clean up what outlives the tree; raise Unavailable while something is left."""
+
+
+def refuse(place: str, missing: Sequence[Missing]) -> None:
+    """Raise with every missing thing, if there is any."""
+    if missing:
+        raise Unavailable(f"{place} cannot be had here: " + "; ".join(map(str, missing)))
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python that starts things: its program, and the folder it needs to be whole."""
+
+    program: str
+    prefix: str
+    library: str
+
+    @classmethod
+    def running(cls) -> Interpreter:
+        """Return the one that runs Rota, without its virtual environment."""
+        library = Path(__file__).resolve().parents[3]
+        return cls(str(Path(sys.executable).resolve()), sys.base_prefix, str(library))
+
+    def script(self, path: str, *words: str) -> list[str]:
+        """Return how to run one file that needs nothing but the standard library."""
+        return [self.program, "-I", "-S", path, *words]
+
+    def module(self, name: str, *words: str) -> list[str]:
+        """Return how to run a module of Rota's without any of its dependencies."""
+        return [self.program, "-I", "-S", "-c", RUN_MODULE, self.library, name, *words]
+
+
+RUN_MODULE = (
+    "import sys;"
+    "sys.path.append(sys.argv[1]);"
+    "from importlib import import_module;"
+    "sys.exit(import_module(sys.argv[2]).main(sys.argv[3:]))"
+)
+
+
+def environment(command: Command, room: Room) -> dict[str, str]:
+    """Return the whole environment of a program: what it was given, its home, and a path."""
+    for name, value in command.env.items():
+        if not VARIABLE.fullmatch(name) or "\0" in value:
+            raise Invalid("environment", name, "use letters, digits and _, and no NUL")
+        if room.isolated and LOADER.match(name):
+            raise Invalid("environment", name, "it would reach outside; set it with env(1) inside")
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **command.env, "HOME": room.home}
+
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+LOADER = re.compile(r"LD_|GLIBC_TUNABLES$|GCONV_PATH$|LOCPATH$|TMUX", re.ASCII)
+"""Variables that would act on what builds the walls, before the program is behind them."""

@@ -1,0 +1,69 @@
+"""A plain process: it sees what Rota sees, is bounded, and ends with its tree."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from rota.errors import Unavailable
+from rota.executors.kit import start
+from rota.executors.kit.groups import Hierarchy, clear
+from rota.executors.kit.holding import hold
+from rota.executors.kit.place import Interpreter, Missing, Room, environment
+from rota.executors.kit.spec import Spec, Tree
+from rota.model.programs import Command
+
+START = str(Path(start.__file__))
+
+
+class ProcessPlace:
+    """Runs a program as Rota's own user, without walls; refuses a room that asks for them.
+
+    `certain_kill` is what the keeper can promise here: true where it has PID namespaces.
+    """
+
+    name = "process"
+
+    def __init__(
+        self, python: Interpreter, *, hierarchy: Hierarchy | None, certain_kill: bool
+    ) -> None:
+        self._python = python
+        self._hierarchy = hierarchy
+        self._counts_alone = certain_kill and os.geteuid() != 0
+        self.certain_kill = certain_kill or bool(hierarchy and hierarchy.unified)
+
+    def check(self) -> list[Missing]:
+        """Say which bounds hold for single processes only."""
+        missing = []
+        held = self._hierarchy.controllers if self._hierarchy else frozenset()
+        if "pids" not in held:
+            missing.append(
+                Missing("a bound on the number of processes", "cgroup", DELEGATE.format("pids"))
+            )
+        if "memory" not in held:
+            missing.append(
+                Missing(
+                    "a bound on the memory of all processes", "cgroup", DELEGATE.format("memory")
+                )
+            )
+        return missing
+
+    def wrap(self, command: Command, room: Room) -> Spec:
+        """Return the program itself behind its bounds."""
+        if room.isolated:
+            raise Unavailable(
+                "process has no walls: choose sandbox or container, or run without isolation"
+            )
+        held = hold(room, self._hierarchy, counts_alone=self._counts_alone)
+        words = self._python.script(START, *held.group, *held.limits, "--", *command.argv)
+        wrapped = replace(command, argv=words, env=environment(command, room))
+        return Spec(name=room.name, command=wrapped, bounds=held.left, tree=Tree.AUTO)
+
+    def sweep(self, spec: Spec) -> None:
+        """Remove the attempt's control group."""
+        if self._hierarchy:
+            clear(self._hierarchy, spec.name)
+
+
+DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"

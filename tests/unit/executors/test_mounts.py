@@ -1,0 +1,155 @@
+"""What may be shown to programs, and that nothing else ever is."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from rota.errors import Invalid, NotPermitted
+from rota.executors.kit.beneath import open_beneath
+from rota.executors.kit.mounts import Allowed, MountList, read_mounts
+from rota.executors.kit.place import Room
+from rota.model.spaces import Role
+
+SPACES = Allowed(folder="/srv/spaces")
+
+
+def test_what_is_not_listed_is_not_shown():
+    listed = MountList([SPACES])
+    for path in ("/etc", "/srv", "/srv/spaces2", "/srv/spacesx/a"):
+        with pytest.raises(NotPermitted, match="may not be shown"):
+            listed.mount(path, Role.MAIN, write=False)
+
+
+@pytest.mark.parametrize(
+    ("entry", "role", "wish", "writes"),
+    [
+        (SPACES, Role.MAIN, True, True),
+        (SPACES, Role.MEMBER, True, True),
+        (SPACES, Role.MAIN, False, False),
+        (Allowed(folder="/srv/spaces", members_write=False), Role.MEMBER, True, False),
+        (Allowed(folder="/srv/spaces", members_write=False), Role.MAIN, True, True),
+        (Allowed(folder="/srv/spaces", write=False), Role.MAIN, True, False),
+    ],
+)
+def test_who_writes_is_what_the_list_says(entry, role, wish, writes):
+    assert MountList([entry]).mount("/srv/spaces/one", role, write=wish).write is writes
+
+
+def test_the_more_exact_entry_decides():
+    listed = MountList([SPACES, Allowed(folder="/srv/spaces/shared", write=False)])
+    assert not listed.mount("/srv/spaces/shared/x", Role.MAIN, write=True).write
+    assert listed.mount("/srv/spaces/own", Role.MAIN, write=True).write
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc", "/root", "/home", "srv", "/srv/../etc", "/srv/"])
+def test_a_list_cannot_hand_out_the_house(folder):
+    with pytest.raises(Invalid):
+        MountList([Allowed(folder=folder)])
+
+
+def test_a_room_that_would_show_its_own_state_is_refused():
+    room = Room(
+        name="a", state="/srv/spaces/one/state", folder="/srv/spaces/one", home="/srv/spaces/h"
+    )
+    with pytest.raises(NotPermitted, match="own state"):
+        MountList([SPACES]).of(room)
+
+
+def write_list(path, text):
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def test_a_list_is_read_from_a_file(tmp_path):
+    path = write_list(
+        tmp_path / "mounts.toml",
+        '[[mount]]\nfolder = "/srv/a"\nmembers_write = false\n[[mount]]\nfolder = "/srv/b"\nwrite = false\n',
+    )
+    assert read_mounts(path).folders == [
+        Allowed(folder="/srv/a", members_write=False),
+        Allowed(folder="/srv/b", write=False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[mount]]\n",
+        "[[mount]]\nfolder = 3\n",
+        '[[mount]]\nfolder = "/a"\nread = true\n',
+        "x = 1\n",
+        "[[",
+        "mount = 1\n",
+    ],
+)
+def test_a_list_that_says_something_else_is_refused(tmp_path, text):
+    with pytest.raises(Invalid):
+        read_mounts(write_list(tmp_path / "mounts.toml", text))
+
+
+def test_a_list_that_hands_itself_out_is_refused(tmp_path):
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for folder in (tmp_path, tmp_path / "inside", tmp_path / "link"):
+        path = write_list(tmp_path / "inside" / "m.toml", f'[[mount]]\nfolder = "{folder}"\n')
+        with pytest.raises(Invalid, match="move it out"):
+            read_mounts(path)
+
+
+def test_a_list_that_others_may_write_is_refused(tmp_path):
+    path = write_list(tmp_path / "m.toml", "")
+    path.chmod(0o666)
+    with pytest.raises(Invalid, match="chmod"):
+        read_mounts(path)
+
+
+def test_a_link_on_the_way_or_at_the_end_is_refused(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "real").mkdir(parents=True)
+    outside.mkdir()
+    (root / "link").symlink_to(outside)
+    (outside / "x").mkdir()
+    for path in (root / "link", root / "link" / "x", root / "missing", tmp_path):
+        with pytest.raises(NotPermitted):
+            open_beneath(str(root), str(path))
+    os.close(open_beneath(str(root), str(root / "real")))
+    os.close(open_beneath(str(root), str(root)))
+
+
+def test_a_folder_that_is_swapped_for_a_link_all_the_time_never_leads_out(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "a" / "b").mkdir(parents=True)
+    (outside / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(outside)
+    forbidden = (outside / "b").stat().st_ino
+    stop = threading.Event()
+
+    def swap():
+        while not stop.is_set():
+            (root / "a").rename(tmp_path / "aside")
+            (tmp_path / "link").rename(root / "a")
+            (root / "a").rename(tmp_path / "link")
+            (tmp_path / "aside").rename(root / "a")
+
+    swapping = threading.Thread(target=swap, name="rota-swap")
+    swapping.start()
+    led, refused = 0, 0
+    until = time.monotonic() + 20
+    try:
+        while (not led or not refused or led + refused < 20_000) and time.monotonic() < until:
+            try:
+                held = open_beneath(str(root), str(root / "a" / "b"))
+            except NotPermitted:
+                refused += 1
+                continue
+            led += 1
+            assert os.fstat(held).st_ino != forbidden
+            os.close(held)
+    finally:
+        stop.set()
+        swapping.join()
+    assert led
+    assert refused

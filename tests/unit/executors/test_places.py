@@ -1,0 +1,215 @@
+"""Places put words together; these are the words."""
+
+import os
+
+import pytest
+
+from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.executors.kit.groups import Hierarchy
+from rota.executors.kit.holding import hold
+from rota.executors.kit.mounts import Allowed, MountList
+from rota.executors.kit.place import Interpreter, Network, Outlet, Room, environment
+from rota.executors.kit.spec import Term, Tree
+from rota.executors.process.place import START, ProcessPlace
+from rota.executors.sandbox.place import SandboxPlace
+from rota.executors.sandbox.profile import Host, closing, last_steps, walls
+from rota.model.programs import Bounds, Command
+from rota.model.spaces import Role
+
+PYTHON = Interpreter("/opt/python/bin/python3", "/opt/python", "/opt/rota")
+HOST = Host(
+    links=[("usr/bin", "/bin")],
+    folders=["/usr"],
+    etc=["localtime"],
+    etc_online=["hosts"],
+    telltale=["keys"],
+)
+UNIFIED = Hierarchy("/sys/fs/cgroup/rota.service", frozenset({"pids", "memory"}), unified=True)
+OLD = Hierarchy("/sys/fs/cgroup/pids", frozenset({"pids"}), unified=False)
+MOUNTS = MountList(
+    [Allowed(folder="/srv/spaces", members_write=False), Allowed(folder="/srv/runs")]
+)
+
+
+def room(**changes):
+    given = {
+        "name": "run-7-1",
+        "state": "/srv/state/7",
+        "folder": "/srv/spaces/one",
+        "home": "/srv/runs/7/home",
+    }
+    return Room(**(given | changes))
+
+
+def followed_by(words, *run):
+    """Say whether words stand in a list, one behind the other."""
+    return any(tuple(words[i : i + len(run)]) == run for i in range(len(words)))
+
+
+def test_the_walls_word_for_word():
+    words = walls(
+        HOST, PYTHON, room(role=Role.MAIN, guarded=[".envrc"]), MOUNTS.of(room(role=Role.MAIN))
+    )
+    assert words == [
+        "--unshare-all", "--unshare-user", "--disable-userns", "--assert-userns-disabled",
+        "--new-session", "--die-with-parent", "--cap-drop", "ALL",
+        "--uid", "1000", "--gid", "1000", "--hostname", "rota",
+        "--ro-bind", "/usr", "/usr",
+        "--symlink", "usr/bin", "/bin",
+        "--ro-bind", "/etc/localtime", "/etc/localtime",
+        "--text", "/etc/passwd", "agent:x:1000:1000::/srv/runs/7/home:/bin/sh\n",
+        "--text", "/etc/group", "agent:x:1000:\n",
+        "--text", "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n",
+        "--text", "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n",
+        "--ro-bind", "/opt/python", "/opt/python",
+        "--proc", "/proc",
+        "--ro-bind", "/dev/null", "/proc/keys",
+        "--remount-ro", "/proc",
+        "--dev", "/dev",
+        "--size", "268435456", "--tmpfs", "/dev/shm",
+        "--size", "1073741824", "--tmpfs", "/tmp",
+        "--size", "268435456", "--tmpfs", "/var/tmp",
+        "--remount-ro", "/dev",
+        "--lend", "/srv/spaces", "/srv/spaces/one",
+        "--lend", "/srv/runs", "/srv/runs/7/home",
+        "--guard", "/srv/spaces/one", ".envrc",
+    ]  # fmt: skip
+
+
+def test_the_last_steps_word_for_word():
+    seen, steps = last_steps(
+        PYTHON, ["--limit", "CORE", "0"], Outlet(socket="/srv/g.sock", port=80)
+    )
+    assert seen[::3] == ["--ro-bind", "--ro-bind", "--outlet"]
+    assert seen[-2:] == ["/srv/g.sock", "/run/rota/outlet.sock"]
+    python = ["/opt/python/bin/python3", "-I", "-S"]
+    assert steps == [
+        *(*python, "/run/rota/start.py", "--limit", "CORE", "0", "--"),
+        *(*python, "/run/rota/forward.py", "80", "/run/rota/outlet.sock", "--"),
+    ]
+    assert closing(Command(argv=(), cwd="/srv/x/../y/")) == [
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/srv/y",
+    ]
+
+
+def test_a_member_reads_where_the_list_says_so_and_nothing_there_needs_a_guard():
+    words = walls(HOST, PYTHON, room(), MOUNTS.of(room()))
+    assert followed_by(words, "--show", "/srv/spaces", "/srv/spaces/one")
+    assert followed_by(words, "--lend", "/srv/runs", "/srv/runs/7/home")
+    assert "--guard" not in words
+
+
+def test_only_an_open_network_is_shared_and_needs_names():
+    closed, opened = (
+        walls(HOST, PYTHON, room(network=n), ()) for n in (Network.NONE, Network.OPEN)
+    )
+    assert "--share-net" not in closed
+    assert "/etc/hosts" in closed
+    assert "--share-net" in opened
+    assert followed_by(opened, "--ro-bind", "/etc/hosts", "/etc/hosts")
+
+
+def test_a_control_group_holds_what_it_can_and_rlimits_the_rest():
+    bounds = Bounds(processes=50, memory_bytes=1000, open_files=20, file_bytes=30, hard_seconds=5)
+    asked = room(bounds=bounds)
+    whole, old, none = (hold(asked, h, counts_alone=True) for h in (UNIFIED, OLD, None))
+    assert whole.group == [
+        "--group",
+        "/sys/fs/cgroup/rota.service/rota-run-7-1",
+        "pids.max=50,memory.max=1000,memory.swap.max=0,memory.oom.group=1",
+    ]
+    assert " ".join(whole.limits) == "--limit CORE 0 --limit NOFILE 20 --limit FSIZE 30"
+    assert old.group[-1] == "pids.max=50"
+    assert old.limits[-3:] == ["--limit", "DATA", "1000"]
+    assert none.group == []
+    assert none.limits[-3:] == ["--limit", "NPROC", "50"]
+    assert whole.left == Bounds(hard_seconds=5)
+
+
+def test_processes_are_not_counted_by_user_where_others_of_that_user_run():
+    held = hold(room(bounds=Bounds(processes=50)), None, counts_alone=False)
+    assert "NPROC" not in held.limits
+
+
+def test_a_plain_process_is_the_program_behind_its_bounds():
+    place = ProcessPlace(PYTHON, hierarchy=UNIFIED, certain_kill=False)
+    command = Command(argv=["/bin/x", "a b"], env={"A": "1"}, cwd="/srv", stdin=b"in")
+    spec = place.wrap(command, room(isolated=False, bounds=Bounds(processes=9)))
+    assert spec.command.argv == [
+        *("/opt/python/bin/python3", "-I", "-S", START),
+        *("--group", "/sys/fs/cgroup/rota.service/rota-run-7-1", "pids.max=9"),
+        *("--limit", "CORE", "0", "--", "/bin/x", "a b"),
+    ]
+    assert (spec.command.cwd, spec.command.stdin) == ("/srv", b"in")
+    assert spec.command.env["HOME"] == "/srv/runs/7/home"
+    assert (spec.name, spec.tree, spec.term) == ("run-7-1", Tree.AUTO, Term.ALL)
+    assert place.certain_kill
+
+
+def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
+    place = ProcessPlace(PYTHON, hierarchy=None, certain_kill=False)
+    assert not place.certain_kill
+    assert [m.what for m in place.check()] == [
+        "a bound on the number of processes",
+        "a bound on the memory of all processes",
+    ]
+    with pytest.raises(Unavailable, match="process has no walls"):
+        place.wrap(Command(argv=["x"]), room())
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "GCONV_PATH", "TMUX_TMPDIR"])
+def test_a_program_behind_walls_cannot_change_who_builds_them(name):
+    command = Command(argv=["x"], env={name: "/srv/evil.so"})
+    with pytest.raises(Invalid, match="would reach outside"):
+        environment(command, room())
+    assert environment(command, room(isolated=False))[name] == "/srv/evil.so"
+
+
+@pytest.mark.parametrize(("name", "value"), [("A=B", "x"), ("", "x"), ("A", "x\0y"), ("A\n", "x")])
+def test_an_environment_that_cannot_be_handed_over_is_refused(name, value):
+    with pytest.raises(Invalid):
+        environment(Command(argv=["x"], env={name: value}), room())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "../up"},
+        {"name": "Ä"},
+        {"name": "a\n"},
+        {"folder": "work"},
+        {"folder": "/srv/../etc"},
+        {"readable": ["/srv/"]},
+        {"guarded": ["../x"]},
+        {"guarded": ["/etc"]},
+        {"outlet": Outlet(socket="g", port=1)},
+    ],
+)
+def test_a_room_is_made_of_plain_names_and_absolute_paths(changes):
+    with pytest.raises(Invalid):
+        room(**changes)
+
+
+def test_the_sandbox_shows_nothing_that_is_not_listed(tmp_path):
+    (tmp_path / "bwrap").write_text("")
+    (tmp_path / "bwrap").chmod(0o755)
+    place = SandboxPlace(
+        PYTHON, MOUNTS, hierarchy=OLD, search_path=str(tmp_path), machine="x86_64", host=HOST
+    )
+    with pytest.raises(NotPermitted, match="/home/other"):
+        place.wrap(Command(argv=["x"]), room(readable=["/home/other"]))
+    spec = place.wrap(Command(argv=["x", "--"], cwd="/srv/spaces/one"), room())
+    words = spec.command.argv
+    assert words[5:8] == ["/opt/rota", "rota.executors.sandbox.enter", "--group"]
+    assert followed_by(words, "--", "x", "--")
+    assert spec.command.cwd == "/"
+    assert os.fspath(tmp_path / "bwrap") in words
+
+
+def test_the_sandbox_knows_machines_by_name(tmp_path):
+    place = SandboxPlace(PYTHON, MOUNTS, machine="riscv64", host=HOST)
+    with pytest.raises(Unavailable, match="use x86_64 or aarch64"):
+        place.wrap(Command(argv=["x"]), room())
