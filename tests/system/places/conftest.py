@@ -128,12 +128,16 @@ def host(ground):
 
 @pytest.fixture
 def hostile(ground, host):
-    """The attacker and what it knows, as words for Python."""
-    for file in HOSTILE:
-        shutil.copy(file, ground.folder)
-    facts = ground.folder / "facts.json"
-    facts.write_text(json.dumps(host))
-    return [str(ground.folder / "hostile.py"), str(facts)]
+    """Lay out the attacker and what it knows; return both as words for Python."""
+
+    def laid_out():
+        for file in HOSTILE:
+            shutil.copy(file, ground.folder)
+        facts = ground.folder / "facts.json"
+        facts.write_text(json.dumps(host))
+        return [str(ground.folder / "hostile.py"), str(facts)]
+
+    return laid_out
 
 
 @pytest.fixture
@@ -141,7 +145,7 @@ def attacked(ground, hostile):
     """Run hostile.py in a place and return the attacks that worked."""
 
     def attack(place, python="/usr/bin/python3", **changes):
-        done = ground.run(place, python, *hostile, **changes)
+        done = ground.run(place, python, *hostile(), **changes)
         assert done.returncode == 0, done.stderr.decode()
         found = json.loads(done.stdout)
         assert found["stumbled"] == {}, "an attack that could not be tried proves nothing"

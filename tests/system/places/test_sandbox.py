@@ -39,7 +39,7 @@ def test_the_same_attacks_work_where_there_are_no_walls(ground, host, hostile):
     """Otherwise the test above would pass with attacks that cannot work anywhere."""
     thrown_away = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private"]
     done = subprocess.run(
-        [*thrown_away, PYTHON, *hostile, *sorted(OUTSIDE - {"mount"}), "mount"],
+        [*thrown_away, PYTHON, *hostile(), *sorted(OUTSIDE - {"mount"}), "mount"],
         capture_output=True,
         check=False,
     )
@@ -51,7 +51,7 @@ def test_the_same_attacks_work_where_there_are_no_walls(ground, host, hostile):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights over the whole machine")
 def test_the_attacker_does_not_start_with_rights_over_the_whole_machine(ground, hostile):
-    done = subprocess.run([PYTHON, *hostile, "see_the_state"], capture_output=True, check=False)
+    done = subprocess.run([PYTHON, *hostile(), "see_the_state"], capture_output=True, check=False)
     assert done.returncode == 1
     assert b"behind walls" in done.stderr
 

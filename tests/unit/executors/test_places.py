@@ -154,7 +154,7 @@ def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
     assert not place.certain_kill
     assert [m.what for m in place.check()] == [
         "a bound on the number of processes",
-        "a bound on the memory of all processes",
+        "a bound on the memory of all processes together",
     ]
     with pytest.raises(Unavailable, match="process has no walls"):
         place.wrap(Command(argv=["x"]), room())

@@ -49,11 +49,15 @@ class Network(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """One thing a place needs and does not find: what, where, what to do."""
+    """One thing a place does not find: what, where, what to do.
+
+    Without what is not `needed` a place still runs programs, but promises less.
+    """
 
     what: str
     where: str
     remedy: str
+    needed: bool = True
 
     def __str__(self) -> str:
         return f"{self.what} ({self.where}): {self.remedy}"
@@ -124,9 +128,10 @@ class Place(Protocol):
 
 
 def refuse(place: str, missing: Sequence[Missing]) -> None:
-    """Raise with every missing thing, if there is any."""
-    if missing:
-        raise Unavailable(f"{place} cannot be had here: " + "; ".join(map(str, missing)))
+    """Raise with every missing thing that is needed, if there is any."""
+    needed = [str(each) for each in missing if each.needed]
+    if needed:
+        raise Unavailable(f"{place} cannot be had here: {'; '.join(needed)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,13 @@ def main(words: list[str]) -> int:
     return NOT_STARTED
 
 
+def handed_over() -> dict[str, str]:
+    """Return the environment exactly as it was given to this process."""
+    with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
+        pairs = os.fsdecode(file.read()).split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
 def join(folder: str, settings: str) -> None:
     """Make a control group with its bounds, `file=value,...`, and step into it."""
     os.mkdir(folder, 0o755)  # noqa: PTH102 - pathlib would cost more than all of this

@@ -35,19 +35,12 @@ class ProcessPlace:
 
     def check(self) -> list[Missing]:
         """Say which bounds hold for single processes only."""
-        missing = []
         held = self._hierarchy.controllers if self._hierarchy else frozenset()
-        if "pids" not in held:
-            missing.append(
-                Missing("a bound on the number of processes", "cgroup", DELEGATE.format("pids"))
-            )
-        if "memory" not in held:
-            missing.append(
-                Missing(
-                    "a bound on the memory of all processes", "cgroup", DELEGATE.format("memory")
-                )
-            )
-        return missing
+        return [
+            Missing(what, "cgroup", DELEGATE.format(controller), needed=False)
+            for controller, what in TOGETHER.items()
+            if controller not in held
+        ]
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program itself behind its bounds."""
@@ -66,4 +59,8 @@ class ProcessPlace:
             clear(self._hierarchy, spec.name)
 
 
+TOGETHER = {
+    "pids": "a bound on the number of processes",
+    "memory": "a bound on the memory of all processes together",
+}
 DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"

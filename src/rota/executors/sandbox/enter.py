@@ -17,7 +17,7 @@ import sys
 
 from rota.errors import NotPermitted, RotaError, shown
 from rota.executors.kit.beneath import open_beneath
-from rota.executors.kit.start import NOT_STARTED, join
+from rota.executors.kit.start import NOT_STARTED, handed_over, join
 from rota.executors.sandbox.guard import guard
 
 OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet"})
@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
             words = words[3:]
         end = words.index("--")
         told = [*environment(), *furnished(words[2:end]), *filtered(words[1])]
-        listed = remembered("".join(f"{word}\0" for word in told).encode(errors="surrogateescape"))
+        listed = remembered(os.fsencode("".join(f"{word}\0" for word in told)))
         program = [words[0], "--args", str(listed), "--", *words[end + 1 :]]
         os.execv(words[0], program)  # noqa: S606 - becoming bubblewrap is the point
     except (OSError, RotaError) as fault:
@@ -40,12 +40,10 @@ def main(words: list[str]) -> int:
 
 
 def environment() -> list[str]:
-    """Return this process's environment, exactly as it was handed over, as words."""
-    with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
-        pairs = file.read().decode(errors="surrogateescape").split("\0")
+    """Return this process's environment as words: all that the program will have."""
     words = ["--clearenv"]
-    for pair in filter(None, pairs):
-        words += ["--setenv", *pair.split("=", 1)]
+    for name, value in handed_over().items():
+        words += ["--setenv", name, value]
     return words
 
 
