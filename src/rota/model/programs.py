@@ -34,3 +34,4 @@ class Bounds:
     processes: int | None = None
     open_files: int | None = None
     file_bytes: int | None = None
+    cpus: float | None = None

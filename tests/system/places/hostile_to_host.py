@@ -61,7 +61,10 @@ def fill_the_root(facts):
     """B2, B10: files where nobody counts them."""
     for path in ("/x", "/etc/x", "/usr/x", "/dev/x", "/run/x", "/proc/x", "/var/x", "/bin/x"):
         if writable(path):
-            return f"{path} can be made"
+            size = os.statvfs(os.path.dirname(path))
+            os.unlink(path)
+            if size.f_blocks * size.f_frsize > 256 * MIB:
+                return f"{path} can be made"
     return ""
 
 

@@ -154,6 +154,8 @@ def gain_rights(facts):
         return f"capabilities {status['CapEff']}"
     if status["NoNewPrivs"].strip() != "1":
         return "new privileges can be gained"
+    if os.getuid() == 0:
+        return ""  # without a capability the name alone is worth nothing
     try:
         os.setuid(0)
     except OSError:
@@ -196,13 +198,19 @@ def tune_the_kernel(facts):
         return f"/proc/sys/{path} can be written"
     for path in (
         "/proc/sysrq-trigger",
-        "/proc/self/oom_score_adj",
         "/sys/kernel/uevent_helper",
         "/sys/fs/cgroup/cgroup.procs",
+        "/sys/fs/cgroup/pids/pids.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
     ):
         try:
             os.close(os.open(path, os.O_WRONLY))
         except OSError:
             continue
         return f"{path} can be written"
-    return ""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("-1000")
+    except OSError:
+        return ""
+    return "it cannot be chosen when memory runs out"

@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
+from rota.executors.kit.calls import AARCH64, FORBIDDEN, NEW_NAMESPACES, X86_64
 from rota.executors.sandbox import bpf
-from rota.executors.sandbox.filter import (
-    AARCH64,
-    FORBIDDEN,
-    MACHINES,
-    NEW_NAMESPACES,
-    X86_64,
-    filter_for,
-)
+from rota.executors.sandbox.filter import MACHINES, filter_for
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),

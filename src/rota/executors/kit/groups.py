@@ -17,8 +17,9 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.model.programs import Bounds
 
-WANTED = frozenset({"pids", "memory"})
+WANTED = frozenset({"pids", "memory", "cpu"})
 PREFIX = "rota-"
+CPU_PERIOD = 100_000
 PATIENCE = 5.0
 PAUSE = 0.005
 
@@ -44,6 +45,8 @@ class Hierarchy:
             made["memory.max"] = str(bounds.memory_bytes)
             made["memory.swap.max"] = "0"
             made["memory.oom.group"] = "1"
+        if bounds.cpus is not None and "cpu" in self.controllers:
+            made["cpu.max"] = f"{int(bounds.cpus * CPU_PERIOD)} {CPU_PERIOD}"
         return made
 
 

@@ -44,8 +44,15 @@ def hold(room: Room, hierarchy: Hierarchy | None, *, counts_alone: bool) -> Hold
         if value is not None
         for word in ("--limit", name, str(value))
     ]
-    left = replace(bounds, memory_bytes=None, processes=None, open_files=None, file_bytes=None)
+    left = timed(bounds)
     return Holding(group=group, limits=words, left=left)
+
+
+def timed(bounds: Bounds) -> Bounds:
+    """Return what only a keeper can hold: time and output."""
+    return replace(
+        bounds, memory_bytes=None, processes=None, open_files=None, file_bytes=None, cpus=None
+    )
 
 
 def _joined(settings: dict[str, str]) -> str:

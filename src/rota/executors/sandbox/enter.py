@@ -17,8 +17,8 @@ import sys
 
 from rota.errors import NotPermitted, RotaError, shown
 from rota.executors.kit.beneath import open_beneath
+from rota.executors.kit.guard import guard
 from rota.executors.kit.start import NOT_STARTED, handed_over, join
-from rota.executors.sandbox.guard import guard
 
 OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet"})
 

@@ -1,0 +1,1 @@
+"""A program in a container of docker or podman, reached by their command line."""

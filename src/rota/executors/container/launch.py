@@ -1,0 +1,139 @@
+"""Start a container whose mounts are what they were allowed as, and become the engine's client.
+
+An engine takes paths, not descriptors, and a path can be swapped after it was looked at. Podman
+makes the mounts before it starts the program (`init`): each is then compared with the folder that
+was held open all the time. Docker cannot do that; there the paths are walked just before.
+
+The program's environment goes through memory, never onto a command line. What this process was
+given is the program's; the client gets its own.
+
+Words: KIND STATE PROFILE [--client NAME=VALUE]... ENGINE... -- WALL... -- IMAGE PROGRAM WORD...
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+
+from rota.errors import NotPermitted, RotaError, Unavailable, shown
+from rota.executors.kit.beneath import open_beneath
+from rota.executors.kit.guard import guard
+from rota.executors.kit.start import NOT_STARTED, handed_over
+
+PATIENCE = 60.0
+
+
+class Seen:
+    """One path as it was when it was looked at, and where it goes."""
+
+    def __init__(self, source: str, held: int, inside: str, *, write: bool) -> None:
+        self.source = source
+        self.held = held
+        self.inside = inside
+        self.write = write
+
+    def words(self) -> list[str]:
+        """Return the mount in the engine's words."""
+        parts = ["type=bind", f"source={self.source}", f"destination={self.inside}"]
+        return ["--mount", ",".join([*parts, *([] if self.write else ["readonly"])])]
+
+    def is_at(self, path: str) -> bool:
+        """Say whether the same thing lies at another path."""
+        return os.path.samestat(os.stat(path), os.fstat(self.held))  # noqa: PTH116
+
+
+def main(words: list[str]) -> int:
+    """Become the engine's client; return only when that cannot be."""
+    kind, state, profile, *rest = words
+    client = {}
+    while rest[0] == "--client":
+        name, value = rest[1].split("=", 1)
+        client[name] = value
+        rest = rest[2:]
+    first = rest.index("--")
+    second = rest.index("--", first + 1)
+    engine, walls, program = rest[:first], rest[first + 1 : second], rest[second + 1 :]
+    try:
+        keep(f"{state}/seccomp.json", profile)
+        seen, kept = looked_at(walls)
+        told = [*kept, *environment(), *(word for each in seen for word in each.words()), *program]
+        if kind != "podman":
+            os.execve(engine[0], [*engine, "run", *told], client)  # noqa: S606
+        container = ask(client, *engine, "create", *told).split()[-1]
+        ask(client, *engine, "init", container)
+        compare(seen, ask(client, *engine, "inspect", "--format", "{{.State.Pid}}", container))
+        start = [*engine, "start", "--attach", "--interactive", container]
+        os.execve(engine[0], start, client)  # noqa: S606 - becoming the client is the point
+    except (OSError, RotaError) as fault:
+        print(f"container: {fault}", file=sys.stderr)  # noqa: T201
+    return NOT_STARTED
+
+
+def looked_at(words: list[str]) -> tuple[list[Seen], list[str]]:
+    """Return every mount, held open, and the words that are the engine's own."""
+    seen: dict[str, Seen] = {}
+    guarded: dict[str, list[str]] = {}
+    kept = []
+    rest = iter(words)
+    for word in rest:
+        if word not in {"--lend", "--show", "--guard", "--file", "--outlet"}:
+            kept.append(word)
+            continue
+        first, second = next(rest), next(rest)
+        if word == "--guard":
+            guarded.setdefault(first, []).append(second)
+        elif word in {"--file", "--outlet"}:
+            held = open_beneath(os.path.dirname(first), first)  # noqa: PTH120
+            kind = stat.S_ISSOCK if word == "--outlet" else stat.S_ISREG
+            if not kind(os.fstat(held).st_mode):
+                raise NotPermitted(f"{shown(first)} is no socket: start what answers there first")
+            seen[second] = Seen(first, held, second, write=False)
+        else:
+            held = open_beneath(first, second)
+            seen[second] = Seen(second, held, second, write=word == "--lend")
+    for folder, names in guarded.items():
+        for each in guard(folder, seen[folder].held, names):
+            seen[each.path] = Seen(each.path, each.descriptor, each.path, write=each.write)
+    return list(seen.values()), kept
+
+
+def environment() -> list[str]:
+    """Return the program's environment as a file that only this process has."""
+    held = os.memfd_create("rota", 0)
+    for name, value in handed_over().items():
+        if "\n" in value:
+            raise NotPermitted(f"{name} has more than one line, which engines cannot hand over")
+        os.write(held, os.fsencode(f"{name}={value}\n"))
+    os.lseek(held, 0, os.SEEK_SET)
+    return ["--env-file", f"/proc/{os.getpid()}/fd/{held}"]
+
+
+def ask(client: dict[str, str], *words: str) -> str:
+    """Return what a command of the engine's says; raise Unavailable with its last words."""
+    done = subprocess.run(  # noqa: S603
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=client,
+        timeout=PATIENCE,
+        check=False,
+    )
+    if done.returncode:
+        raise Unavailable(done.stderr.decode(errors="replace").strip() or f"{words[0]} failed")
+    return done.stdout.decode(errors="replace").strip()
+
+
+def compare(seen: list[Seen], pid: str) -> None:
+    """Raise NotPermitted unless every mount is what was looked at."""
+    for each in seen:
+        if not each.is_at(f"/proc/{int(pid)}/root{each.inside}"):
+            raise NotPermitted(f"{shown(each.source)} was swapped while the container was made")
+
+
+def keep(path: str, text: str) -> None:
+    """Write a file of the attempt's state."""
+    held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(held, "w") as file:
+        file.write(text)

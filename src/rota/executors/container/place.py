@@ -1,0 +1,116 @@
+"""The container: a program in an image, by the command line of docker or podman."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from rota.errors import Unavailable
+from rota.executors.container.seccomp import ARCHITECTURES, profile
+from rota.executors.container.words import LABEL, Engine, mounted, pinned, program, walls
+from rota.executors.kit import forward
+from rota.executors.kit.holding import timed
+from rota.executors.kit.mounts import MountList
+from rota.executors.kit.place import Interpreter, Missing, Room, environment, refuse
+from rota.executors.kit.spec import Spec, Term, Tree
+from rota.model.programs import Command
+
+FORWARD = str(Path(forward.__file__))
+PATIENCE = 30.0
+ROUNDS = 4
+"""An engine may stop half-way the first time it is told to remove a container."""
+
+
+class ContainerPlace:
+    """Runs a program in a container that bears the attempt's name as a label.
+
+    Only a guard holds the tree: in a PID namespace of the keeper's podman would write down numbers
+    of processes that mean others outside. What the engine still runs, `sweep` removes by label.
+    """
+
+    name = "container"
+    certain_kill = True
+
+    def __init__(
+        self, python: Interpreter, mounts: MountList, engine: Engine, *, machine: str = ""
+    ) -> None:
+        self._python = python
+        self._mounts = mounts
+        self._engine = engine
+        self._machine = machine or platform.machine()
+
+    def check(self) -> list[Missing]:
+        """Ask the engine whether it answers, and say what it cannot do."""
+        missing = self._lacking()
+        if missing:
+            return missing
+        try:
+            self._ask("ps", "--quiet", "--filter", f"label={LABEL}=none")
+        except Unavailable as fault:
+            remedy = "start it, or let Rota's user reach it"
+            return [Missing(f"an answer of {self._engine.kind}", str(fault), remedy)]
+        if self._engine.kind == "podman":
+            return []
+        what = "mounts that are compared before the program starts"
+        return [Missing(what, self._engine.kind, "use podman", needed=False)]
+
+    def wrap(self, command: Command, room: Room) -> Spec:
+        """Return the client of an engine that runs the program and nothing else."""
+        refuse(self.name, self._lacking())
+        engine = self._engine
+        client = [word for n, v in engine.env.items() for word in ("--client", f"{n}={v}")]
+        argv = self._python.module(
+            "rota.executors.container.launch",
+            *(engine.kind, room.state, profile(self._machine), *client, *engine.words(), "--"),
+            *(*walls(engine, room), "--workdir", command.cwd),
+            *(*mounted(room, self._mounts.of(room), FORWARD), "--"),
+            *(pinned(engine, room.image), *program(command, room)),
+        )
+        wrapped = replace(command, argv=argv, env=environment(command, room), cwd="/")
+        return Spec(
+            name=room.name,
+            command=wrapped,
+            bounds=timed(room.bounds),
+            tree=Tree.GUARD,
+            term=Term.MAIN,
+        )
+
+    def sweep(self, spec: Spec) -> None:
+        """Remove every container of the attempt; raise Unavailable while one is left."""
+        for _ in range(ROUNDS):
+            left = self._left(spec.name)
+            if not left:
+                return
+            self._ask("rm", "--force", *left, tolerant=True)
+        if self._left(spec.name):
+            raise Unavailable(f"{self._engine.kind} keeps a container of {spec.name}: try again")
+
+    def _left(self, name: str) -> list[str]:
+        return self._ask("ps", "--all", "--quiet", "--filter", f"label={LABEL}={name}").split()
+
+    def _lacking(self) -> list[Missing]:
+        if self._machine not in ARCHITECTURES:
+            known = " or ".join(ARCHITECTURES)
+            return [Missing("a list of forbidden calls", self._machine, f"use {known}")]
+        if not Path(self._engine.program).is_file():
+            remedy = "install docker or podman, or name its program in the settings"
+            return [Missing(self._engine.kind, self._engine.program, remedy)]
+        return []
+
+    def _ask(self, *words: str, tolerant: bool = False) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603
+                self._engine.words(*words),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=dict(self._engine.env),
+                timeout=PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as fault:
+            raise Unavailable(f"{self._engine.kind} does not answer: {fault}") from fault
+        if done.returncode and not tolerant:
+            raise Unavailable(done.stderr.decode(errors="replace").strip())
+        return done.stdout.decode(errors="replace")

@@ -1,0 +1,308 @@
+"""Containers of the real podman, with an image made of this machine's own Python."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.executors.container.place import ContainerPlace
+from rota.executors.container.words import Engine, Users
+from rota.executors.kit.mounts import Allowed, MountList
+from rota.executors.kit.place import SEARCH_PATH, Interpreter, Outlet
+from rota.model.programs import MIB, Bounds, Command
+
+PYTHON = "/usr/bin/python3.11"
+PATIENCE = 120
+SETTINGS = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+
+
+class Podman:
+    """An engine with a storage of its own, and one image in it."""
+
+    def __init__(self, root: Path, driver: str) -> None:
+        program = shutil.which("podman", path=SEARCH_PATH) or pytest.skip("podman is not installed")
+        if not Path(PYTHON).exists():
+            pytest.skip(f"{PYTHON} is needed to make an image of")
+        self.root = root
+        runtime = 'runtime = "runc"\n' if shutil.which("runc", path=SEARCH_PATH) else ""
+        (root / "containers.conf").write_text(SETTINGS + runtime)
+        options = ["--root", f"{root}/root", "--runroot", f"{root}/run", "--tmpdir", f"{root}/tmp"]
+        self.engine = Engine(
+            program=program,
+            kind="podman",
+            options=[*options, "--storage-driver", driver],
+            env={
+                "PATH": SEARCH_PATH,
+                "HOME": str(root),
+                "CONTAINERS_CONF": str(root / "containers.conf"),
+            },
+            users=Users.MAPPED if driver == "vfs" else Users.OWN,
+            local_images=True,
+        )
+        self.image = self.make_image()
+
+    def ask(self, *words, given=None):
+        done = subprocess.run(
+            self.engine.words(*words),
+            stdin=given or subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(self.engine.env),
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().strip()
+
+    def make_image(self):
+        linked = subprocess.run(["ldd", PYTHON], capture_output=True, check=True).stdout.decode()
+        files = {word for word in linked.split() if word.startswith("/")}
+        library = next(Path("/usr/lib").glob("*-linux-gnu/libffi.so.8"), None)
+        shell = ["/bin/sh", *(["/bin/cat", "/bin/sleep"])]
+        wanted = [PYTHON, "/usr/bin/python3", "/usr/lib/python3.11", *shell, *files]
+        wanted += [str(library)] if library else []
+        tar = subprocess.Popen(
+            ["tar", "-C", "/", "--hard-dereference", "--exclude=dist-packages", "--exclude=test", "--exclude=__pycache__",
+             "-ch", *(path.lstrip("/") for path in wanted)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        name = self.ask("import", "-", "localhost/rota-test:1", given=tar.stdout)
+        tar.stdout.close()
+        tar.wait()
+        return name.split()[-1]
+
+    def close(self):
+        subprocess.run(
+            self.engine.words("rm", "--all", "--force"),
+            capture_output=True,
+            env=dict(self.engine.env),
+            check=False,
+        )
+        subprocess.run(
+            self.engine.words("system", "reset", "--force"),
+            capture_output=True,
+            env=dict(self.engine.env),
+            check=False,
+        )
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for path in sorted((m for m in mounts if m.startswith(f"{self.root}/")), reverse=True):
+            subprocess.run(["umount", path], check=True)
+
+
+def a_podman(factory, driver):
+    if os.geteuid() != 0:
+        pytest.skip("a storage of its own in a test's folder needs root")
+    made = Podman(factory.mktemp("podman"), driver)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory):
+    yield from a_podman(tmp_path_factory, "overlay")
+
+
+@pytest.fixture
+def container(ground, podman):
+    return ContainerPlace(Interpreter.running(), ground.mounts, podman.engine)
+
+
+@pytest.fixture
+def run(ground, podman, container):
+    def run(*argv, **changes):
+        return ground.run(container, *argv, **({"image": podman.image} | changes))
+
+    return run
+
+
+def test_the_engine_answers(container):
+    assert container.check() == []
+
+
+def test_words_environment_input_and_exit_code_come_through(run, ground, podman):
+    text = "import os, sys; print(sys.argv[1:], os.environ['A'], input(), os.getcwd()); sys.exit(7)"
+    done = run(PYTHON, "-c", text, "a b", "$HOME", env={"A": "x y"}, stdin=b"hi\n")
+    assert done.stdout.decode() == f"['a b', '$HOME'] x y hi {ground.folder}\n", done.stderr
+    assert done.returncode == 7
+    assert podman.ask("ps", "--all", "--quiet") == ""
+
+
+def test_no_value_of_the_environment_stands_on_a_command_line(container, ground, podman):
+    command = Command(argv=["x"], env={"KEY": "sesame"})
+    spec = container.wrap(command, ground.room(image=podman.image))
+    assert "sesame" not in " ".join(spec.command.argv)
+
+
+def test_the_working_folder_is_written_and_what_runs_later_is_not(run, ground):
+    done = run("/bin/sh", "-c", "echo hi >file; echo x >.envrc; echo x >.git/config; cat file")
+    assert done.stdout == b"hi\n"
+    assert (ground.folder / "file").read_text() == "hi\n"
+    assert not (ground.folder / ".git" / "config").exists()
+    assert (ground.folder / ".envrc").is_dir()
+
+
+def test_a_member_reads_where_the_list_says_so(ground, podman):
+    listed = MountList([
+        Allowed(folder=str(ground.spaces), members_write=False),
+        Allowed(folder=str(ground.home)),
+    ])  # fmt: skip
+    place = ContainerPlace(Interpreter.running(), listed, podman.engine)
+    done = ground.run(place, "/bin/sh", "-c", "echo hi >file", image=podman.image)
+    assert b"Read-only file system" in done.stderr
+    assert list(ground.folder.iterdir()) == []
+
+
+def test_a_program_that_takes_too_much_memory_ends_alone(run):
+    text = "x = [b'x' * 1000_000 for _ in range(200)]; print('all of it')"
+    done = run(PYTHON, "-c", text, bounds=Bounds(memory_bytes=64 * MIB))
+    assert done.returncode == 137
+    assert done.stdout == b""
+
+
+def test_no_attack_works(container, attacked, podman):
+    assert attacked(container, python=PYTHON, image=podman.image) == {}
+
+
+def test_no_attack_works_with_users_of_its_own(tmp_path_factory, ground, attacked):
+    for made in a_podman(tmp_path_factory, "vfs"):
+        place = ContainerPlace(Interpreter.running(), ground.mounts, made.engine)
+        assert attacked(place, python=PYTHON, image=made.image) == {}
+
+
+def test_the_client_passes_a_polite_signal_on(container, ground, podman):
+    text = "import signal, sys; signal.signal(15, lambda *_: sys.exit(9)); print('up', flush=True); signal.pause()"
+    spec = container.wrap(Command(argv=[PYTHON, "-c", text]), ground.room(image=podman.image))
+    told = spec.command
+    child = subprocess.Popen(
+        told.argv,
+        env=dict(told.env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        assert child.stdout.readline() == b"up\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 9
+    finally:
+        child.kill()
+        child.communicate()
+        container.sweep(spec)
+
+
+def test_what_is_left_of_a_killed_client_is_swept_by_its_label(container, ground, podman):
+    os.mkfifo(ground.folder / "alive")
+    text = "import signal; f = open('alive', 'w'); f.write('up\\n'); f.flush(); signal.pause()"
+    command = Command(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
+    spec = container.wrap(command, ground.room(image=podman.image))
+    told = spec.command
+    child = subprocess.Popen(
+        told.argv, env=dict(told.env), stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    with (ground.folder / "alive").open() as alive:
+        assert alive.readline() == "up\n"
+        child.kill()
+        child.wait()
+        container.sweep(spec)
+        assert alive.read() == ""
+    assert podman.ask("ps", "--all", "--quiet") == ""
+
+
+def test_a_folder_swapped_for_a_link_again_and_again_never_shows_what_it_leads_to(
+    ground, podman, container
+):
+    """The engine is given paths: what it mounted is compared with what was looked at."""
+    inner, secret = ground.folder / "docs", ground.root / "secret"
+    inner.mkdir()
+    (inner / "kind").write_text("allowed")
+    secret.mkdir()
+    (secret / "kind").write_text("forbidden")
+    (ground.root / "link").symlink_to(secret)
+    stop = threading.Event()
+
+    def swap():
+        while not stop.is_set():
+            inner.rename(ground.root / "aside")
+            (ground.root / "link").rename(inner)
+            inner.rename(ground.root / "link")
+            (ground.root / "aside").rename(inner)
+
+    swapping = threading.Thread(target=swap, name="rota-swap")
+    swapping.start()
+    said = []
+    try:
+        for _ in range(12):
+            done = ground.run(
+                container,
+                "/bin/cat",
+                f"{inner}/kind",
+                readable=[str(inner)],
+                writable=False,
+                image=podman.image,
+            )
+            said.append(done.stdout)
+    finally:
+        stop.set()
+        swapping.join()
+    assert b"forbidden" not in said
+    assert set(said) <= {b"allowed", b""}
+
+
+def test_the_outlet_leads_to_the_hosts_socket(ground, run):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(ground.root / "g"))
+    listener.listen()
+
+    def answer():
+        peer, _ = listener.accept()
+        with peer:
+            peer.sendall(peer.recv(100).upper())
+
+    answering = threading.Thread(target=answer, name="rota-answer")
+    answering.start()
+    text = "import socket; c = socket.create_connection(('127.0.0.1', 8123)); c.sendall(b'hello'); print(c.recv(9))"
+    try:
+        done = run(PYTHON, "-c", text, outlet=Outlet(socket=str(ground.root / "g"), port=8123))
+        assert done.stdout == b"b'HELLO'\n", done.stderr
+    finally:
+        with socket.socket(socket.AF_UNIX) as last:  # lets the answering end, called or not
+            last.connect_ex(str(ground.root / "g"))
+        answering.join()
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    "image", [None, "debian", "debian:12", "localhost/rota-test:1", "x@sha256:12", "--privileged"]
+)
+def test_an_image_that_can_change_is_refused(container, ground, image):
+    with pytest.raises(Invalid, match="by digest"):
+        container.wrap(Command(argv=["x"]), ground.room(image=image))
+
+
+def test_a_link_to_elsewhere_and_an_unlisted_folder_are_refused(run, ground, container, podman):
+    (ground.spaces / "link").symlink_to("/etc")
+    done = run("/bin/true", readable=[str(ground.spaces / "link")])
+    assert (done.returncode, b"symbolic link" in done.stderr) == (126, True)
+    with pytest.raises(NotPermitted):
+        container.wrap(Command(argv=["x"]), ground.room(image=podman.image, readable=["/run"]))
+
+
+def test_an_engine_that_is_not_there_is_refused(ground):
+    engine = Engine(program="/nonexistent/podman", kind="podman")
+    place = ContainerPlace(Interpreter.running(), ground.mounts, engine)
+    with pytest.raises(Unavailable, match="install docker or podman"):
+        place.wrap(Command(argv=["x"]), ground.room())
