@@ -111,8 +111,9 @@ def test_a_guarded_name_that_became_a_link_is_refused(sandbox, ground):
 def test_a_repository_can_be_used_but_not_made_to_run_something(sandbox, ground):
     subprocess.run(["git", "init", "-q"], cwd=ground.folder, check=True)
     script = "echo x >f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git log --oneline"
-    done = ground.run(sandbox, "/bin/sh", "-c", f"{script}; git config core.hooksPath /tmp")
-    assert done.stdout.decode().strip().endswith("x")
+    turning = "git config core.hooksPath /tmp; mv .git aside && mkdir -p .git/hooks && echo moved"
+    done = ground.run(sandbox, "/bin/sh", "-c", f"{script}; {turning}")
+    assert done.stdout.decode().strip().endswith(" x"), done.stderr
     assert b"hooksPath" not in (ground.folder / ".git" / "config").read_bytes()
 
 
