@@ -116,22 +116,21 @@ def test_a_control_group_holds_what_it_can_and_rlimits_the_rest():
     bounds = Bounds(processes=50, memory_bytes=1000, open_files=20, file_bytes=30, hard_seconds=5)
     asked = room(bounds=bounds)
     whole, old, none = (hold(asked, h, counts_alone=True) for h in (UNIFIED, OLD, None))
-    assert whole.group == [
+    assert whole.outside[:3] == [
         "--group",
         "/sys/fs/cgroup/rota.service/rota-run-7-1",
         "pids.max=50,memory.max=1000,memory.swap.max=0,memory.oom.group=1",
     ]
-    assert " ".join(whole.limits) == "--limit CORE 0 --limit NOFILE 20 --limit FSIZE 30"
-    assert old.group[-1] == "pids.max=50"
-    assert old.limits[-3:] == ["--limit", "DATA", "1000"]
-    assert none.group == []
-    assert none.limits[-3:] == ["--limit", "NPROC", "50"]
+    assert " ".join(whole.outside[3:]) == "--limit CORE 0 --limit NOFILE 20 --limit FSIZE 30"
+    assert old.outside[2] == "pids.max=50"
+    assert old.outside[-3:] == ["--limit", "DATA", "1000"]
+    assert "--group" not in none.outside
+    assert [whole.inside, old.inside, none.inside] == [[], [], ["--limit", "NPROC", "50"]]
     assert whole.left == Bounds(hard_seconds=5)
 
 
 def test_processes_are_not_counted_by_user_where_others_of_that_user_run():
-    held = hold(room(bounds=Bounds(processes=50)), None, counts_alone=False)
-    assert "NPROC" not in held.limits
+    assert hold(room(bounds=Bounds(processes=50)), None, counts_alone=False).inside == []
 
 
 def test_a_plain_process_is_the_program_behind_its_bounds():

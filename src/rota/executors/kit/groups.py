@@ -107,10 +107,10 @@ def settle_in(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> N
         (folder / "cgroup.subtree_control").write_text(wish)
 
 
-def clear(hierarchy: Hierarchy, name: str) -> None:
+def clear(hierarchy: Hierarchy, name: str, patience: float = PATIENCE) -> None:
     """End what is left in an attempt's group and remove it; raise Unavailable if it stays."""
     folder = Path(hierarchy.path(name))
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     while folder.exists():
         try:
             _kill(folder)

@@ -12,13 +12,14 @@ from rota.model.programs import Bounds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Words for `start`: `group` where groups can be made, `limits` next to the program.
+    """Words for `start`, and in `left` what the keeper still has to hold.
 
-    `left` is what the keeper still has to hold.
+    `inside` may only be said in the program's own user namespace: outside it would count, and stop,
+    every process of the same user.
     """
 
-    group: Sequence[str]
-    limits: Sequence[str]
+    outside: Sequence[str]
+    inside: Sequence[str]
     left: Bounds
 
 
@@ -30,22 +31,18 @@ def hold(room: Room, hierarchy: Hierarchy | None, *, counts_alone: bool) -> Hold
     """
     bounds = room.bounds
     settings = hierarchy.settings(bounds) if hierarchy else {}
-    group = ["--group", hierarchy.path(room.name), _joined(settings)] if hierarchy else []
-    limits = {
-        "CORE": 0,
-        "NOFILE": bounds.open_files,
-        "FSIZE": bounds.file_bytes,
-        "DATA": None if "memory.max" in settings else bounds.memory_bytes,
-        "NPROC": None if "pids.max" in settings or not counts_alone else bounds.processes,
-    }
-    words = [
-        word
-        for name, value in limits.items()
-        if value is not None
-        for word in ("--limit", name, str(value))
-    ]
-    left = timed(bounds)
-    return Holding(group=group, limits=words, left=left)
+    outside = ["--group", hierarchy.path(room.name), _joined(settings)] if hierarchy else []
+    outside += _limit("CORE", 0)
+    outside += _limit("NOFILE", bounds.open_files)
+    outside += _limit("FSIZE", bounds.file_bytes)
+    if "memory.max" not in settings:
+        outside += _limit("DATA", bounds.memory_bytes)
+    inside = [] if "pids.max" in settings or not counts_alone else _limit("NPROC", bounds.processes)
+    return Holding(outside=outside, inside=inside, left=timed(bounds))
+
+
+def _limit(name: str, value: int | None) -> list[str]:
+    return [] if value is None else ["--limit", name, str(value)]
 
 
 def timed(bounds: Bounds) -> Bounds:

@@ -17,23 +17,24 @@ NOT_STARTED = 126
 
 def main(words: list[str]) -> int:
     """Do what the words say; return only when the program could not be started."""
-    end = words.index("--")
-    options, program = words[:end], words[end + 1 :]
-    while options:
-        option, first, second = options[:3]
-        options = options[3:]
-        if option == "--limit":
-            number = getattr(resource, f"RLIMIT_{first}")
-            resource.setrlimit(number, (int(second), int(second)))
-        elif option == "--group":
+    program = bound(words)
+    try:
+        os.execvp(program[1], program[1:])  # noqa: S606 - becoming the program is the point
+    except OSError as fault:
+        print(f"{program[1]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    return NOT_STARTED
+
+
+def bound(words: list[str]) -> list[str]:
+    """Bound this process and all it starts; return the words behind those that say how."""
+    while words[0] in {"--group", "--limit"}:
+        option, first, second, *words = words
+        if option == "--group":
             join(first, second)
         else:
-            raise SystemExit(f"start: {option} is unknown")
-    try:
-        os.execvp(program[0], program)  # noqa: S606 - becoming the program is the point
-    except OSError as fault:
-        print(f"{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
-    return NOT_STARTED
+            number = getattr(resource, f"RLIMIT_{first}")
+            resource.setrlimit(number, (int(second), int(second)))
+    return words
 
 
 def handed_over() -> dict[str, str]:

@@ -49,7 +49,7 @@ class ProcessPlace:
                 "process has no walls: choose sandbox or container, or run without isolation"
             )
         held = hold(room, self._hierarchy, counts_alone=self._counts_alone)
-        words = self._python.script(START, *held.group, *held.limits, "--", *command.argv)
+        words = self._python.script(START, *held.outside, *held.inside, "--", *command.argv)
         wrapped = replace(command, argv=words, env=environment(command, room))
         return Spec(name=room.name, command=wrapped, bounds=held.left, tree=Tree.AUTO)
 

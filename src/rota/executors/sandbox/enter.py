@@ -5,7 +5,8 @@ binding it. What bubblewrap is told goes through memory and not through its comm
 everybody on the machine can read: it holds the environment. It runs before every program in a
 sandbox: each import costs each of them.
 
-Words: [--group FOLDER SETTINGS] BUBBLEWRAP FILTER WALL... -- PROGRAM WORD...
+Words: [--group FOLDER SETTINGS] [--limit NAME VALUE]... BUBBLEWRAP FILTER WALL...
+-- PROGRAM WORD...
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 from rota.errors import NotPermitted, RotaError, shown
 from rota.executors.kit.beneath import open_beneath
 from rota.executors.kit.guard import guard
-from rota.executors.kit.start import NOT_STARTED, handed_over, join
+from rota.executors.kit.start import NOT_STARTED, bound, handed_over
 
 OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet"})
 
@@ -26,9 +27,7 @@ OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet"})
 def main(words: list[str]) -> int:
     """Become bubblewrap; return only when that cannot be."""
     try:
-        if words[0] == "--group":
-            join(words[1], words[2])
-            words = words[3:]
+        words = bound(words)
         end = words.index("--")
         told = [*environment(), *furnished(words[2:end]), *filtered(words[1])]
         listed = remembered(os.fsencode("".join(f"{word}\0" for word in told)))

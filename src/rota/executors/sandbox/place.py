@@ -77,11 +77,11 @@ class SandboxPlace:
         """Return the program behind its walls."""
         refuse(self.name, self._lacking())
         held = hold(room, self._hierarchy, counts_alone=True)
-        if room.bounds.processes is not None and os.geteuid() == 0 and not held.group:
+        if held.inside and os.geteuid() == 0:
             refuse(self.name, [UNBOUNDED])
-        seen, steps = last_steps(self._python, held.limits, room.outlet)
+        seen, steps = last_steps(self._python, held.inside, room.outlet)
         words = [
-            *held.group,
+            *held.outside,
             self._bubblewrap(),
             base64.b64encode(filter_for(self._machine)).decode(),
             *walls(self._host, self._python, room, self._mounts.of(room)),
@@ -121,7 +121,7 @@ class SandboxPlace:
             role=Role.MEMBER,
             network=Network.NONE,
         )
-        seen, steps = last_steps(self._python, (), None)
+        seen, steps = last_steps(self._python, ("--limit", "NPROC", "64"), None)
         words = [
             self._bubblewrap(),
             base64.b64encode(filter_for(self._machine)).decode(),

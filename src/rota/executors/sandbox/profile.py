@@ -139,9 +139,15 @@ def _own(room: Room, mounts: Sequence[Mount]) -> list[str]:
 def last_steps(
     python: Interpreter, limits: Sequence[str], outlet: Outlet | None
 ) -> tuple[list[str], list[str]]:
-    """Return what the last steps before the program need to see, and the steps themselves."""
-    seen = ["--ro-bind", START, START_INSIDE]
-    steps = [*python.script(START_INSIDE), *limits, "--"]
+    """Return what the last steps before the program need to see, and the steps themselves.
+
+    Each costs a start of Python, so there is none without a reason.
+    """
+    seen: list[str] = []
+    steps: list[str] = []
+    if limits:
+        seen += ["--ro-bind", START, START_INSIDE]
+        steps += [*python.script(START_INSIDE), *limits, "--"]
     if outlet:
         seen += ["--ro-bind", FORWARD, FORWARD_INSIDE, "--outlet", outlet.socket, SOCKET_INSIDE]
         steps += [*python.script(FORWARD_INSIDE), str(outlet.port), SOCKET_INSIDE, "--"]

@@ -1,0 +1,129 @@
+"""The way out of a sandbox, run without one: what a greedy or lazy caller can do to it."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from rota.executors.kit import forward
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def outside(tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(PATIENCE)
+        listener.bind(str(tmp_path / "g"))
+        listener.listen(200)
+        yield listener
+
+
+@pytest.fixture
+def port(outside, tmp_path):
+    """A port that leads to the socket; the process behind it is ended with the test."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    find = "import os; print(open(f'/proc/{os.getpid()}/stat').read().split()[4])"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-I", "-S", forward.__file__, str(number), str(tmp_path / "g")),
+            *("--", sys.executable, "-c", find),
+        ],
+        capture_output=True,
+        start_new_session=True,
+        check=True,
+    )
+    session = int(done.stdout)
+    yield number, session
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGKILL)
+
+
+def call(port):
+    made = socket.create_connection(("127.0.0.1", port))
+    made.settimeout(PATIENCE)
+    return made
+
+
+def test_bytes_go_both_ways_and_each_side_may_end_first(outside, port):
+    with call(port[0]) as inside:
+        peer, _ = outside.accept()
+        with peer:
+            inside.sendall(b"question")
+            inside.shutdown(socket.SHUT_WR)
+            assert peer.makefile("rb").read() == b"question"
+            peer.sendall(b"answer")
+            peer.shutdown(socket.SHUT_WR)
+            assert inside.makefile("rb").read() == b"answer"
+
+
+def test_a_large_body_arrives_whole(outside, port):
+    body = os.urandom(1 << 20) * 8
+    taken = []
+
+    def take():
+        peer, _ = outside.accept()
+        with peer, peer.makefile("rb") as file:
+            taken.append(file.read())
+
+    taking = threading.Thread(target=take, name="rota-take")
+    taking.start()
+    with call(port[0]) as inside:
+        inside.sendall(body)
+    taking.join()
+    assert taken == [body]
+
+
+def test_whoever_does_not_read_makes_the_other_wait_and_fills_no_memory(outside, port):
+    with call(port[0]) as inside:
+        peer, _ = outside.accept()
+        with peer:
+            inside.setblocking(False)
+            sent = 0
+            with contextlib.suppress(BlockingIOError):
+                while sent < 200_000_000:
+                    sent += inside.send(b"x" * 65536)
+            assert sent < 50_000_000
+            with call(port[0]) as second:
+                other, _ = outside.accept()
+                with other:
+                    second.sendall(b"still served")
+                    assert other.recv(100) == b"still served"
+    assert memory_of_session(port[1]) < 30 * 1024
+
+
+def memory_of_session(session):
+    held = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "stat").read_text().rpartition(")")[2].split()[2] == str(session):
+                found = re.search(r"VmRSS:\s+(\d+)", (folder / "status").read_text())
+                held += int(found[1]) if found else 0
+    return held
+
+
+def test_many_who_say_nothing_wait_outside_and_the_rest_is_served(outside, port):
+    with contextlib.ExitStack() as lazy:
+        callers = [lazy.enter_context(call(port[0])) for _ in range(forward.CONNECTIONS + 10)]
+        peers = [lazy.enter_context(outside.accept()[0]) for _ in range(forward.CONNECTIONS)]
+        callers[0].sendall(b"first")
+        assert b"first" in {peers[0].recv(10)}
+        callers[1].close()
+        peers[1].close()
+        late = lazy.enter_context(outside.accept()[0])
+        callers[forward.CONNECTIONS].sendall(b"late")
+        assert late.recv(10) == b"late"
+
+
+def test_a_host_that_is_gone_ends_the_call(outside, port):
+    outside.close()
+    with call(port[0]) as inside, contextlib.suppress(ConnectionResetError):
+        assert inside.recv(1) == b""

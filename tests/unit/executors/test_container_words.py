@@ -1,0 +1,131 @@
+"""What an engine is told, word for word."""
+
+import json
+import os
+
+import pytest
+
+from rota.errors import Invalid, Unavailable
+from rota.executors.container.place import ContainerPlace
+from rota.executors.container.seccomp import profile
+from rota.executors.container.words import Engine, Users, mounted, pinned, program, walls
+from rota.executors.kit.calls import FORBIDDEN
+from rota.executors.kit.mounts import Allowed, MountList
+from rota.executors.kit.place import Interpreter, Network, Outlet, Room
+from rota.executors.kit.spec import Term, Tree
+from rota.model.programs import Bounds, Command
+
+PYTHON = Interpreter("/opt/python/bin/python3", "/opt/python", "/opt/rota")
+PODMAN = Engine(program="/bin/sh", kind="podman", options=["--root", "/r"], env={"HOME": "/h"})
+DOCKER = Engine(program="/bin/sh", kind="docker")
+MOUNTS = MountList([Allowed(folder="/srv")])
+IMAGE = "registry.example/agent@sha256:" + "0a" * 32
+OWN = f"{os.geteuid()}:{os.getegid()}"
+
+
+def room(**changes):
+    given = {"name": "a-1", "state": "/var/rota/a-1", "folder": "/srv/one", "home": "/srv/home"}
+    return Room(**(given | {"image": IMAGE} | changes))
+
+
+def test_the_walls_word_for_word():
+    bounds = Bounds(processes=9, memory_bytes=1000, cpus=0.5, open_files=7, file_bytes=8)
+    assert walls(DOCKER, room(bounds=bounds)) == [
+        "--pull", "never", "--rm", "--init", "--interactive", "--entrypoint", "",
+        "--name", "rota-a-1", "--label", "rota.attempt=a-1",
+        "--hostname", "rota", "--cidfile", "/var/rota/a-1/container.id",
+        "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
+        "--security-opt", "seccomp=/var/rota/a-1/seccomp.json", "--ipc", "private",
+        "--tmpfs", "/tmp:rw,nosuid,nodev,size=1073741824,mode=1777",
+        "--network", "none",
+        "--pids-limit", "9", "--ulimit", "core=0:0",
+        "--ulimit", "nofile=7:7", "--ulimit", "nproc=4096:4096",
+        "--memory", "1000", "--memory-swap", "1000", "--cpus", "0.5",
+        "--ulimit", "fsize=8:8",
+        "--user", OWN,
+    ]  # fmt: skip
+
+
+def test_there_is_always_a_bound_on_processes_and_never_an_engines_socket():
+    words = walls(PODMAN, room(network=Network.OPEN))
+    assert words[words.index("--pids-limit") + 1] == "1024"
+    assert "--network" not in words
+    assert "--privileged" not in words
+    assert not any(".sock" in word for word in words)
+
+
+def test_podman_gives_a_program_users_of_its_own():
+    words = walls(Engine(program="x", kind="podman", users=Users.MAPPED), room())
+    if os.geteuid() == 0:
+        assert words[-2:] == ["--user", "1000:1000"]
+        assert "1000:0:1" in words
+    else:
+        assert words[-4:] == ["--userns", "keep-id", "--user", OWN]
+
+
+def test_mounts_are_named_with_the_folder_they_are_trusted_under():
+    words = mounted(room(guarded=[".envrc"]), MOUNTS.of(room()), "/opt/forward.py")
+    assert words == [
+        *("--lend", "/srv", "/srv/one", "--guard", "/srv/one", ".envrc"),
+        *("--lend", "/srv", "/srv/home"),
+    ]
+
+
+@pytest.mark.parametrize("folder", ["/srv/a,readonly=false", '/srv/a"b', "/srv/a:b", "/srv/a\nb"])
+def test_a_path_that_an_engine_would_read_as_more_than_a_path_is_refused(folder):
+    asked = room(folder=folder)
+    with pytest.raises(Invalid, match="engines cannot mount"):
+        mounted(asked, MOUNTS.of(asked), "/opt/forward.py")
+
+
+@pytest.mark.parametrize(
+    "image", [None, "", "debian", "debian:12", "-x@sha256:" + "0a" * 32, "sha256:" + "0a" * 32]
+)
+def test_only_a_digest_says_what_an_image_is(image):
+    with pytest.raises(Invalid, match="by digest"):
+        pinned(DOCKER, image)
+    assert pinned(DOCKER, IMAGE) == IMAGE
+
+
+def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
+    local = Engine(program="x", kind="docker", local_images=True)
+    assert pinned(local, "sha256:" + "0a" * 32)
+    with pytest.raises(Invalid, match="or a local one by its id"):
+        pinned(local, "localhost/mine:latest")
+
+
+def test_the_way_out_comes_before_the_program():
+    asked = room(outlet=Outlet(socket="/srv/g.sock", port=80))
+    assert program(Command(argv=["agent", "x"]), asked) == [
+        *("python3", "-I", "-S", "/run/rota/forward.py", "80", "/run/rota/outlet.sock", "--"),
+        *("agent", "x"),
+    ]
+    assert mounted(asked, (), "/opt/forward.py")[-2:] == ["/srv/g.sock", "/run/rota/outlet.sock"]
+
+
+def test_a_container_is_guarded_not_put_in_a_namespace_and_only_its_client_is_asked_to_end():
+    place = ContainerPlace(PYTHON, MOUNTS, PODMAN, machine="x86_64")
+    spec = place.wrap(
+        Command(argv=["agent"], cwd="/srv/one"), room(bounds=Bounds(idle_seconds=3, cpus=1))
+    )
+    assert (spec.tree, spec.term) == (Tree.GUARD, Term.MAIN)
+    assert spec.bounds == Bounds(idle_seconds=3)
+    words = list(spec.command.argv)
+    assert words[6:9] == ["rota.executors.container.launch", "podman", "/var/rota/a-1"]
+    assert words[10:16] == ["--client", "HOME=/h", "/bin/sh", "--root", "/r", "--"]
+    assert words[-3:] == ["--", IMAGE, "agent"]
+
+
+def test_the_profile_forbids_what_the_sandbox_forbids():
+    made = json.loads(profile("x86_64"))
+    refused = {name for rule in made["syscalls"] if "args" not in rule for name in rule["names"]}
+    assert refused == FORBIDDEN | {"clone3"}
+    families = [rule["args"][0] for rule in made["syscalls"] if "socket" in rule["names"]]
+    denied = {a["value"] for a in families if a["op"] == "SCMP_CMP_EQ"}
+    assert denied == set(range(16)) - {1, 2, 10}
+    assert [a["value"] for a in families if a["op"] == "SCMP_CMP_GT"] == [16]
+
+
+def test_a_machine_without_a_list_of_calls_is_refused():
+    with pytest.raises(Unavailable, match="use x86_64 or aarch64"):
+        ContainerPlace(PYTHON, MOUNTS, PODMAN, machine="s390x").wrap(Command(argv=["x"]), room())

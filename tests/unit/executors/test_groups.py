@@ -1,0 +1,77 @@
+"""Control groups, on trees that look like the kernel's."""
+
+import pytest
+
+from rota.errors import Unavailable
+from rota.executors.kit.groups import Hierarchy, clear, find_hierarchy, settle_in
+from rota.executors.kit.start import join
+from rota.model.programs import Bounds
+
+
+def a_group(root, path, *, controllers="cpu memory pids", handed_down=""):
+    folder = root / path.strip("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup.controllers").write_text(controllers)
+    (folder / "cgroup.subtree_control").write_text(handed_down)
+    (folder / "cgroup.procs").write_text("")
+    return folder
+
+
+def own(tmp_path, text):
+    path = tmp_path / "own"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_group_that_hands_its_controllers_down_is_used(tmp_path):
+    folder = a_group(tmp_path, "/rota.service", handed_down="memory pids")
+    a_group(tmp_path, "/rota.service/rota.leaf")
+    found = find_hierarchy(str(tmp_path), own(tmp_path, "0::/rota.service/rota.leaf\n"))
+    assert found == Hierarchy(str(folder), frozenset({"memory", "pids"}), unified=True)
+
+
+def test_a_group_that_is_not_delegated_is_left_alone(tmp_path):
+    a_group(tmp_path, "/user.slice")
+    assert find_hierarchy(str(tmp_path), own(tmp_path, "0::/user.slice\n")) is None
+    assert find_hierarchy(str(tmp_path), own(tmp_path, "0::/elsewhere\n")) is None
+
+
+def test_the_old_hierarchy_bounds_the_number_of_processes(tmp_path):
+    folder = a_group(tmp_path, "/pids")
+    found = find_hierarchy(str(tmp_path), own(tmp_path, "8:pids:/\n4:memory:/\n0::/\n"))
+    assert found is not None
+    assert (found.folder.rstrip("/"), found.unified) == (str(folder), False)
+    assert found.settings(Bounds(processes=5, memory_bytes=9, cpus=1)) == {"pids.max": "5"}
+
+
+def test_a_daemon_moves_into_a_leaf_before_it_hands_down(tmp_path):
+    folder = a_group(tmp_path, "/rota.service", controllers="cpuset cpu memory pids")
+    (folder / "cgroup.procs").write_text("17\n18\n")
+    leaf = a_group(tmp_path, "/rota.service/rota.leaf")
+    settle_in(str(tmp_path), own(tmp_path, "0::/rota.service\n"))
+    assert (leaf / "cgroup.procs").read_text() == "18"
+    assert (folder / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+
+
+def test_a_daemon_at_the_top_of_the_machine_moves_nothing(tmp_path):
+    folder = a_group(tmp_path, "/")
+    settle_in(str(tmp_path), own(tmp_path, "0::/\n"))
+    assert (folder / "cgroup.subtree_control").read_text() == ""
+
+
+def test_bounds_are_written_before_anybody_steps_in(tmp_path):
+    whole = Hierarchy(str(tmp_path), frozenset({"pids", "memory", "cpu"}), unified=True)
+    settings = whole.settings(Bounds(processes=5, memory_bytes=9, cpus=1.5))
+    assert settings["cpu.max"] == "150000 100000"
+    with pytest.raises(FileNotFoundError):  # a plain folder has none of the kernel's files
+        join(whole.path("a"), ",".join(f"{name}={value}" for name, value in settings.items()))
+    assert not (tmp_path / "rota-a" / "cgroup.procs").exists()
+
+
+def test_a_group_that_does_not_empty_is_told(tmp_path):
+    folder = a_group(tmp_path, "/rota-a")
+    (folder / "cgroup.kill").write_text("")
+    with pytest.raises(Unavailable, match="is not empty"):
+        clear(Hierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
+    assert (folder / "cgroup.kill").read_text() == "1"
+    clear(Hierarchy(str(tmp_path), frozenset(), unified=True), "never-made")
