@@ -57,6 +57,21 @@ def test_a_room_that_would_show_its_own_state_is_refused():
         MountList([SPACES]).of(room)
 
 
+def test_an_outer_folder_never_hides_an_inner_one():
+    room = Room(
+        name="a",
+        state="/var/a",
+        folder="/srv/spaces/one/work",
+        home="/srv/spaces/one",
+        readable=["/srv/spaces/one/work/docs", "/srv/spaces/one/work"],
+    )
+    assert [(m.path, m.write) for m in MountList([SPACES]).of(room)] == [
+        ("/srv/spaces/one", True),
+        ("/srv/spaces/one/work", False),
+        ("/srv/spaces/one/work/docs", False),
+    ]
+
+
 def write_list(path, text):
     path.write_text(text)
     path.chmod(0o600)
@@ -97,6 +112,11 @@ def test_a_list_that_hands_itself_out_is_refused(tmp_path):
         path = write_list(tmp_path / "inside" / "m.toml", f'[[mount]]\nfolder = "{folder}"\n')
         with pytest.raises(Invalid, match="move it out"):
             read_mounts(path)
+
+
+def test_a_list_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(Invalid, match="cannot be read: No such file"):
+        read_mounts(tmp_path / "none.toml")
 
 
 def test_a_list_that_others_may_write_is_refused(tmp_path):

@@ -65,23 +65,30 @@ class MountList:
         return Mount(root=entry.folder, path=path, write=write and may)
 
     def of(self, room: Room) -> list[Mount]:
-        """Return every mount of a room: what it reads, where it works, its own folders last.
+        """Return every mount of a room, outer folders first, so that none hides another.
 
-        An attempt's own home and artefacts are writable for everybody; they end with the run.
+        An attempt's own home and artefacts are writable for everybody; they end with the run. A
+        path that is asked for twice is writable only if it may be both times.
         """
         made = [self.mount(path, room.role, write=False) for path in room.readable]
         made.append(self.mount(room.folder, room.role, write=room.writable))
         own = [room.home, room.artefacts] if room.artefacts else [room.home]
         made += [self.mount(path, Role.MAIN, write=True) for path in own]
-        for mount in made:
+        sorted_out: dict[str, Mount] = {}
+        for mount in sorted(made, key=lambda m: (m.path.count("/"), m.path, m.write)):
+            sorted_out.setdefault(mount.path, mount)
             if steps_below(mount.path, room.state) is not None:
                 raise NotPermitted(f"{shown(mount.path)} holds the attempt's own state")
-        return made
+        return list(sorted_out.values())
 
 
 def read_mounts(path: Path) -> MountList:
     """Return the list in a file of `[[mount]]` tables; raise Invalid if it cannot be trusted."""
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except OSError as fault:
+        raise Invalid("mounts", str(path), f"it cannot be read: {fault.strerror}") from fault
+    with file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in {0, os.geteuid()}:
             raise Invalid("mounts", str(path), "make it a file of your own")

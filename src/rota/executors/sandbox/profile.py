@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.executors.kit import forward, start
+from rota.executors.kit.beneath import steps_below
 from rota.executors.kit.mounts import Mount
 from rota.executors.kit.place import Interpreter, Network, Outlet, Room
 from rota.model.programs import MIB, Command
@@ -109,7 +110,7 @@ def _system(host: Host, python: Interpreter, room: Room) -> list[str]:
     words += ["--text", "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"]
     if "hosts" not in online:
         words += ["--text", "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"]
-    if not python.prefix.startswith("/usr/"):
+    if steps_below("/usr", python.prefix) is None:
         words += ["--ro-bind", python.prefix, python.prefix]
     return words
 
