@@ -66,8 +66,8 @@ def test_podman_gives_a_program_users_of_its_own():
 def test_mounts_are_named_with_the_folder_they_are_trusted_under():
     words = mounted(room(guarded=[".envrc"]), MOUNTS.of(room()), "/opt/forward.py")
     assert words == [
-        *("--lend", "/srv", "/srv/one", "--guard", "/srv/one", ".envrc"),
         *("--lend", "/srv", "/srv/home"),
+        *("--lend", "/srv", "/srv/one", "--guard", "/srv/one", ".envrc"),
     ]
 
 
