@@ -7,6 +7,7 @@ from typing import Protocol
 
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds
+from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
 from rota.ports.executor import Assignment
 
@@ -38,8 +39,8 @@ class Yard(Protocol):
     def promise(self, seconds: float) -> None:
         """Let every keeper go on for so long from now."""
 
-    def place_of(self, assignment: Assignment) -> str:
-        """Return where an attempt is to run; raises Unavailable or Invalid if it cannot."""
+    def place_of(self, assignment: Assignment, role: Role) -> str:
+        """Return where an attempt of a space of that role is to run; Unavailable if it cannot."""
 
     def room(
         self,
@@ -51,7 +52,7 @@ class Yard(Protocol):
         """Return the folders of an attempt, by the paths its own program sees."""
 
     async def start(
-        self, kept: Kept, assignment: Assignment, prepared: Prepared, bounds: Bounds
+        self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
         """Start the keeper of an attempt, at most once; how that went is seen by looking."""
 

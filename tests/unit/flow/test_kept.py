@@ -34,13 +34,13 @@ class FakeYard:
     def take(self):
         return True
 
-    def place_of(self, assignment):
+    def place_of(self, assignment, role):
         return "process"
 
     def room(self, assignment, place, offered, ids):
         return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
-    async def start(self, kept, assignment, prepared, bounds):
+    async def start(self, kept, room, role, prepared, bounds):
         self.started.append(prepared.command)
 
     def look(self, kept):

@@ -15,16 +15,20 @@ from rota.executors.kit.building import Program, build
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
 from rota.executors.kit.lease import Lease
+from rota.executors.kit.place import Place
+from rota.executors.kit.place import Room as PlaceRoom
 from rota.executors.kit.probing import Ended, probe
 from rota.executors.kit.spec import Spec
 from rota.executors.kit.wake import Wake
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds, Command
+from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
 from rota.ports.executor import Assignment
 from rota.rules.programs import check_program
 
 PROCESS = "process"
+SANDBOX = "sandbox"
 PRIVATE = 0o700
 TIDY_SECONDS = 3600.0
 
@@ -32,7 +36,8 @@ TIDY_SECONDS = 3600.0
 class HomeYard:
     """The keepers of one home folder; only one process has it at a time."""
 
-    def __init__(self, folder: Path, host: str) -> None:
+    def __init__(self, folder: Path, host: str, places: Mapping[str, Place]) -> None:
+        self._places = places
         self.host = host
         self.boot = boot_id()
         self._spaces = folder / "spaces"
@@ -97,12 +102,16 @@ class HomeYard:
         if self._lease is not None:
             self._lease.renew(seconds)
 
-    def place_of(self, assignment: Assignment) -> str:
-        """Return where an attempt is to run; raises Unavailable or Invalid if it cannot."""
-        place = str(assignment.task.spec.get("place", PROCESS))
-        if place != PROCESS:
-            raise Unavailable(f"there is no place {place!r} here: use {PROCESS!r}")
-        return place
+    def place_of(self, assignment: Assignment, role: Role) -> str:
+        """Return where an attempt is to run: a member's behind walls, never anywhere else."""
+        usual = PROCESS if role is Role.MAIN else SANDBOX
+        wanted = str(assignment.task.spec.get("place") or usual)
+        if wanted not in self._places:
+            known = ", ".join(sorted(self._places))
+            raise Unavailable(f"there is no place {wanted!r} here: there are {known}")
+        if role is not Role.MAIN and wanted == PROCESS:
+            raise Unavailable(f"programs of member spaces run behind walls: choose {SANDBOX!r}")
+        return wanted
 
     def room(
         self,
@@ -111,30 +120,45 @@ class HomeYard:
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:
-        """Return the folders of an attempt, which are made if they are not there."""
+        """Return the folders of an attempt, which are made if they are not there.
+
+        A path means the same inside walls as outside.
+        """
         lease = assignment.lease
         own = self._spaces / assignment.task.space
-        room_name = _room_name(lease.run_id, lease.epoch)
-        folders = (self._rooms / room_name, own / "work", own / "home")
+        room = self._rooms / _room_name(lease.run_id, lease.epoch)
+        folders = (room / "files", own / "work", own / "home", room / "tmp")
         for folder in folders:
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        room, work, home = (str(folder.absolute()) for folder in folders)
+        files, work, home, tmp = (str(folder.absolute()) for folder in folders)
         return Room(
-            folder=room, cwd=work, home=home, offered=offered, ids=ids, isolated=place != PROCESS
+            folder=files,
+            cwd=work,
+            home=home,
+            offered={**offered, "TMPDIR": tmp} if place == PROCESS else offered,
+            ids=ids,
+            isolated=place != PROCESS,
         )
 
     async def start(
-        self, kept: Kept, assignment: Assignment, prepared: Prepared, bounds: Bounds
+        self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
         """Start the keeper of an attempt, at most once; how that went is seen by looking."""
         if self._program is None:
             raise Unavailable("this process does not have the home")
-        lease = assignment.lease
-        room = self._rooms / _room_name(lease.run_id, lease.epoch)
         for file in prepared.files:
-            _write(room / file.name, file.content)
-        command = _found(prepared.command)
-        spec = Spec(name=_name(kept), command=command, bounds=bounds)
+            _write(Path(room.folder) / file.name, file.content)
+        given = PlaceRoom(
+            name=_name(kept),
+            state=str(Path(room.folder).parent),
+            folder=room.cwd,
+            home=room.home,
+            readable=[room.folder],
+            bounds=bounds,
+            isolated=room.isolated,
+            role=role,
+        )
+        spec = self._places[kept.place].wrap(_found(prepared.command), given)
         self._rung[spec.name] = asyncio.Event()
         await asyncio.to_thread(
             start,
@@ -165,6 +189,9 @@ class HomeYard:
     def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
         self._rung.pop(_name(kept), None)
+        place = self._places.get(kept.place)
+        if place is not None:
+            place.sweep(Spec(name=_name(kept), command=Command(argv=())))
         for folder in (
             self._attempts / _name(kept),
             self._rooms / _room_name(kept.run_id, kept.epoch),

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.preparing import agent_of, ids_of, wish_of
+from rota.model.faults import FaultKind
 from rota.model.keeping import Ending, Heard, Kept, Reason, Stream
 from rota.model.outcomes import Failed, Lost, Outcome, Report
 from rota.model.programs import Bounds
+from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.model.verdicts import Exit, Stop
 from rota.model.wishes import Wish
@@ -84,6 +87,7 @@ class KeptWork:
         self._usual = usual_agent
         self._offered = offered
         self._taken = False
+        self._roles: dict[str, Role] = {}
         self._left: set[int] = set()
         self._going: set[int] = set()
 
@@ -134,7 +138,7 @@ class KeptWork:
         if self._yard.look(kept) is None:
             self._yard.cancel(kept, 0.0, GONE_ON)
             return  # it is looked at again when its keeper has had the time to end it
-        self._yard.forget(kept)
+        await asyncio.to_thread(self._yard.forget, kept)
         await self._store.drop_kept(kept.run_id, kept.epoch)
 
     async def run(self, assignment: Assignment) -> Report:
@@ -151,13 +155,14 @@ class KeptWork:
         try:
             agent, wish = self._agent(assignment), wish_of(assignment)
             agent.check(wish)
-            place = self._yard.place_of(assignment)
+            role = await self._role(assignment)
+            place = self._yard.place_of(assignment, role)
             room = self._room(assignment, place)
         except (Invalid, Unavailable) as fault:
             return _refusal(fault, assignment.task.kind)
         kept = assignment.kept
         if kept is None:
-            started = await self._start(assignment, agent, wish, room, place)
+            started = await self._start(assignment, agent, wish, room, place, role)
             if isinstance(started, Report):
                 return started
             kept = started
@@ -178,11 +183,24 @@ class KeptWork:
             raise Unavailable(f"no agent {name!r} is known here: there are {known}")
         return agent
 
+    async def _role(self, assignment: Assignment) -> Role:
+        """Return whether a space may do everything; that never changes."""
+        space = assignment.task.space
+        if space not in self._roles:
+            self._roles[space] = (await _patiently(lambda: self._store.find_space(space))).role
+        return self._roles[space]
+
     def _room(self, assignment: Assignment, place: str) -> Room:
         return self._yard.room(assignment, place, self._offered, ids_of(assignment))
 
     async def _start(
-        self, assignment: Assignment, agent: Agent, wish: Wish, room: Room, place: str
+        self,
+        assignment: Assignment,
+        agent: Agent,
+        wish: Wish,
+        room: Room,
+        place: str,
+        role: Role,
     ) -> Kept | Report:
         """Write an attempt down and start its keeper."""
         lease = assignment.lease
@@ -201,7 +219,7 @@ class KeptWork:
         if not await _patiently(lambda: self._store.begin_kept(kept, self._holder())):
             await self._wait_to_be_fenced(kept)
         try:
-            await self._yard.start(kept, assignment, prepared, bounds_of(assignment))
+            await self._yard.start(kept, room, role, prepared, bounds_of(assignment))
         except (Invalid, Unavailable) as fault:
             await _patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
             return _refusal(fault, assignment.task.kind)
@@ -331,7 +349,10 @@ def _report(ending: Ending, reader: Reader, kind: TaskKind) -> Report:
             stderr_tail=tail,
         )
     )
-    return Report(outcome=verdict.outcome)
+    outcome = verdict.outcome
+    if verdict.fault is FaultKind.NOT_STARTED and isinstance(outcome, Failed):
+        outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
+    return Report(outcome=outcome)
 
 
 def _not_run(ending: Ending, kind: TaskKind) -> Outcome:
