@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from rota.executors.kit.keeper.processes import children
 from rota.executors.kit.spec import Term, Tree
 from rota.model.keeping import Reason
 from rota.model.programs import Bounds
@@ -25,6 +26,7 @@ def test_an_exit_code_and_both_streams_pass_through(scene):
         assert verdict.tree == attempts.tree
         assert verdict.started_at <= verdict.ended_at
         assert verdict.proven
+        assert attempt.pid not in children(os.getpid()), "the keeper is still a zombie"
 
     scene.play(body)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,6 +107,8 @@ def start(
     try:
         _write_all(told, pack(orders))
         pid = _spawn(folder, program, identity.name, told, lock)
+        with suppress(OSError):  # a full disk: then it stays a zombie until this process ends
+            os.pwrite(lock, b"%d" % pid, 0)
     finally:
         os.close(told)
         os.close(lock)

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.executors.kit.keeper.processes import start_time, strike
+from rota.executors.kit.keeper.processes import program_name, start_time, strike
 from rota.executors.kit.keeper.words import (
     SEALED_BYTES,
     boot_id,
@@ -36,6 +37,9 @@ from rota.executors.kit.verdict import give_verdict, read_verdict
 from rota.model.keeping import Ending, Reason, Spooled
 
 LAST_WORDS = 500
+EXIT_SECONDS = 0.1
+KEEPER_NAMES = ("rota-keeper", "python")
+"""Before it has said its own name it has that of its interpreter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ def probe(folder: Path, identity: Identity) -> Alive | Ended:
     """Return whether an attempt is kept, or its verdict, which is given here if nobody can else."""
     verdict = read_verdict(folder)
     if verdict is not None:
-        _reap(_facts(folder))
+        _reap(folder)
         return Ended(verdict=verdict)
     if not folder.exists():
         return Ended(verdict=_never_made(identity))
@@ -167,7 +171,7 @@ def _judge(folder: Path, identity: Identity) -> Alive | Ended:
             lost, (proven, detail) = Reason.LOST_KEEPER_DIED, _clear(folder, facts, identity)
         give_verdict(folder, _told(folder, facts, identity, lost, detail, proven=proven))
         verdict = read_verdict(folder)
-    _reap(facts)
+    _reap(folder)
     if verdict is None:
         message = f"the verdict in {folder} is gone"
         raise FileNotFoundError(message)
@@ -230,10 +234,30 @@ def _never_made(identity: Identity) -> Ending:
     return Ending(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
 
 
-def _reap(facts: _Facts | None) -> None:
-    """Wait for a keeper that this process has started and that is dead."""
-    try:
-        if facts and facts.pid > 0:
-            os.waitpid(facts.pid, os.WNOHANG)
-    except ChildProcessError:
+def _reap(folder: Path) -> None:
+    """Wait, once, for the keeper of an attempt that is over, if this process has started it.
+
+    A keeper lives a moment longer than its verdict.
+    """
+    lock = folder / "lock"
+    pid = read_file(str(lock)).decode(errors="replace")
+    if not pid.isdigit():
         return
+    try:
+        if os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            _wait_for_exit(int(pid))
+        if program_name(int(pid)).startswith(KEEPER_NAMES):
+            os.waitpid(int(pid), os.WNOHANG)
+    except ChildProcessError:
+        pass  # another process has started it
+    os.truncate(lock, 0)
+
+
+def _wait_for_exit(pid: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.poll(EXIT_SECONDS * 1000)
+    finally:
+        os.close(handle)

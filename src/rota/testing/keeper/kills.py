@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota.executors.kit.keeper.processes import all_pids, children
+from rota.executors.kit.keeper.kernel import die_with_parent
+from rota.executors.kit.keeper.processes import all_pids, children, strike
 from rota.executors.kit.keeper.words import from_lines, read_file
 from rota.executors.kit.spec import Tree
 from rota.executors.kit.sweeping import sweep
@@ -89,6 +90,7 @@ class Killing:
         try:
             if self.nobody:
                 become_nobody()
+            die_with_parent()
             Daemon(self.home, self.trees, self.at_once, self.seed).run()
             code = 0
         except BaseException:  # noqa: BLE001 - a fork never returns into its parent's code
@@ -103,20 +105,19 @@ class Killing:
     def _kill_somebody(self) -> None:
         what = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         if what == "daemon":
-            os.kill(self.daemon, signal.SIGKILL)
-            os.waitpid(self.daemon, 0)
+            self._end_daemon()
             time.sleep(self.chance.choice([0.0, self.chance.uniform(0.0, 0.4)]))
             self._restart()
             self.result.kills[what] += 1
             if self.chance.random() < RIVALS:
                 self._rival()
             return
-        victims = self._victims(what)
-        for pid in victims:
-            os.kill(pid, signal.SIGSTOP if len(victims) > 1 else signal.SIGKILL)
-        for pid in victims[len(victims) == 1 :]:
-            os.kill(pid, signal.SIGKILL)
-        self.result.kills[what] += bool(victims)
+        name, victims = self._victims(what)
+        carries = name.encode()
+        still_it = lambda pid: carries in read_file(f"/proc/{pid}/environ")  # noqa: E731
+        for number in [signal.SIGSTOP] * (len(victims) > 1) + [signal.SIGKILL]:
+            struck = [strike(pid, number, still_it) for pid in victims]
+        self.result.kills[what] += bool(victims) and any(struck)
 
     def _rival(self) -> None:
         """Start a second daemon while the first holds its lock."""
@@ -129,8 +130,8 @@ class Killing:
         if not refused:
             self.result.faults.append("a second daemon was let in")
 
-    def _victims(self, what: str) -> list[int]:
-        """Return living processes of one attempt, whose keeper still holds its place."""
+    def _victims(self, what: str) -> tuple[str, list[int]]:
+        """Return an attempt that is kept, and those of its processes that shall die."""
         found = []
         for folder in self.home.glob(f"{self.home.name}.*"):
             facts = from_lines(read_file(str(folder / "keeper")))[0]
@@ -144,8 +145,8 @@ class Killing:
             if what == "program" and not below:
                 continue
             chosen = {"keeper": [keeper], "inner": [inner], "both": [keeper, inner]}
-            return chosen.get(what) or [self.chance.choice(below)]
-        return []
+            return name, chosen.get(what) or [self.chance.choice(below)]
+        return "", []
 
     def _finish(self) -> None:
         ended: list[int] = []
@@ -158,10 +159,16 @@ class Killing:
 
         if not wait_for(over, FINISH_SECONDS):
             self.result.faults.append("the daemon did not finish")
-            os.kill(self.daemon, signal.SIGKILL)
-            os.waitpid(self.daemon, 0)
+            self._end_daemon()
         elif ended != [0]:
             self.result.faults.append(f"the daemon ended with {ended}")
+        self.daemon = 0
+
+    def _end_daemon(self) -> None:
+        if self.daemon:
+            os.kill(self.daemon, signal.SIGKILL)
+            os.waitpid(self.daemon, 0)
+            self.daemon = 0
 
     def _judge(self) -> None:
         database = open_database(self.home)
@@ -215,7 +222,7 @@ class Killing:
     def _clear_away(self) -> None:
         """Count what survived, and end it."""
         time.sleep(LOOK_SECONDS)
-        (self.home / "stop").touch()
+        self._end_daemon()
         if self.result.kills and not self.result.attempts:
             self.result.faults.append("nothing was judged")
         names = [folder.name for folder in self.home.glob(f"{self.home.name}.*")]

@@ -39,6 +39,7 @@ else:
     import _signal
 
 COUNT_MILLISECONDS = 200
+OF_THE_KEEPER = 2
 MORE_LIKELY_TO_BE_KILLED = b"500"
 LAST_FD = 1 << 20
 EXEC_FAILED = 127
@@ -234,7 +235,7 @@ def _limit(orders: Orders, *, own_users: bool) -> None:
         resource.RLIMIT_NOFILE: orders.open_files,
         resource.RLIMIT_FSIZE: orders.file_bytes,
         # counted for the whole user elsewhere, so that other work of theirs would count
-        resource.RLIMIT_NPROC: orders.processes if own_users else 0,
+        resource.RLIMIT_NPROC: orders.processes and own_users and orders.processes + OF_THE_KEEPER,
     }
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, most in wanted.items():
