@@ -65,7 +65,6 @@ class HomeYard:
         self._lock = lock
         self._epoch = int(os.pread(lock, 32, 0) or b"0") + 1
         os.pwrite(lock, b"%d\n" % self._epoch, 0)
-        self._program = build(self._folder / "program")
         self._lease = Lease(self._folder / "lease", self._epoch)
         self._wake = Wake(self._folder / "wake")
         asyncio.get_running_loop().add_reader(self._wake.fileno(), self._hear)
@@ -144,7 +143,7 @@ class HomeYard:
         self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
         """Start the keeper of an attempt, at most once; how that went is seen by looking."""
-        if self._program is None:
+        if self._lock < 0:
             raise Unavailable("this process does not have the home")
         for file in prepared.files:
             _write(Path(room.folder) / file.name, file.content)
@@ -160,8 +159,12 @@ class HomeYard:
         )
         spec = self._places[kept.place].wrap(_found(prepared.command), given)
         self._rung[spec.name] = asyncio.Event()
-        await asyncio.to_thread(
-            start,
+        await asyncio.to_thread(self._start, kept, spec)
+
+    def _start(self, kept: Kept, spec: Spec) -> None:
+        if self._program is None:
+            self._program = build(self._folder / "program")
+        start(
             self._attempts / spec.name,
             spec,
             _identity(kept),
