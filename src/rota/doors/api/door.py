@@ -26,6 +26,7 @@ from rota.ports.store import Store
 from rota.wiring.admin import ensure_admin_key
 from rota.wiring.compose import make_home
 from rota.wiring.inquiring import inquirer_of
+from rota.wiring.loop import settle_memory
 from rota.wiring.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class _Built:
 
         api = Api(self._house)
         self._close = api.close
+        settle_memory()
         return api
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ from rota.wiring.compose import (
 )
 from rota.wiring.daemon import Daemon, Ending
 from rota.wiring.logging import configure_logging
-from rota.wiring.loop import run_async
+from rota.wiring.loop import run_async, settle_memory
 from rota.wiring.settings import Settings
 
 LOG_FILE = "logs/rota.log"
@@ -89,6 +89,7 @@ async def _up(
         lines = _greeting(settings, len(tasks))
 
         def ready() -> None:
+            settle_memory()
             for line in lines:
                 desk.out.line(line)
             sys.stdout.flush()
