@@ -17,21 +17,27 @@ Operation = Callable[..., Coroutine[Any, Any, Result]]
 
 def stamped(
     request: NewRequest, operation: Operation[Result], now: int
-) -> Operation[tuple[int, Result]]:
-    """Return an operation that writes a request down and then does what was asked for."""
+) -> Operation[tuple[int | None, Result]]:
+    """Return an operation that writes a request down and then does what was asked for.
 
-    async def both(session: Session, *args: object) -> tuple[int, Result]:
-        row = await one(
-            session,
-            "insert_request",
-            now=now,
-            caller=request.caller,
-            space=request.space,
-            command=request.command,
-            about=json.dumps(request.about),
-            key=request.key,
-            digest=request.digest,
-        )
+    Nobody asks again for a request without a key, so nothing has to be known of it before the rest:
+    it goes with the next statement. A rehearsal is taken back, and so is never a single statement.
+    """
+
+    async def both(session: Session, *args: object) -> tuple[int | None, Result]:
+        words = {
+            "now": now,
+            "caller": request.caller,
+            "space": request.space,
+            "command": request.command,
+            "about": json.dumps(request.about),
+            "key": request.key,
+            "digest": request.digest,
+        }
+        if request.key is None and not request.rehearsal:
+            await session.run("insert_request", **words)
+            return None, await operation(session, *args)
+        row = await one(session, "insert_request", **words)
         if row is None:
             message = (
                 f"a request with the key {request.key!r} was made at the same time: look first"

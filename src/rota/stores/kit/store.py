@@ -324,6 +324,7 @@ class Behalf(SqlStore):
         self.incarnation = store.incarnation
         self.elsewhere = store.elsewhere
         self.request_id: int | None = None
+        self._stamped = False
 
     def now(self) -> int:
         """Return the store's own time."""
@@ -337,10 +338,11 @@ class Behalf(SqlStore):
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
     ) -> Result:
         """Run an operation in a transaction, the first one together with the request."""
-        if self.request_id is not None:
+        if self._stamped:
             return await self._store.write(operation, *args)
         both = stamped(self._request, operation, self.now())
         self.request_id, result = await self._store.write(both, *args)
+        self._stamped = True
         return result
 
     async def read(

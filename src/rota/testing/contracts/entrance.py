@@ -82,20 +82,41 @@ class RequestContract:
         about = {"task": "job"}
         return NewRequest(caller="key:1", space="main", command="put_state", about=about, **more)
 
-    async def test_the_first_change_carries_the_request(self, bench: Bench) -> None:
+    @pytest.mark.parametrize("key", [None, "k"])
+    async def test_the_first_change_carries_the_request(
+        self, bench: Bench, key: str | None
+    ) -> None:
         task = await bench.task()
-        store = bench.store.behalf(self._request())
+        store = bench.store.behalf(self._request(key=key, digest=key))
         assert await store.find_task(task.space_id, task.name) == task
         assert await bench.store.list_requests(None, FAR, 10) == []
         await store.put_state(task.id, "a", "1", "ann")
         await store.put_state(task.id, "b", "2", "ann")
         (kept,) = await bench.store.list_requests(None, FAR, 10)
-        assert store.request_id == kept.id
+        assert store.request_id == (None if key is None else kept.id)
         assert (kept.caller, kept.about) == ("key:1", {"task": "job"})
 
-    async def test_what_is_refused_leaves_no_request(self, bench: Bench) -> None:
-        await bench.task()
+    async def test_a_run_and_its_request_are_there_together(self, bench: Bench) -> None:
+        task = await bench.task()
         store = bench.store.behalf(self._request())
+        ((queued,),) = await store.enqueue([bench.batch(task, [1])])
+        assert len(await bench.store.list_requests(None, FAR, 10)) == 1
+        await bench.worker("w1")
+        assert await bench.claim_ids() == [queued.run_id]
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    async def test_a_rehearsed_run_is_not_there(self, bench: Bench, key: str | None) -> None:
+        task = await bench.task()
+        store = bench.store.behalf(self._request(key=key, digest=key, rehearsal=True))
+        with pytest.raises(Rehearsed):
+            await store.enqueue([bench.batch(task, [1])])
+        assert await bench.store.list_requests(None, FAR, 10) == []
+        assert await bench.store.count_runs(task.id) == {}
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    async def test_what_is_refused_leaves_no_request(self, bench: Bench, key: str | None) -> None:
+        await bench.task()
+        store = bench.store.behalf(self._request(key=key, digest=key))
         with pytest.raises(NotFound):
             await store.set_space("nowhere", "UTC")
         assert store.request_id is None
