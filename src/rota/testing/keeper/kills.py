@@ -23,6 +23,7 @@ from rota.testing.keeper.daemon import REFUSED, STREAMS, Daemon, open_database
 
 WEIGHTS = {"daemon": 3, "keeper": 3, "inner": 2, "program": 3, "both": 1}
 RIVALS = 0.15
+BEGIN_SECONDS = 30.0
 FINISH_SECONDS = 30.0
 LOOK_SECONDS = 0.01
 EXITED, BROKEN = "exited", 99
@@ -69,9 +70,11 @@ class Killing:
 
     def run(self, kills: int, seconds: float) -> Result:
         """Kill so often, or for so long; then let everything end, and judge."""
-        deadline = time.monotonic() + seconds
         try:
             self._restart()
+            if not wait_for(self._begun, BEGIN_SECONDS):
+                self.result.faults.append("the daemon began no attempt")
+            deadline = time.monotonic() + seconds
             while self.result.kills.total() < kills and time.monotonic() < deadline:
                 time.sleep(self.chance.uniform(0.0, 0.12))
                 self._kill_somebody()
@@ -81,6 +84,10 @@ class Killing:
         finally:
             self._clear_away()
         return self.result
+
+    def _begun(self) -> bool:
+        """Say whether there is a keeper to kill: a daemon killed before that proves nothing."""
+        return any(self.home.glob(f"{self.home.name}.*/keeper"))
 
     def _fork(self) -> int:
         pid = os.fork()
