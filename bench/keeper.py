@@ -31,11 +31,11 @@ def starts(tree):
         for _ in range(STARTS):
             before = time.time_ns()
             attempt = attempts.start(["/usr/bin/date", "+%s%N"])
-            attempt.verdict()
+            attempt.ending()
             records.append((time.time_ns() - before) / 1e6)
             mains.append((int(attempt.out()) - before) / 1e6)
     print(f"{tree:6} start to main            {percentiles(mains)}")
-    print(f"{tree:6} start to verdict read    {percentiles(records)}")
+    print(f"{tree:6} start to ending read    {percentiles(records)}")
 
 
 def pss(pid):
@@ -65,7 +65,7 @@ def memory(tree):
         for attempt in made:
             cancel(attempt.folder, 0, 0.2, "enough")
         for attempt in made:
-            attempt.verdict()
+            attempt.ending()
         print(f"{tree:6} cancel of {KEEPERS}, grace 0.2 s: {time.monotonic() - began:.2f} s")
 
 
@@ -86,7 +86,7 @@ def flood(tree):
                     [most, *(int(x.split()[1]) for x in text.splitlines() if x.startswith("VmHWM"))]
                 )
                 time.sleep(0.02)
-            assert attempt.verdict().out.total == FLOOD
+            assert attempt.ending().out.total == FLOOD
             rate = FLOOD / (time.monotonic() - began) / (1 << 30)
             print(f"{tree:6} flood, {name}: {rate:.2f} GiB/s, keeper at most {most / 1024:.1f} MiB")
 
@@ -117,7 +117,7 @@ def latency(count):
         for attempt, _ in made.values():
             attempt.cancel(0.0)
         for attempt, _ in made.values():
-            attempt.verdict()
+            attempt.ending()
 
 
 if __name__ == "__main__":

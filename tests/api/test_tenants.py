@@ -112,7 +112,7 @@ async def _ask(door):
     door.bench.routes = ["agent"]
     claimed = await door.bench.claimed(1, routes=["agent"])
     from rota.flow.settle import settle_attempts
-    from rota.ports.executor import Assignment
+    from rota.ports.runner import Assignment
     from rota.testing.fakes import FixedChance
 
     lease = claimed.leases[0]

@@ -17,7 +17,7 @@ from rota.model.states import RunState
 from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.ports.channel import ChannelRefused
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.rules.permission import LOCAL
 from rota.testing.bench import failed, micros
 from rota.testing.fakes import FixedChance, RecordingChannel

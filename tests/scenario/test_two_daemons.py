@@ -14,7 +14,7 @@ from rota.model.outcomes import DONE
 from rota.model.spaces import Limit, Scope
 from rota.runtime.crew import Crew, CrewSettings
 from rota.testing.bench import FAR, Bench
-from rota.testing.fakes import PuppetExecutor
+from rota.testing.fakes import PuppetRunner
 from rota.timing import rules
 
 SLOTS = 1_000
@@ -44,7 +44,7 @@ def crew_of(store, clock, chance, name, routes, act):
     settings = CrewSettings(
         worker_id=name, home="test", host="here", pid=1, slots=50, drain=timedelta(seconds=5)
     )
-    return Crew(store, [PuppetExecutor(routes, act)], {}, settings, clock, chance)
+    return Crew(store, [PuppetRunner(routes, act)], {}, settings, clock, chance)
 
 
 async def run_both(crews, reached):

@@ -187,19 +187,19 @@ def lane_not_held() -> Iterator[None]:
 )
 def called_again() -> Iterator[None]:
     class Stubborn:
-        def __init__(self, executor):
-            self._executor = executor
-            self.routes, self.waited = executor.routes, executor.waited
+        def __init__(self, runner):
+            self._runner = runner
+            self.routes, self.waited = runner.routes, runner.waited
 
         async def run(self, assignment):
             try:
-                return await self._executor.run(assignment)
+                return await self._runner.run(assignment)
             except LookupError:
-                return await self._executor.run(assignment)
+                return await self._runner.run(assignment)
 
     class Worker(crew.Worker):
-        def __init__(self, store, executors, *args, **options):
-            super().__init__(store, [Stubborn(one) for one in executors], *args, **options)
+        def __init__(self, store, runners, *args, **options):
+            super().__init__(store, [Stubborn(one) for one in runners], *args, **options)
 
     with replaced(crew, "Worker", Worker):
         yield

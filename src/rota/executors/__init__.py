@@ -1,1 +1,1 @@
-"""Where attempts run; one folder a place."""
+"""Where attempts run; one folder an executor."""

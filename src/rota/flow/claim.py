@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rota.model.tasks import Pool
 from rota.model.views import Claimed
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.ports.store import Queue
 
 POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)

@@ -10,7 +10,7 @@ from rota.model.settlements import PLAIN_SUCCESS, Settlement
 from rota.model.states import RunState
 from rota.model.tasks import Policy, Task
 from rota.ports.clock import Random
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.ports.store import Queue, Store
 from rota.rules.settlement import Context, settle
 

@@ -95,7 +95,7 @@ class Kept:
     home: str
     nonce: str
     boot: str
-    place: str
+    executor: str
     out_at: int = 0
     err_at: int = 0
     current: bool = True

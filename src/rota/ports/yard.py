@@ -9,7 +9,7 @@ from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds
 from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 
 
 class Yard(Protocol):
@@ -39,13 +39,13 @@ class Yard(Protocol):
     def promise(self, seconds: float) -> None:
         """Let every keeper go on for so long from now."""
 
-    def place_of(self, assignment: Assignment, role: Role) -> str:
+    def executor_of(self, assignment: Assignment, role: Role) -> str:
         """Return where an attempt of a space of that role is to run; Unavailable if it cannot."""
 
     def room(
         self,
         assignment: Assignment,
-        place: str,
+        executor: str,
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:

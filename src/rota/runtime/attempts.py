@@ -12,7 +12,7 @@ from typing import Self, TypeAlias
 from rota.model.ids import RunId
 from rota.model.outcomes import Failed, Report
 from rota.model.settlements import Settlement
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from rota.flow.rescue import expire, rescue
 from rota.model.views import Renewal
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
-from rota.ports.executor import Executor, Keepers
+from rota.ports.runner import Keepers, Runner
 from rota.ports.store import Store
 from rota.runtime.attempts import FailureHook, Stop
 from rota.runtime.lag import LagWatch
@@ -66,7 +66,7 @@ class Crew:
     def __init__(
         self,
         store: Store,
-        executors: Sequence[Executor],
+        runners: Sequence[Runner],
         channels: Mapping[str, Channel],
         settings: CrewSettings,
         clock: Clock,
@@ -90,7 +90,7 @@ class Crew:
         self._unsubscribe: Callable[[], None] | None = None
         self.worker = Worker(
             store,
-            executors,
+            runners,
             settings.worker_id,
             clock,
             chance,

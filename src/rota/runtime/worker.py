@@ -19,7 +19,7 @@ from rota.model.ids import RunId
 from rota.model.outcomes import Cancelled, Drained, Expired, Failed, Lost, Report, Succeeded
 from rota.model.states import RunState
 from rota.ports.clock import Clock, Random
-from rota.ports.executor import Assignment, Executor, failure
+from rota.ports.runner import Assignment, Runner, failure
 from rota.ports.store import Store
 from rota.runtime.attempts import Attempt, Failure, FailureHook, Stop, log_settled, timed_out
 from rota.runtime.service import Service
@@ -43,7 +43,7 @@ class Worker:
     def __init__(
         self,
         store: Store,
-        executors: Sequence[Executor],
+        runners: Sequence[Runner],
         worker_id: str,
         clock: Clock,
         chance: Random,
@@ -59,11 +59,11 @@ class Worker:
         self.id = worker_id
         self.slots = slots
         self._store = store
-        self._executors = executors
+        self._runners = runners
         self._chance = chance
         self._clock = clock
         self._took: dict[int, float] = {}
-        self._by_route: dict[str, Executor] = {}
+        self._by_route: dict[str, Runner] = {}
         self._group: asyncio.TaskGroup | None = None
         self._attempts: dict[int, Attempt] = {}
         self._behind: dict[int, Assignment] = {}
@@ -86,10 +86,10 @@ class Worker:
         return len(self._attempts) + len(self._behind) + unsettled
 
     def routes(self) -> list[str]:
-        """Return every route its executors serve."""
-        for executor in self._executors:
-            for route in executor.routes():
-                self._by_route.setdefault(route, executor)
+        """Return every route its runners serve."""
+        for runner in self._runners:
+            for route in runner.routes():
+                self._by_route.setdefault(route, runner)
         return list(self._by_route)
 
     async def run(self) -> None:
@@ -310,7 +310,7 @@ class Worker:
             self._group.create_task(self._watch(attempt))
 
     def _time_left(self, attempt: Attempt) -> bool:
-        """Wind the timer of an attempt again that has waited for its turn in its executor."""
+        """Wind the timer of an attempt again that has waited for its turn in its runner."""
         lease, timeout = attempt.assignment.lease, attempt.assignment.timeout
         waited = self._by_route[lease.route].waited(lease.run_id)
         if timeout is None or waited == 0.0:

@@ -1,4 +1,4 @@
-"""Fakes of the ports: chance that is fixed, a channel that records, an executor on strings."""
+"""Fakes of the ports: chance that is fixed, a channel that records, a runner on strings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rota.model.deliveries import Delivery
 from rota.model.outcomes import DONE, Report
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 
 
 class FixedChance:
@@ -38,7 +38,7 @@ class RecordingChannel:
         self.taken.append(delivery)
 
 
-class PuppetExecutor:
+class PuppetRunner:
     """Runs whatever a test gives it, and says when an attempt has begun."""
 
     keeps = False

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
-from rota.executors.inprocess.executor import InProcess
+from rota.executors.inprocess.runner import InProcess
 from rota.faultpoints import arm
 from rota.flow.align import align
 from rota.flow.deliver import deliver
@@ -21,7 +21,7 @@ from rota.flow.rescue import expire
 from rota.model.spaces import Limit, Role, Scope
 from rota.model.tasks import Pool
 from rota.model.views import Claimed
-from rota.ports.executor import Executor
+from rota.ports.runner import Runner
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
@@ -102,17 +102,17 @@ async def _make_main(store: Store, timezone: str) -> None:
 
 
 @contextmanager
-def callables(settings: Settings) -> Iterator[Executor]:
-    """Give an executor for callables named by their dotted path, and let go of its threads."""
-    executor = InProcess({}, threads=settings.threads, allow_dotted=True)
+def callables(settings: Settings) -> Iterator[Runner]:
+    """Give a runner for callables named by their dotted path, and let go of its threads."""
+    runner = InProcess({}, threads=settings.threads, allow_dotted=True)
     try:
-        yield executor
+        yield runner
     finally:
-        executor.close()
+        runner.close()
 
 
 def make_crew(
-    settings: Settings, store: Store, executor: Executor, roles: frozenset[str] = EVERY_ROLE
+    settings: Settings, store: Store, runner: Runner, roles: frozenset[str] = EVERY_ROLE
 ) -> Crew:
     """Return a crew for callables, agents and scripts, which sends messages to the log."""
     me = this_process()
@@ -130,7 +130,7 @@ def make_crew(
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
     kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance)
-    crew = Crew(store, [executor, kept], channels, wanted, SystemClock(), chance, keepers=kept)
+    crew = Crew(store, [runner, kept], channels, wanted, SystemClock(), chance, keepers=kept)
     return crew
 
 
@@ -155,8 +155,8 @@ async def apply_limits(store: Store, settings: Settings) -> None:
 async def single_pass(settings: Settings, store: Store, most: int | None) -> Pass:
     """Plan what is due, run what is ready (at most `most` runs), deliver, and end."""
     rationed = _Rationed(store, most)
-    with callables(settings) as executor:
-        crew = make_crew(settings, cast("Store", rationed), executor, WORKER_ONLY)
+    with callables(settings) as runner:
+        crew = make_crew(settings, cast("Store", rationed), runner, WORKER_ONLY)
         schedules, sent = await _pass(crew, store)
     return Pass(schedules=schedules, processed=rationed.given, sent=sent)
 

@@ -8,12 +8,12 @@ from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.pi.agent import PiAgent
+from rota.executors.kit.executor import Executor, Interpreter
 from rota.executors.kit.groups import find_hierarchy
 from rota.executors.kit.mounts import Allowed, MountList
-from rota.executors.kit.place import Interpreter, Place
 from rota.executors.kit.yard import HomeYard
-from rota.executors.process.place import ProcessPlace
-from rota.executors.sandbox.place import SandboxPlace
+from rota.executors.process.executor import ProcessExecutor
+from rota.executors.sandbox.executor import SandboxExecutor
 from rota.flow.execute.kept import KeptWork
 from rota.ports.agent import Agent
 from rota.ports.clock import Random
@@ -24,7 +24,7 @@ from rota.wiring.surroundings import offered
 AGENTS: tuple[Agent, ...] = (ClaudeAgent(), CodexAgent(), PiAgent(), CommandAgent())
 
 
-def places_of(settings: Settings) -> dict[str, Place]:
+def executors_of(settings: Settings) -> dict[str, Executor]:
     """Return where programs can run here; whether one really can is tried when it is asked for."""
     home = settings.home.absolute()
     mounts = MountList(
@@ -34,9 +34,9 @@ def places_of(settings: Settings) -> dict[str, Place]:
         )
     )
     python, hierarchy = Interpreter.running(), find_hierarchy()
-    plain = ProcessPlace(python, hierarchy=hierarchy, certain_kill=True)
-    walled = SandboxPlace(python, mounts, hierarchy=hierarchy)
-    return {place.name: place for place in (plain, walled)}
+    plain = ProcessExecutor(python, hierarchy=hierarchy, certain_kill=True)
+    walled = SandboxExecutor(python, mounts, hierarchy=hierarchy)
+    return {executor.name: executor for executor in (plain, walled)}
 
 
 def kept_work(
@@ -45,7 +45,7 @@ def kept_work(
     """Return what runs agents and scripts under keepers of this home."""
     return KeptWork(
         store,
-        HomeYard(settings.home, host, places_of(settings)),
+        HomeYard(settings.home, host, executors_of(settings)),
         {agent.name: agent for agent in AGENTS},
         holder,
         chance,

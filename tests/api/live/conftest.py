@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rota.doors.api.door import open_door
-from rota.executors.inprocess.executor import InProcess
+from rota.executors.inprocess.runner import InProcess
 from rota.flow.define.keys import create_key
 from rota.model.keys import EVERY_SCOPE
 from rota.model.spaces import Role
@@ -166,7 +166,7 @@ class Working(Door):
         super().__init__(store, clock, home, stack)
         self.functions = {}
         self.crews = []
-        self._executor = InProcess(self.functions, threads=4)
+        self._runner = InProcess(self.functions, threads=4)
         self.daemon = Daemon(self._crew)
         self._ready = asyncio.Event()
 
@@ -180,7 +180,7 @@ class Working(Door):
             drain=timedelta(milliseconds=50),
         )
         chance = random.SystemRandom()
-        crew = Crew(self.store, [self._executor], {}, settings, SystemClock(), chance)
+        crew = Crew(self.store, [self._runner], {}, settings, SystemClock(), chance)
         self.crews.append(crew)
         return crew
 
@@ -192,7 +192,7 @@ class Working(Door):
         async def end():
             os.kill(os.getpid(), signal.SIGTERM)
             await serving
-            self._executor.close()
+            self._runner.close()
 
         self._stack.push_async_callback(end)
 

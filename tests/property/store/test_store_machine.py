@@ -37,7 +37,7 @@ from rota.model.outcomes import (
     Succeeded,
 )
 from rota.model.states import FINISHED, RunState
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.rules.permission import LOCAL
 from rota.testing.bench import micros
 from rota.testing.fakes import FixedChance

@@ -11,7 +11,7 @@ from rota.model.outcomes import Report, Succeeded
 from rota.model.states import RunState
 from rota.model.tasks import After, Overlap
 from rota.model.verification import MEANINGS, Invariant
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.stores.kit.verify import PAGE
 from rota.testing.bench import micros
 from rota.testing.fakes import FixedChance

@@ -19,13 +19,13 @@ def nothing_is_left(attempt):
 def test_an_exit_code_and_both_streams_pass_through(scene):
     def body(attempts):
         attempt = attempts.start(["sh", "-c", "echo out; echo err >&2; exit 7"])
-        verdict = attempt.verdict()
-        assert (verdict.reason, verdict.code, verdict.signal) == (Reason.EXITED, 7, None)
+        ending = attempt.ending()
+        assert (ending.reason, ending.code, ending.signal) == (Reason.EXITED, 7, None)
         assert (attempt.out(), attempt.out("err")) == (b"out\n", b"err\n")
-        assert (verdict.out.size, verdict.out.total, verdict.err.total) == (4, 4, 4)
-        assert verdict.tree == attempts.tree
-        assert verdict.started_at <= verdict.ended_at
-        assert verdict.proven
+        assert (ending.out.size, ending.out.total, ending.err.total) == (4, 4, 4)
+        assert ending.tree == attempts.tree
+        assert ending.started_at <= ending.ended_at
+        assert ending.proven
         assert attempt.pid not in children(os.getpid()), "the keeper is still a zombie"
 
     scene.play(body)
@@ -33,8 +33,8 @@ def test_an_exit_code_and_both_streams_pass_through(scene):
 
 def test_a_signal_passes_through(scene):
     def body(attempts):
-        verdict = attempts.start(["sh", "-c", "kill -SEGV $$"]).verdict()
-        assert (verdict.reason, verdict.signal) == (Reason.SIGNALED, signal.SIGSEGV)
+        ending = attempts.start(["sh", "-c", "kill -SEGV $$"]).ending()
+        assert (ending.reason, ending.signal) == (Reason.SIGNALED, signal.SIGSEGV)
 
     scene.play(body)
 
@@ -48,17 +48,17 @@ def test_a_signal_passes_through(scene):
     ],
 )
 def test_a_program_that_cannot_begin_says_why(attempts, argv, cwd, detail):
-    verdict = attempts.start(argv, cwd=cwd).verdict()
-    assert (verdict.reason, verdict.detail) == (Reason.EXEC_FAILED, detail)
-    assert (verdict.code, verdict.started_at) == (None, None)
+    ending = attempts.start(argv, cwd=cwd).ending()
+    assert (ending.reason, ending.detail) == (Reason.EXEC_FAILED, detail)
+    assert (ending.code, ending.started_at) == (None, None)
 
 
 def test_daemons_that_a_program_leaves_behind_are_gone(scene):
     def body(attempts):
         attempt = attempts.start(attempts.python(LEAVING))
-        verdict = attempt.verdict(5.0)
-        assert (verdict.reason, verdict.code, verdict.proven) == (Reason.EXITED, 5, True)
-        assert verdict.killed
+        ending = attempt.ending(5.0)
+        assert (ending.reason, ending.code, ending.proven) == (Reason.EXITED, 5, True)
+        assert ending.killed
         assert attempt.out() == b"gone\n"
         nothing_is_left(attempt)
 
@@ -71,10 +71,10 @@ def test_a_stubborn_tree_is_cancelled_within_its_grace(scene, stopwatch):
         attempt.says(b"ready")
         before = stopwatch()
         attempt.cancel(0.5, reason="because I say so")
-        verdict = attempt.verdict()
+        ending = attempt.ending()
         assert 0.5 <= stopwatch() - before < 1.5
-        assert (verdict.reason, verdict.detail) == (Reason.CANCELLED, "because I say so")
-        assert (verdict.signal, verdict.killed, verdict.proven) == (signal.SIGKILL, True, True)
+        assert (ending.reason, ending.detail) == (Reason.CANCELLED, "because I say so")
+        assert (ending.signal, ending.killed, ending.proven) == (signal.SIGKILL, True, True)
         nothing_is_left(attempt)
 
     scene.play(body)
@@ -88,8 +88,8 @@ def test_a_polite_program_says_goodbye(scene):
         attempt = attempts.start(["sh", "-c", POLITE])
         attempt.says(b"ready")
         attempt.cancel(10.0)
-        verdict = attempt.verdict(5.0)
-        assert (verdict.reason, verdict.code, verdict.killed) == (Reason.CANCELLED, 9, False)
+        ending = attempt.ending(5.0)
+        assert (ending.reason, ending.code, ending.killed) == (Reason.CANCELLED, 9, False)
         assert attempt.out().endswith(b"bye\n")
 
     scene.play(body)
@@ -101,7 +101,7 @@ def test_a_second_wish_can_only_hurry(attempts, stopwatch):
     attempt.cancel(30.0, reason="first")
     attempt.until(lambda: attempt.look().beat.state == "ending")
     attempt.cancel(0.0, reason="second")
-    assert attempt.verdict(5.0).detail == "first"
+    assert attempt.ending(5.0).detail == "first"
 
 
 def test_a_wish_with_a_lower_epoch_is_not_heard(attempts):
@@ -114,22 +114,22 @@ def test_a_wish_with_a_lower_epoch_is_not_heard(attempts):
     attempt.says(b"still here\n")
     assert attempt.look().beat.state == "running"
     attempt.cancel(0.0, epoch=8)
-    assert attempt.verdict().reason is Reason.CANCELLED
+    assert attempt.ending().reason is Reason.CANCELLED
 
 
 def test_what_is_cancelled_before_it_begins_never_runs(attempts):
     for _ in range(5):
         attempt = attempts.start(["sh", "-c", "sleep 30"])
         attempt.cancel(0.0)
-        verdict = attempt.verdict(5.0)
-        assert verdict.reason is Reason.CANCELLED
+        ending = attempt.ending(5.0)
+        assert ending.reason is Reason.CANCELLED
 
 
 def test_sigterm_to_the_keeper_ends_its_tree(attempts):
     attempt = attempts.start(attempts.python(STUBBORN))
     attempt.says(b"ready")
     os.kill(attempt.pids()[0], signal.SIGTERM)
-    assert attempt.verdict(5.0).reason is Reason.KEEPER_SIGTERM
+    assert attempt.ending(5.0).reason is Reason.KEEPER_SIGTERM
     nothing_is_left(attempt)
 
 
@@ -138,7 +138,7 @@ def test_other_signals_do_not_disturb_a_keeper(attempts):
     attempt.says(b"ready")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE):
         os.kill(attempt.pids()[0], number)
-    assert (attempt.verdict().code, attempt.out()) == (0, b"ready\nend\n")
+    assert (attempt.ending().code, attempt.out()) == (0, b"ready\nend\n")
 
 
 def test_a_hard_timeout_ends_a_program_that_talks(scene, stopwatch):
@@ -146,9 +146,9 @@ def test_a_hard_timeout_ends_a_program_that_talks(scene, stopwatch):
         bounds = Bounds(hard_seconds=0.7, grace_seconds=0.2)
         program = ["sh", "-c", "trap '' TERM; while :; do echo talk; sleep 0.02; done"]
         before = stopwatch()
-        verdict = attempts.start(program, bounds=bounds).verdict(5.0)
+        ending = attempts.start(program, bounds=bounds).ending(5.0)
         assert 0.9 <= stopwatch() - before < 2.2
-        assert (verdict.reason, verdict.signal) == (Reason.HARD_TIMEOUT, signal.SIGKILL)
+        assert (ending.reason, ending.signal) == (Reason.HARD_TIMEOUT, signal.SIGKILL)
 
     scene.play(body)
 
@@ -156,16 +156,16 @@ def test_a_hard_timeout_ends_a_program_that_talks(scene, stopwatch):
 def test_an_idle_timeout_counts_from_the_last_output(attempts, stopwatch):
     bounds = Bounds(idle_seconds=0.5, grace_seconds=0.2)
     program = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 0.2; done; sleep 30"]
-    verdict = attempts.start(program, bounds=bounds).verdict(5.0)
+    ending = attempts.start(program, bounds=bounds).ending(5.0)
     assert stopwatch() >= 1.5
-    assert verdict.reason is Reason.IDLE_TIMEOUT
-    assert verdict.out.total == 12
+    assert ending.reason is Reason.IDLE_TIMEOUT
+    assert ending.out.total == 12
 
 
 def test_an_idle_timeout_is_armed_from_the_start(attempts):
     bounds = Bounds(idle_seconds=0.3, grace_seconds=0.1)
-    verdict = attempts.start(["sleep", "30"], bounds=bounds).verdict(5.0)
-    assert verdict.reason is Reason.IDLE_TIMEOUT
+    ending = attempts.start(["sleep", "30"], bounds=bounds).ending(5.0)
+    assert ending.reason is Reason.IDLE_TIMEOUT
 
 
 def test_only_the_program_is_asked_when_it_should_pass_the_word_on(attempts):
@@ -174,8 +174,8 @@ def test_only_the_program_is_asked_when_it_should_pass_the_word_on(attempts):
     attempt = attempts.start(["sh", "-c", program], term=Term.MAIN)
     attempt.says(b"up")
     attempt.cancel(5.0)
-    verdict = attempt.verdict(4.0)
-    assert verdict.code == 3
+    ending = attempt.ending(4.0)
+    assert ending.code == 3
     assert attempt.out().startswith(b"up\nmain\n")
 
 
@@ -198,7 +198,7 @@ def test_a_wrapper_is_not_asked_to_end(attempts, wrapper):
     attempt = attempts.start([attempts.program.python, "-c", WRAPPED, wrapper])
     attempt.says(b"ready")
     attempt.cancel(5.0)
-    assert attempt.verdict(4.0).code == 0
+    assert attempt.ending(4.0).code == 0
     assert attempt.out() == b"ready\nasked\nwrapper ends\n"
 
 
@@ -216,11 +216,11 @@ def test_more_processes_than_allowed_end_the_attempt(scene):
     def body(attempts):
         bounds = Bounds(processes=20, hard_seconds=2.0, grace_seconds=0.1)
         attempt = attempts.start(attempts.python(FORKS), bounds=bounds)
-        verdict = attempt.verdict(5.0)
+        ending = attempt.ending(5.0)
         if scene.user == "nobody" and attempts.tree is Tree.PIDNS:
-            assert verdict.reason is Reason.HARD_TIMEOUT  # the kernel refuses the 21st
+            assert ending.reason is Reason.HARD_TIMEOUT  # the kernel refuses the 21st
         else:
-            assert verdict.reason is Reason.TOO_MANY_PROCESSES
+            assert ending.reason is Reason.TOO_MANY_PROCESSES
         nothing_is_left(attempt)
 
     scene.play(body)
@@ -240,5 +240,5 @@ while time.monotonic() < end:
 def test_a_chain_of_forks_is_caught(attempts):
     attempt = attempts.start(attempts.python(CHAIN), leftover=0.1)
     attempt.says(b"ready")
-    assert attempt.verdict(5.0).proven
+    assert attempt.ending(5.0).proven
     nothing_is_left(attempt)

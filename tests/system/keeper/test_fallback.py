@@ -44,8 +44,8 @@ def test_auto_is_a_guard_where_namespaces_are_forbidden(plain_user):
         attempt = attempts.start(attempts.python(STUBBORN))
         attempt.says(b"ready")
         attempt.cancel(0.1)
-        verdict = attempt.verdict()
-        assert (verdict.tree, verdict.proven) == ("guard", True)
+        ending = attempt.ending()
+        assert (ending.tree, ending.proven) == ("guard", True)
 
     plain_user.play(body)
 
@@ -54,8 +54,8 @@ def test_auto_is_a_guard_even_if_they_were_allowed_when_the_daemon_looked(plain_
     def body(attempts):
         assert certain_kill(Tree.AUTO, attempts.program)
         forbid_namespaces()
-        verdict = attempts.start(["sh", "-c", "exit 6"]).verdict()
-        assert (verdict.tree, verdict.code) == ("guard", 6)
+        ending = attempts.start(["sh", "-c", "exit 6"]).ending()
+        assert (ending.tree, ending.code) == ("guard", 6)
 
     plain_user.play(body)
 
@@ -64,8 +64,8 @@ def test_a_namespace_that_was_asked_for_is_not_silently_left_out(plain_user):
     def body(attempts):
         forbid_namespaces()
         attempts.tree = Tree.PIDNS
-        verdict = attempts.start(["sh", "-c", "echo ran"]).verdict()
-        assert (verdict.reason, verdict.proven) == (Reason.SPAWN_FAILED, True)
-        assert "unshare" in verdict.detail
+        ending = attempts.start(["sh", "-c", "echo ran"]).ending()
+        assert (ending.reason, ending.proven) == (Reason.SPAWN_FAILED, True)
+        assert "unshare" in ending.detail
 
     plain_user.play(body)

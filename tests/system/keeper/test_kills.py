@@ -1,4 +1,4 @@
-"""Whoever of keeper, inner process and program is killed: one verdict, and nobody survives."""
+"""Whoever of keeper, inner process and program is killed: one ending, and nobody survives."""
 
 import os
 import signal
@@ -32,9 +32,9 @@ def test_the_tree_dies_with_its_keeper(scene):
     def body(attempts):
         attempt, keeper, _ = stubborn(attempts)
         kill(keeper)
-        verdict = attempt.verdict(5.0)
-        assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, True)
-        assert verdict.out.size == len(b"ready\n")
+        ending = attempt.ending(5.0)
+        assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+        assert ending.out.size == len(b"ready\n")
         assert attempt.processes() == []
 
     scene.play(body)
@@ -44,8 +44,8 @@ def test_the_tree_dies_with_its_inner_process(scene):
     def body(attempts):
         attempt, _, inner = stubborn(attempts)
         kill(inner)
-        verdict = attempt.verdict(5.0)
-        assert (verdict.reason, verdict.proven) == (Reason.INIT_KILLED, True)
+        ending = attempt.ending(5.0)
+        assert (ending.reason, ending.proven) == (Reason.INIT_KILLED, True)
         attempt.until(lambda: attempt.processes() == [], 1.0)
 
     scene.play(body)
@@ -55,12 +55,12 @@ def test_the_tree_dies_with_both(scene):
     def body(attempts):
         attempt, keeper, inner = stubborn(attempts)
         kill(keeper, inner)
-        verdict = attempt.verdict(10.0)
-        assert verdict.reason is Reason.LOST_KEEPER_DIED
-        assert verdict.proven == (attempts.tree is Tree.PIDNS)
+        ending = attempt.ending(10.0)
+        assert ending.reason is Reason.LOST_KEEPER_DIED
+        assert ending.proven == (attempts.tree is Tree.PIDNS)
         assert attempt.processes() == []
         if attempts.tree is Tree.GUARD:
-            assert verdict.detail[:12] in {
+            assert ending.detail[:12] in {
                 "3 processes ",
                 "4 processes ",
             }  # the program may be dead
@@ -73,7 +73,7 @@ def test_a_stopped_keeper_can_be_killed(scene):
         attempt, keeper, _ = stubborn(attempts)
         os.kill(keeper, signal.SIGSTOP)
         kill(keeper)
-        assert attempt.verdict(5.0).proven
+        assert attempt.ending(5.0).proven
 
     scene.play(body)
 
@@ -84,7 +84,7 @@ def test_a_keeper_that_is_stopped_can_be_told_by_its_beat_and_killed(attempts):
     seen = attempt.look()
     assert (seen.pid, seen.beat.state) == (keeper, "running")
     assert kill_keeper(seen)
-    assert attempt.verdict(5.0).proven
+    assert attempt.ending(5.0).proven
     assert not kill_keeper(seen)
 
 
@@ -94,7 +94,7 @@ def test_a_stopped_inner_process_does_not_delay_the_end(scene, stopwatch):
         os.kill(inner, signal.SIGSTOP)
         before = stopwatch()
         attempt.cancel(0.3)
-        assert attempt.verdict(5.0).proven
+        assert attempt.ending(5.0).proven
         assert stopwatch() - before < 2.3
 
     scene.play(body)
@@ -105,7 +105,7 @@ def test_a_guard_that_was_stopped_when_its_keeper_died_is_woken(scene):
         attempt, keeper, inner = stubborn(attempts)
         os.kill(inner, signal.SIGSTOP)
         os.kill(keeper, signal.SIGKILL)
-        assert attempt.verdict(5.0).proven
+        assert attempt.ending(5.0).proven
         assert attempt.processes() == []
 
     scene.play(body)
@@ -114,9 +114,9 @@ def test_a_guard_that_was_stopped_when_its_keeper_died_is_woken(scene):
 def test_a_program_that_kills_its_parent_ends_only_itself(attempts):
     program = "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(0.3)\n"
     attempt = attempts.start(attempts.python(program))
-    verdict = attempt.verdict(5.0)
+    ending = attempt.ending(5.0)
     expected = Reason.EXITED if attempts.tree is Tree.PIDNS else Reason.INIT_KILLED
-    assert (verdict.reason, verdict.proven) == (expected, True)
+    assert (ending.reason, ending.proven) == (expected, True)
 
 
 def test_a_keeper_killed_while_it_starts_leaves_nobody(scene):
@@ -128,10 +128,10 @@ def test_a_keeper_killed_while_it_starts_leaves_nobody(scene):
             attempt = attempts.start(attempts.python(STUBBORN))
             time.sleep(number / 1000)
             os.kill(attempt.pid, signal.SIGKILL)
-            verdict = attempt.verdict(5.0)
-            assert verdict.proven, verdict
+            ending = attempt.ending(5.0)
+            assert ending.proven, ending
             assert attempt.processes() == []
-            if verdict.reason is Reason.LOST_NEVER_STARTED:
+            if ending.reason is Reason.LOST_NEVER_STARTED:
                 never += 1
                 assert not (attempt.folder / "keeper").exists()
             else:
@@ -144,23 +144,23 @@ def test_a_keeper_killed_while_it_starts_leaves_nobody(scene):
 
 def test_an_attempt_of_an_earlier_boot_is_lost_without_looking_at_any_process(attempts):
     attempt = attempts.start(["true"])
-    attempt.verdict()
+    attempt.ending()
     (attempt.folder / "exit").unlink()
     earlier = replace(attempt.identity, boot="another")
     attempt.until(lambda: isinstance(probe(attempt.folder, earlier), Ended))
-    verdict = probe(attempt.folder, earlier).verdict
-    assert (verdict.reason, verdict.proven) == (Reason.LOST_REBOOT, True)
-    assert probe(attempt.folder, earlier).verdict == verdict
+    ending = probe(attempt.folder, earlier).ending
+    assert (ending.reason, ending.proven) == (Reason.LOST_REBOOT, True)
+    assert probe(attempt.folder, earlier).ending == ending
 
 
 def test_an_attempt_without_a_folder_was_never_started(attempts):
-    verdict = probe(attempts.home / "nowhere", introduce("nowhere")).verdict
-    assert verdict.reason is Reason.LOST_NEVER_STARTED
+    ending = probe(attempts.home / "nowhere", introduce("nowhere")).ending
+    assert ending.reason is Reason.LOST_NEVER_STARTED
 
 
 def test_a_keeper_never_runs_after_the_verdict(attempts):
     attempt = attempts.start(["true"])
-    attempt.verdict()
+    attempt.ending()
     attempt.until(lambda: attempt.processes() == [])
     told = os.memfd_create("again")
     os.write(told, pack([]))
@@ -175,6 +175,6 @@ def test_a_keeper_never_runs_after_the_verdict(attempts):
 
 def test_a_folder_is_used_once(attempts):
     attempt = attempts.start(["true"])
-    attempt.verdict()
+    attempt.ending()
     with pytest.raises(FileExistsError):
         attempt.folder.mkdir()

@@ -11,9 +11,9 @@ def test_a_lease_that_nobody_renews_ends_the_tree(scene, stopwatch):
             lease.renew(0.6)
             before = stopwatch()
             attempt = attempts.start(attempts.python(STUBBORN), lease=lease, slack=0.3, epoch=1)
-            verdict = attempt.verdict(5.0)
+            ending = attempt.ending(5.0)
         assert 1.1 <= stopwatch() - before < 2.2
-        assert (verdict.reason, verdict.proven) == (Reason.LEASE_EXPIRED, True)
+        assert (ending.reason, ending.proven) == (Reason.LEASE_EXPIRED, True)
         attempt.until(lambda: attempt.processes() == [], 1.0)
 
     scene.play(body)
@@ -25,8 +25,8 @@ def test_a_lease_renewed_in_time_keeps_the_tree(attempts, stopwatch):
         attempt = attempts.start(["sh", "-c", "sleep 1.5; echo alive"], lease=lease, epoch=1)
         attempt.until(lambda: stopwatch() > 0.3)
         lease.renew(60.0)
-        verdict = attempt.verdict(5.0)
-    assert (verdict.reason, attempt.out()) == (Reason.EXITED, b"alive\n")
+        ending = attempt.ending(5.0)
+    assert (ending.reason, attempt.out()) == (Reason.EXITED, b"alive\n")
 
 
 def test_a_lease_renewed_within_the_slack_keeps_the_tree(attempts, stopwatch):
@@ -37,8 +37,8 @@ def test_a_lease_renewed_within_the_slack_keeps_the_tree(attempts, stopwatch):
         attempt = attempts.start(program, lease=lease, slack=1.0, epoch=1)
         attempt.until(lambda: boot_time() > lease.until + 500_000_000)
         lease.renew(60.0)
-        verdict = attempt.verdict(5.0)
-    assert (verdict.reason, attempt.out()) == (Reason.EXITED, b"alive\n")
+        ending = attempt.ending(5.0)
+    assert (ending.reason, attempt.out()) == (Reason.EXITED, b"alive\n")
 
 
 def test_a_lease_of_a_lower_epoch_does_not_count(attempts):
@@ -48,7 +48,7 @@ def test_a_lease_of_a_lower_epoch_does_not_count(attempts):
         attempt.says(b"ready")
         with Lease(attempts.home / "lease", 6) as older:
             older.renew(60.0)
-        assert attempt.verdict(5.0).reason is Reason.LEASE_EXPIRED
+        assert attempt.ending(5.0).reason is Reason.LEASE_EXPIRED
 
 
 def test_a_torn_lease_is_no_lease(tmp_path):

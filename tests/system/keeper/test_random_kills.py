@@ -1,4 +1,4 @@
-"""Random kills, a few: every line once and in order, one verdict each, no survivor."""
+"""Random kills, a few: every line once and in order, one ending each, no survivor."""
 
 import os
 

@@ -18,12 +18,12 @@ def test_output_past_its_cap_is_counted_and_its_end_kept(attempts):
     bounds = Bounds(output_bytes=1000, grace_seconds=0.3)
     program = ["sh", "-c", "seq 1 20000; seq 5 >&2"]
     attempt = attempts.start(program, bounds=bounds)
-    verdict = attempt.verdict()
+    ending = attempt.ending()
     whole = "".join(f"{n}\n" for n in range(1, 20001)).encode()
     assert attempt.out() == whole[:1000]
-    assert (verdict.out.size, verdict.out.total) == (1000, len(whole))
-    assert verdict.out.tail == whole[-64 * 1024 :]
-    assert (verdict.err.size, verdict.err.tail) == (10, b"")
+    assert (ending.out.size, ending.out.total) == (1000, len(whole))
+    assert ending.out.tail == whole[-64 * 1024 :]
+    assert (ending.err.size, ending.err.tail) == (10, b"")
 
 
 def test_a_flood_is_drained_with_flat_memory(attempts):
@@ -43,16 +43,16 @@ def test_a_flood_is_drained_with_flat_memory(attempts):
         return (attempt.folder / "exit").exists()
 
     attempt.until(ended, 60.0)
-    verdict = attempt.verdict()
-    assert verdict.out.total == GIB + 4
-    assert verdict.out.size == 64 * MIB
-    assert verdict.out.tail.endswith(b"\0end\n")
+    ending = attempt.ending()
+    assert ending.out.total == GIB + 4
+    assert ending.out.size == 64 * MIB
+    assert ending.out.tail.endswith(b"\0end\n")
     assert 0 < most < 24 * 1024
 
 
 def test_a_spool_can_be_read_from_any_offset(attempts):
     attempt = attempts.start(["sh", "-c", "printf abcdef"])
-    attempt.verdict()
+    attempt.ending()
     assert read_spool(attempt.folder, "out", 2, 3) == b"cde"
     assert read_spool(attempt.folder, "out", 6, 3) == b""
     assert read_spool(attempt.folder, "err", 0, 3) == b""
@@ -61,8 +61,8 @@ def test_a_spool_can_be_read_from_any_offset(attempts):
 def test_standard_input_arrives_whole_and_ends(attempts):
     given = os.urandom(3 * MIB)
     attempt = attempts.start(["cat"], stdin=given)
-    verdict = attempt.verdict()
-    assert (verdict.code, verdict.in_offset) == (0, len(given))
+    ending = attempt.ending()
+    assert (ending.code, ending.in_offset) == (0, len(given))
     assert attempt.out() == given
 
 
@@ -74,7 +74,7 @@ def test_follow_ups_arrive_once_even_if_they_are_written_twice(scene):
         attempt.says(b"two\n")
         write_input(attempt.folder, 4, b"two\n")
         write_input(attempt.folder, 8, b"three\n", end=True)
-        assert attempt.verdict().code == 0
+        assert attempt.ending().code == 0
         assert attempt.out() == b"one\ntwo\nthree\n"
 
     scene.play(body)
@@ -82,7 +82,7 @@ def test_follow_ups_arrive_once_even_if_they_are_written_twice(scene):
 
 def test_a_program_that_does_not_read_is_not_waited_for(attempts):
     attempt = attempts.start(["sh", "-c", "exec 0<&-; echo deaf; exit 4"], stdin=b"x" * MIB)
-    assert attempt.verdict().code == 4
+    assert attempt.ending().code == 4
 
 
 LEAKY = """
@@ -97,7 +97,7 @@ def test_a_program_sees_nothing_of_a_daemon_that_leaks(attempts):
         for leak in leaks:
             os.set_inheritable(leak, True)
         attempt = attempts.start(attempts.python(LEAKY))
-        assert attempt.verdict().code == 0
+        assert attempt.ending().code == 0
     finally:
         for leak in leaks:
             os.close(leak)
@@ -116,7 +116,7 @@ def test_a_program_finds_only_what_it_was_given(attempts):
     bounds = Bounds(memory_bytes=512 * MIB, open_files=50, file_bytes=MIB)
     command = attempts.python(SURROUNDINGS)
     attempt = attempts.start(command, env={"A": "1"}, cwd="/usr", bounds=bounds)
-    attempt.verdict()
+    attempt.ending()
     assert attempt.out().decode().splitlines() == [
         "['A', 'LC_CTYPE', 'ROTA_ATTEMPT']",
         "/usr 0o77 True",
@@ -128,7 +128,7 @@ def test_a_program_finds_only_what_it_was_given(attempts):
 def test_a_program_that_takes_too_much_memory_fails_alone(attempts):
     bounds = Bounds(memory_bytes=256 * MIB)
     attempt = attempts.start(attempts.python("x = bytearray(1 << 30)"), bounds=bounds)
-    assert attempt.verdict().code == 1
+    assert attempt.ending().code == 1
     assert b"MemoryError" in attempt.out("err")
 
 
@@ -146,18 +146,18 @@ def small_disk():
 def test_a_full_disk_does_not_disturb_the_program(attempts, small_disk):
     program = ["sh", "-c", "seq 1 1000000; echo last; exit 7"]
     attempt = attempts.start(program, home=small_disk)
-    verdict = attempt.verdict()
+    ending = attempt.ending()
     whole = "".join(f"{n}\n" for n in range(1, 1000001)).encode() + b"last\n"
-    assert (verdict.reason, verdict.code) == (Reason.EXITED, 7)
-    assert verdict.out.errno == 28
-    assert verdict.out.total == len(whole)
-    assert attempt.out() == whole[: verdict.out.size]
-    assert verdict.out.tail == whole[-64 * 1024 :]
+    assert (ending.reason, ending.code) == (Reason.EXITED, 7)
+    assert ending.out.errno == 28
+    assert ending.out.total == len(whole)
+    assert attempt.out() == whole[: ending.out.size]
+    assert ending.out.tail == whole[-64 * 1024 :]
 
 
 def test_a_loss_can_be_recorded_on_a_full_disk(attempts, small_disk):
     attempt = attempts.start(["sh", "-c", "seq 1 1000000; sleep 30"], home=small_disk)
     attempt.until(lambda: len(attempt.out()) > 3 * MIB)
     os.kill(attempt.pids()[0], 9)
-    verdict = attempt.verdict()
-    assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, True)
+    ending = attempt.ending()
+    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)

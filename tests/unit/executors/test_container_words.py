@@ -6,12 +6,12 @@ import os
 import pytest
 
 from rota.errors import Invalid, Unavailable
-from rota.executors.container.place import ContainerPlace
+from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.seccomp import profile
 from rota.executors.container.words import Engine, Users, mounted, pinned, program, walls
 from rota.executors.kit.calls import FORBIDDEN
+from rota.executors.kit.executor import Interpreter, Network, Outlet, Room
 from rota.executors.kit.mounts import Allowed, MountList
-from rota.executors.kit.place import Interpreter, Network, Outlet, Room
 from rota.executors.kit.spec import Term, Tree
 from rota.model.programs import Bounds, Command
 
@@ -104,8 +104,8 @@ def test_the_way_out_comes_before_the_program():
 
 
 def test_a_container_is_guarded_not_put_in_a_namespace_and_only_its_client_is_asked_to_end():
-    place = ContainerPlace(PYTHON, MOUNTS, PODMAN, machine="x86_64")
-    spec = place.wrap(
+    executor = ContainerExecutor(PYTHON, MOUNTS, PODMAN, machine="x86_64")
+    spec = executor.wrap(
         Command(argv=["agent"], cwd="/srv/one"), room(bounds=Bounds(idle_seconds=3, cpus=1))
     )
     assert (spec.tree, spec.term) == (Tree.GUARD, Term.MAIN)
@@ -128,4 +128,4 @@ def test_the_profile_forbids_what_the_sandbox_forbids():
 
 def test_a_machine_without_a_list_of_calls_is_refused():
     with pytest.raises(Unavailable, match="use x86_64 or aarch64"):
-        ContainerPlace(PYTHON, MOUNTS, PODMAN, machine="s390x").wrap(Command(argv=["x"]), room())
+        ContainerExecutor(PYTHON, MOUNTS, PODMAN, machine="s390x").wrap(Command(argv=["x"]), room())

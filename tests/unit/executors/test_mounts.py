@@ -8,8 +8,8 @@ import pytest
 
 from rota.errors import Invalid, NotPermitted
 from rota.executors.kit.beneath import open_beneath
+from rota.executors.kit.executor import Room
 from rota.executors.kit.mounts import Allowed, MountList, read_mounts
-from rota.executors.kit.place import Room
 from rota.model.spaces import Role
 
 SPACES = Allowed(folder="/srv/spaces")

@@ -34,10 +34,10 @@ class FakeYard:
     def take(self):
         return True
 
-    def place_of(self, assignment, role):
+    def executor_of(self, assignment, role):
         return "process"
 
-    def room(self, assignment, place, offered, ids):
+    def room(self, assignment, executor, offered, ids):
         return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
     async def start(self, kept, room, role, prepared, bounds):

@@ -15,18 +15,18 @@ from rota.runtime.attempts import Stop
 from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
-from rota.testing.fakes import PuppetExecutor, RecordingChannel
+from rota.testing.fakes import PuppetRunner, RecordingChannel
 
 
 class Stage:
-    """A crew on a memory store, with a puppet for its executor."""
+    """A crew on a memory store, with a puppet for its runner."""
 
     def __init__(self, desk, chance, act=None, **settings):
         self.desk = desk
         self.channel = RecordingChannel()
         self.failures = []
         self.told = asyncio.Event()
-        self.puppet = PuppetExecutor(["python:job"], act)
+        self.puppet = PuppetRunner(["python:job"], act)
         options = {
             "worker_id": "me",
             "home": "h",

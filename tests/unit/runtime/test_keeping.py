@@ -30,7 +30,7 @@ class Machine:
 
 
 class KeptPuppet:
-    """An executor and the keepers of a home, over a machine that outlives it."""
+    """A runner and the keepers of a home, over a machine that outlives it."""
 
     keeps = True
     home = HOME
@@ -72,7 +72,7 @@ class KeptPuppet:
         lease, machine = assignment.lease, self.machine
         if assignment.kept is None:
             kept = Kept(
-                run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b", place="p"
+                run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b", executor="p"
             )
             assert await self.desk.store.begin_kept(kept, self.worker())
             machine.ends[lease.run_id] = asyncio.get_running_loop().create_future()
@@ -89,11 +89,11 @@ class Life:
     """One process on the machine."""
 
     def __init__(self, desk, chance, machine, name):
-        self.executor = KeptPuppet(desk, machine, lambda: self.crew.worker.id)
+        self.runner = KeptPuppet(desk, machine, lambda: self.crew.worker.id)
         self.machine = machine
         self.crew = Crew(
             desk.store,
-            [self.executor],
+            [self.runner],
             {},
             CrewSettings(
                 worker_id=name, home="h", host="here", pid=1, slots=10,
@@ -101,7 +101,7 @@ class Life:
             ),
             desk.clock,
             chance,
-            keepers=self.executor,
+            keepers=self.runner,
         )  # fmt: skip
 
     @asynccontextmanager
@@ -163,7 +163,7 @@ async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance
     await desk.end_open(run_id, Succeeded())
     life = Life(desk, chance, machine, "two")
     async with life.lived():
-        assert life.executor.discarded == [run_id]
+        assert life.runner.discarded == [run_id]
     assert await desk.store.kept_of(HOME) == []
 
 
@@ -195,7 +195,7 @@ async def test_a_home_that_another_process_has_is_left_alone(desk, chance):
         await machine.begun.get()
         await desk.worker("other")
         second = Life(desk, chance, machine, "two")
-        assert not await second.executor.open()
+        assert not await second.runner.open()
         assert (await desk.store.adopt(run_id, 1, "other")).leases == []
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)

@@ -94,8 +94,8 @@ async def _up(
                 desk.out.line(line)
             sys.stdout.flush()
 
-        with callables(settings) as executor:
-            daemon = Daemon(lambda: make_crew(settings, store, executor))
+        with callables(settings) as runner:
+            daemon = Daemon(lambda: make_crew(settings, store, runner))
             async with open_door(settings, store, daemon) as url:
                 lines.insert(1, f"  api    {url}")
                 ending = await daemon.serve(ready)

@@ -10,7 +10,6 @@ import typer
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.show import compact, wall
 from rota.doors.cli.values import DryRun, SpaceName, TaskName, json_value
-from rota.errors import RotaError
 from rota.flow.observe.telling import counted
 
 Provider = Annotated[
@@ -90,11 +89,5 @@ def _often(item: Record) -> str:
 def _ask(
     desk: Desk, method: str, task: str, item: str | None, said: Record, *, dry_run: bool = False
 ) -> Record:
-    space = said.get("space")
-    try:
-        path = f"/v1/seen/{quote(desk.reference(task, space), safe='')}"
-        if item is not None:
-            path += f"/{quote(item, safe='')}"
-        return desk.call(method, path, said, dry_run=dry_run)
-    except RotaError as fault:
-        raise desk.better(fault, task, space) from None
+    rest = "" if item is None else f"/{quote(item, safe='')}"
+    return desk.task(method, task, rest, said, dry_run=dry_run, noun="seen")

@@ -10,7 +10,7 @@ import typer
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.show import compact, wall
 from rota.doors.cli.values import DryRun, SpaceName, TaskName, Yes, json_value, text_or_input, whole
-from rota.errors import Invalid, RotaError
+from rota.errors import Invalid
 from rota.flow.observe.telling import first_line
 
 MOST_LISTED = 1_000
@@ -121,11 +121,5 @@ def delete(
 def _ask(
     desk: Desk, method: str, task: str, key: str | None, said: Record, *, dry_run: bool = False
 ) -> Record:
-    space = said.get("space")
-    try:
-        path = f"/v1/state/{quote(desk.reference(task, space), safe='')}"
-        if key is not None:
-            path += f"/{quote(key, safe='')}"
-        return desk.call(method, path, said, dry_run=dry_run)
-    except RotaError as fault:
-        raise desk.better(fault, task, space) from None
+    rest = "" if key is None else f"/{quote(key, safe='')}"
+    return desk.task(method, task, rest, said, dry_run=dry_run, noun="state")

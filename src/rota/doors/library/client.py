@@ -15,7 +15,7 @@ from rota.doors.library.blocking import Blocking
 from rota.doors.library.options import policy_from
 from rota.errors import Conflict, NotFound, Unavailable
 from rota.executors.inprocess.calls import Function
-from rota.executors.inprocess.executor import InProcess
+from rota.executors.inprocess.runner import InProcess
 from rota.flow.define import runs, schedules, tasks
 from rota.flow.define.names import check_name, get_task
 from rota.flow.define.schedules import Wish
@@ -91,7 +91,7 @@ class Rota:
         self._known: dict[str, Task] = {}
         self._templates: dict[tuple[str, int | None], NewRun] = {}
         self._functions: dict[str, Function] = {}
-        self._executor = InProcess(self._functions, threads=threads)
+        self._runner = InProcess(self._functions, threads=threads)
         self._channels: dict[str, Channel] = {c.name: c for c in (LogChannel(), *channels)}
         self._open = False
         self.crew: Crew | None = None
@@ -155,7 +155,7 @@ class Rota:
         """Let go of the store; what is queued stays there."""
         if self._open:
             self._open = False
-            self._executor.close()
+            self._runner.close()
             await self.store.close()
 
     def blocking(self) -> Blocking:
@@ -342,7 +342,7 @@ class Rota:
         )
         return Crew(
             self.store,
-            [self._executor],
+            [self._runner],
             self._channels,
             settings,
             self._clock,

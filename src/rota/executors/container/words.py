@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rota.errors import Invalid
+from rota.executors.kit.executor import Network, Room
 from rota.executors.kit.mounts import Mount
-from rota.executors.kit.place import Network, Room
 from rota.model.programs import MIB, Command
 
 DIGEST = re.compile(r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}", re.ASCII)

@@ -27,7 +27,7 @@ from rota.model.codec import from_json, to_json
 from rota.model.outcomes import Asked, Failed, Message, Report, Succeeded
 from rota.model.runs import Lease
 from rota.model.tasks import Task
-from rota.ports.executor import Assignment, failure
+from rota.ports.runner import Assignment, failure
 
 LONGEST_REPORT = 1024 * 1024
 FAREWELL_SECONDS = 2.0

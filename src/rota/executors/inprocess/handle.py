@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rota.errors import Invalid
 from rota.model.outcomes import Asked, Message
 from rota.model.runs import Lease
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 
 LONGEST_MESSAGE = 64 * 1024
 LONGEST_QUESTION = 4 * 1024

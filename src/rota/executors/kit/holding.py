@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rota.executors.kit.executor import Room
 from rota.executors.kit.groups import Hierarchy
-from rota.executors.kit.place import Room
 from rota.model.programs import Bounds
 
 

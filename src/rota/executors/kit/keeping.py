@@ -6,7 +6,7 @@ and comes back does the same calls with the same folder. The way of one attempt:
     identity = introduce(spec.name)         # into the database, before anything is started
     start(folder, spec, identity, …)        # at most once for a folder
     read_spool, write_input, cancel         # as often as wanted, by whichever daemon
-    probe(folder, identity)                 # rota.executors.kit.probing: alive, or the verdict
+    probe(folder, identity)                 # rota.executors.kit.probing: alive, or the ending
 
 A line read from a spool is recorded once if its offset is committed together with it. Follow-up
 input arrives once if its offset is recorded first: the same bytes at the same place, again.

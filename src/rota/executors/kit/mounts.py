@@ -1,4 +1,4 @@
-"""Which folders of the host a place may show to programs, and to whom it may let them write.
+"""Which folders of the host an executor may show to programs, and to whom it may let them write.
 
 The list is a file of the operator's. It is refused when it lies in one of the folders it names:
 what a program can write must not decide what programs can see.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rota.errors import Invalid, NotPermitted, shown
 from rota.executors.kit.beneath import steps_below
-from rota.executors.kit.place import Room
+from rota.executors.kit.executor import Room
 from rota.model.spaces import Role
 
 NEVER = ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var")

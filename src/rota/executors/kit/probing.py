@@ -1,6 +1,6 @@
 """What has become of an attempt: whether its keeper lives, or how it ended.
 
-A verdict is given once. The keeper gives it while it holds the attempt's lock. Where it could not,
+An ending is given once. The keeper gives it while it holds the attempt's lock. Where it could not,
 a daemon that has got the lock does, which means that no keeper lives and none is on its way:
 
     lost:reboot          the machine was started again since: nothing of the tree can live
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from rota.executors.kit.ending import read_ending, write_ending
 from rota.executors.kit.keeper.processes import program_name, start_time, strike
 from rota.executors.kit.keeper.words import (
     SEALED_BYTES,
@@ -33,7 +34,6 @@ from rota.executors.kit.keeper.words import (
 )
 from rota.executors.kit.keeping import Identity
 from rota.executors.kit.sweeping import sweep
-from rota.executors.kit.verdict import give_verdict, read_verdict
 from rota.model.keeping import Ending, Reason, Spooled
 
 LAST_WORDS = 500
@@ -58,7 +58,7 @@ class Alive:
     """A keeper holds the attempt, or the kernel is just clearing its tree away.
 
     `pid` is 0 until the keeper has introduced itself. Of an `orphaned` tree the keeper is dead and
-    the verdict is near: look again soon.
+    the ending is near: look again soon.
     """
 
     pid: int = 0
@@ -72,21 +72,21 @@ class Alive:
 class Ended:
     """The attempt is over, and this will not change."""
 
-    verdict: Ending
+    ending: Ending
 
 
 def probe(folder: Path, identity: Identity) -> Alive | Ended:
-    """Return whether an attempt is kept, or its verdict, which is given here if nobody can else."""
-    verdict = read_verdict(folder)
-    if verdict is not None:
+    """Return whether an attempt is kept, or its ending, which is given here if nobody can else."""
+    ending = read_ending(folder)
+    if ending is not None:
         _reap(folder)
-        return Ended(verdict=verdict)
+        return Ended(ending=ending)
     if not folder.exists():
-        return Ended(verdict=_never_made(identity))
+        return Ended(ending=_never_made(identity))
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        return Ended(verdict=_never_made(identity))
+        return Ended(ending=_never_made(identity))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -157,10 +157,10 @@ def _alive(folder: Path, identity: Identity, *, orphaned: bool = False) -> Alive
 
 
 def _judge(folder: Path, identity: Identity) -> Alive | Ended:
-    """Give the verdict about a keeper that is dead; the lock is held."""
+    """Give the ending about a keeper that is dead; the lock is held."""
     facts = _facts(folder)
-    verdict = read_verdict(folder)
-    if verdict is None:
+    ending = read_ending(folder)
+    if ending is None:
         if identity.boot != boot_id():
             lost, proven, detail = Reason.LOST_REBOOT, True, ""
         elif facts is None:
@@ -169,13 +169,13 @@ def _judge(folder: Path, identity: Identity) -> Alive | Ended:
             return _alive(folder, identity, orphaned=True)
         else:
             lost, (proven, detail) = Reason.LOST_KEEPER_DIED, _clear(folder, facts, identity)
-        give_verdict(folder, _told(folder, facts, identity, lost, detail, proven=proven))
-        verdict = read_verdict(folder)
+        write_ending(folder, _told(folder, facts, identity, lost, detail, proven=proven))
+        ending = read_ending(folder)
     _reap(folder)
-    if verdict is None:
-        message = f"the verdict in {folder} is gone"
+    if ending is None:
+        message = f"the ending in {folder} is gone"
         raise FileNotFoundError(message)
-    return Ended(verdict=verdict)
+    return Ended(ending=ending)
 
 
 def _last_words(folder: Path) -> str:
@@ -227,7 +227,7 @@ def _told(
 
 
 def _never_made(identity: Identity) -> Ending:
-    """Return the verdict about an attempt without a folder, which nobody can write down."""
+    """Return the ending about an attempt without a folder, which nobody can write down."""
     reason = Reason.LOST_REBOOT if identity.boot != boot_id() else Reason.LOST_NEVER_STARTED
     found = 0 if reason is Reason.LOST_REBOOT else sweep(identity.name)
     detail = "it has no folder"
@@ -237,7 +237,7 @@ def _never_made(identity: Identity) -> Ending:
 def _reap(folder: Path) -> None:
     """Wait, once, for the keeper of an attempt that is over, if this process has started it.
 
-    A keeper lives a moment longer than its verdict.
+    A keeper lives a moment longer than its ending.
     """
     lock = folder / "lock"
     pid = read_file(str(lock)).decode(errors="replace")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rota.errors import Unavailable
 from rota.executors.kit.building import Program, build
+from rota.executors.kit.executor import Executor
+from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
 from rota.executors.kit.lease import Lease
-from rota.executors.kit.place import Place
-from rota.executors.kit.place import Room as PlaceRoom
 from rota.executors.kit.probing import Ended, probe
 from rota.executors.kit.spec import Spec
 from rota.executors.kit.wake import Wake
@@ -24,7 +24,7 @@ from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds, Command
 from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.rules.programs import check_program
 
 PROCESS = "process"
@@ -36,8 +36,8 @@ TIDY_SECONDS = 3600.0
 class HomeYard:
     """The keepers of one home folder; only one process has it at a time."""
 
-    def __init__(self, folder: Path, host: str, places: Mapping[str, Place]) -> None:
-        self._places = places
+    def __init__(self, folder: Path, host: str, executors: Mapping[str, Executor]) -> None:
+        self._executors = executors
         self.host = host
         self.boot = boot_id()
         self._spaces = folder / "spaces"
@@ -101,13 +101,13 @@ class HomeYard:
         if self._lease is not None:
             self._lease.renew(seconds)
 
-    def place_of(self, assignment: Assignment, role: Role) -> str:
+    def executor_of(self, assignment: Assignment, role: Role) -> str:
         """Return where an attempt is to run: a member's behind walls, never anywhere else."""
         usual = PROCESS if role is Role.MAIN else SANDBOX
-        wanted = str(assignment.task.spec.get("place") or usual)
-        if wanted not in self._places:
-            known = ", ".join(sorted(self._places))
-            raise Unavailable(f"there is no place {wanted!r} here: there are {known}")
+        wanted = str(assignment.task.spec.get("executor") or usual)
+        if wanted not in self._executors:
+            known = ", ".join(sorted(self._executors))
+            raise Unavailable(f"there is no executor {wanted!r} here: there are {known}")
         if role is not Role.MAIN and wanted == PROCESS:
             raise Unavailable(f"programs of member spaces run behind walls: choose {SANDBOX!r}")
         return wanted
@@ -115,7 +115,7 @@ class HomeYard:
     def room(
         self,
         assignment: Assignment,
-        place: str,
+        executor: str,
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:
@@ -134,9 +134,9 @@ class HomeYard:
             folder=files,
             cwd=work,
             home=home,
-            offered={**offered, "TMPDIR": tmp} if place == PROCESS else offered,
+            offered={**offered, "TMPDIR": tmp} if executor == PROCESS else offered,
             ids=ids,
-            isolated=place != PROCESS,
+            isolated=executor != PROCESS,
         )
 
     async def start(
@@ -147,7 +147,7 @@ class HomeYard:
             raise Unavailable("this process does not have the home")
         for file in prepared.files:
             _write(Path(room.folder) / file.name, file.content)
-        given = PlaceRoom(
+        given = Cell(
             name=_name(kept),
             state=str(Path(room.folder).parent),
             folder=room.cwd,
@@ -157,7 +157,7 @@ class HomeYard:
             isolated=room.isolated,
             role=role,
         )
-        spec = self._places[kept.place].wrap(_found(prepared.command), given)
+        spec = self._executors[kept.executor].wrap(_found(prepared.command), given)
         self._rung[spec.name] = asyncio.Event()
         await asyncio.to_thread(self._start, kept, spec)
 
@@ -177,7 +177,7 @@ class HomeYard:
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
         found = probe(self._attempts / _name(kept), _identity(kept))
-        return found.verdict if isinstance(found, Ended) else None
+        return found.ending if isinstance(found, Ended) else None
 
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
@@ -192,9 +192,9 @@ class HomeYard:
     def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
         self._rung.pop(_name(kept), None)
-        place = self._places.get(kept.place)
-        if place is not None:
-            place.sweep(Spec(name=_name(kept), command=Command(argv=())))
+        executor = self._executors.get(kept.executor)
+        if executor is not None:
+            executor.sweep(Spec(name=_name(kept), command=Command(argv=())))
         for folder in (
             self._attempts / _name(kept),
             self._rooms / _room_name(kept.run_id, kept.epoch),

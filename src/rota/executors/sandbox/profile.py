@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rota.executors.kit import forward, start
 from rota.executors.kit.beneath import steps_below
+from rota.executors.kit.executor import Interpreter, Network, Outlet, Room
 from rota.executors.kit.mounts import Mount
-from rota.executors.kit.place import Interpreter, Network, Outlet, Room
 from rota.model.programs import MIB, Command
 
 USER = 1000

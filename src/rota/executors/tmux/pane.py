@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 
 from rota.errors import NotFound, Unavailable
-from rota.executors.kit.place import SEARCH_PATH
+from rota.executors.kit.executor import SEARCH_PATH
 from rota.executors.tmux.files import SESSION, SOCKET
 
 PATIENCE = 5.0

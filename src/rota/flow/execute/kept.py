@@ -27,7 +27,7 @@ from rota.model.verdicts import Exit, Stop
 from rota.model.wishes import Wish
 from rota.ports.agent import Agent, Reader, Room
 from rota.ports.clock import Random
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
 
@@ -156,13 +156,13 @@ class KeptWork:
             agent, wish = self._agent(assignment), wish_of(assignment)
             agent.check(wish)
             role = await self._role(assignment)
-            place = self._yard.place_of(assignment, role)
-            room = self._room(assignment, place)
+            executor = self._yard.executor_of(assignment, role)
+            room = self._room(assignment, executor)
         except (Invalid, Unavailable) as fault:
             return _refusal(fault, assignment.task.kind)
         kept = assignment.kept
         if kept is None:
-            started = await self._start(assignment, agent, wish, room, place, role)
+            started = await self._start(assignment, agent, wish, room, executor, role)
             if isinstance(started, Report):
                 return started
             kept = started
@@ -190,8 +190,8 @@ class KeptWork:
             self._roles[space] = (await _patiently(lambda: self._store.find_space(space))).role
         return self._roles[space]
 
-    def _room(self, assignment: Assignment, place: str) -> Room:
-        return self._yard.room(assignment, place, self._offered, ids_of(assignment))
+    def _room(self, assignment: Assignment, executor: str) -> Room:
+        return self._yard.room(assignment, executor, self._offered, ids_of(assignment))
 
     async def _start(
         self,
@@ -199,7 +199,7 @@ class KeptWork:
         agent: Agent,
         wish: Wish,
         room: Room,
-        place: str,
+        executor: str,
         role: Role,
     ) -> Kept | Report:
         """Write an attempt down and start its keeper."""
@@ -214,7 +214,7 @@ class KeptWork:
             home=self.home,
             nonce=f"{int(self._chance.random() * 2**63):016x}",
             boot=self._yard.boot,
-            place=place,
+            executor=executor,
         )
         if not await _patiently(lambda: self._store.begin_kept(kept, self._holder())):
             await self._wait_to_be_fenced(kept)

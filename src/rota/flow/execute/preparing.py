@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Output, PromptBy, Wish
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 
 COMMAND = "command"
 """The agent that is any program."""

@@ -72,7 +72,7 @@ async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
         home=kept.home,
         nonce=kept.nonce,
         boot=kept.boot,
-        place=kept.place,
+        executor=kept.executor,
     )
     return bool(rows)
 
@@ -125,12 +125,12 @@ async def kept_of(session: Session, home: str) -> list[Kept]:
             home=home,
             nonce=nonce,
             boot=boot,
-            place=place,
+            executor=executor,
             out_at=out_at,
             err_at=err_at,
             current=bool(current),
         )
-        for run_id, epoch, nonce, boot, place, out_at, err_at, current in await session.rows(
+        for run_id, epoch, nonce, boot, executor, out_at, err_at, current in await session.rows(
             "kept_of", home=home
         )
     ]

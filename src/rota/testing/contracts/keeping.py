@@ -20,7 +20,7 @@ LONG = timedelta(minutes=15)
 def kept_for(lease: Lease, nonce: str = "n1") -> Kept:
     """Return the record of a keeper that is about to start."""
     return Kept(
-        run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce=nonce, boot="b", place="process"
+        run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce=nonce, boot="b", executor="process"
     )
 
 

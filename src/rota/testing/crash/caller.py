@@ -226,7 +226,7 @@ class _Calls:
     async def _keep(self) -> None:
         """Come to every transaction of a kept attempt, of a run that is nobody's."""
         store, run_id, home = self._store, RunId(NOBODYS), "nowhere"
-        kept = Kept(run_id=run_id, epoch=Epoch(1), home=home, nonce="", boot="", place="process")
+        kept = Kept(run_id=run_id, epoch=Epoch(1), home=home, nonce="", boot="", executor="process")
         await _patiently(partial(store.renew_home, home, "here", store.now()))
         await _patiently(partial(store.fence_home, home, "caller"))
         await _patiently(partial(store.begin_kept, kept, "caller"))

@@ -66,14 +66,14 @@ class Attempt:
         """Look once."""
         return probe(self.folder, self.identity)
 
-    def verdict(self, seconds: float = PATIENCE) -> Ending:
+    def ending(self, seconds: float = PATIENCE) -> Ending:
         """Wait for the end."""
         found: list[Ending] = []
 
         def ended() -> bool:
             seen = self.look()
             if isinstance(seen, Ended):
-                found.append(seen.verdict)
+                found.append(seen.ending)
             return bool(found)
 
         self.until(ended, seconds)
@@ -125,7 +125,7 @@ class Attempt:
     def clear_away(self) -> int:
         """End what is there, and return how much should not have been."""
         ended = isinstance(self.look(), Ended)
-        if ended:  # a keeper lives a moment longer than its verdict
+        if ended:  # a keeper lives a moment longer than its ending
             with suppress(TimeoutError):
                 self.until(lambda: not self.processes(), LAST_MOMENTS)
         count = sweep(self.identity.name)

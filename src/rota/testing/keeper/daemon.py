@@ -31,7 +31,7 @@ create table if not exists attempts (
 );
 create table if not exists offsets (name text, stream text, at integer);
 create table if not exists lines (name text, stream text, at integer, line blob);
-create table if not exists verdicts (
+create table if not exists endings (
     name text, reason text, code integer, proven integer, out_size integer, err_size integer
 );
 """
@@ -135,21 +135,21 @@ class Daemon:
     def _look(self, identity: Identity) -> None:
         folder = self.home / identity.name
         seen = probe(folder, identity)
-        verdict = seen.verdict if isinstance(seen, Ended) else None
-        rest = verdict is not None
+        ending = seen.ending if isinstance(seen, Ended) else None
+        rest = ending is not None
         more = [self._tail(folder, identity.name, stream, rest=rest) for stream in STREAMS]
-        if verdict is None or any(more):
+        if ending is None or any(more):
             return
         with self.database:
             self.database.execute(
-                "insert into verdicts values (?, ?, ?, ?, ?, ?)",
+                "insert into endings values (?, ?, ?, ?, ?, ?)",
                 (
                     identity.name,
-                    verdict.reason.value,
-                    verdict.code,
-                    int(verdict.proven),
-                    verdict.out.size,
-                    verdict.err.size,
+                    ending.reason.value,
+                    ending.code,
+                    int(ending.proven),
+                    ending.out.size,
+                    ending.err.size,
                 ),
             )
             self.database.execute("update attempts set done = 1 where name = ?", (identity.name,))

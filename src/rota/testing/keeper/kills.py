@@ -36,7 +36,7 @@ class Result:
 
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
-    verdicts: Counter[str] = field(default_factory=Counter)
+    endings: Counter[str] = field(default_factory=Counter)
     attempts: int = 0
     lines: int = 0
     refused: int = 0
@@ -45,7 +45,7 @@ class Result:
 
     def __str__(self) -> str:
         kills = " ".join(f"{count} {what}" for what, count in sorted(self.kills.items()))
-        ends = " ".join(f"{count} {what}" for what, count in sorted(self.verdicts.items()))
+        ends = " ".join(f"{count} {what}" for what, count in sorted(self.endings.items()))
         return (
             f"seed {self.seed}: {self.kills.total()} kills ({kills}); {self.attempts} attempts,"
             f" {self.lines} lines; {ends}; {self.unproven} unproven; {self.refused} rivals refused;"
@@ -182,13 +182,13 @@ class Killing:
         rows = list(database.execute("select name, lines, code, tree from attempts"))
         self.result.attempts = len(rows)
         for name, lines, code, tree in rows:
-            find = "select reason, code, proven, out_size, err_size from verdicts where name = ?"
-            verdicts = list(database.execute(find, (name,)))
-            if len(verdicts) != 1:
-                self.result.faults.append(f"{name} has {len(verdicts)} verdicts")
+            find = "select reason, code, proven, out_size, err_size from endings where name = ?"
+            endings = list(database.execute(find, (name,)))
+            if len(endings) != 1:
+                self.result.faults.append(f"{name} has {len(endings)} endings")
                 continue
-            reason, got, proven, *sizes = verdicts[0]
-            self.result.verdicts[reason] += 1
+            reason, got, proven, *sizes = endings[0]
+            self.result.endings[reason] += 1
             self.result.unproven += not proven
             if reason == EXITED and got != code:
                 self.result.faults.append(f"{name} exited with {got} instead of {code}")

@@ -17,10 +17,10 @@ from rota.model.states import RunState
 from rota.model.tasks import After, AfterOn
 from rota.model.views import RunFilter
 from rota.rules.permission import LOCAL
-from rota.testing.simulation.executors import OTHER_ROUTE, ROUTE
 from rota.testing.simulation.faults import Sea, SimStore
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.picture import FINISHED
+from rota.testing.simulation.runners import OTHER_ROUTE, ROUTE
 from rota.testing.simulation.wishes import Draw
 
 TASKS = tuple(f"t{number}" for number in range(6))

@@ -20,12 +20,12 @@ from rota.runtime.crew import Crew, CrewSettings
 from rota.testing.simulation.callers import TASKS, Caller
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Database
-from rota.testing.simulation.executors import OTHER_ROUTE, ROUTE, SimChannel, SimExecutor, Works
 from rota.testing.simulation.faults import Fault, Faults, Sea, SimStore
 from rota.testing.simulation.healing import Healing
 from rota.testing.simulation.history import LAST_LINES, History, Violation
 from rota.testing.simulation.loop import Exhausted, SimLoop, Unseen
 from rota.testing.simulation.processes import Process, SimClock, Time
+from rota.testing.simulation.runners import OTHER_ROUTE, ROUTE, SimChannel, SimRunner, Works
 from rota.testing.simulation.sometimes import Sometimes
 from rota.testing.simulation.wishes import Draw
 
@@ -218,9 +218,9 @@ class World:
             roles=frozenset(member.roles),
             watch_loop=False,
         )
-        executor = SimExecutor(self.works, process, routes)
+        runner = SimRunner(self.works, process, routes)
         channels = {"test": SimChannel(self.works)}
-        member.crew = Crew(store, [executor], channels, settings, clock, self._chance)
+        member.crew = Crew(store, [runner], channels, settings, clock, self._chance)
         try:
             await member.crew.start()
         except Unavailable as fault:

@@ -7,6 +7,7 @@ import pytest
 
 from rota.errors import Invalid
 from rota.executors.kit.building import Program
+from rota.executors.kit.ending import read_ending, write_ending
 from rota.executors.kit.keeper.orders import Orders
 from rota.executors.kit.keeper.words import pack
 from rota.executors.kit.keeping import (
@@ -20,7 +21,6 @@ from rota.executors.kit.keeping import (
 )
 from rota.executors.kit.probing import Alive, probe
 from rota.executors.kit.spec import Spec, Term, Tree
-from rota.executors.kit.verdict import give_verdict, read_verdict
 from rota.model.keeping import Reason
 from rota.model.programs import Bounds, Command
 
@@ -95,8 +95,8 @@ def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
     identity = introduce("run-1.1")
     with pytest.raises(FileNotFoundError):
         start(tmp_path / "attempt", spec(), identity, NO_PROGRAM)
-    verdict = probe(tmp_path / "attempt", identity).verdict
-    assert (verdict.reason, verdict.proven) == (Reason.LOST_NEVER_STARTED, True)
+    ending = probe(tmp_path / "attempt", identity).ending
+    assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
 
 
 def test_a_folder_is_used_once(tmp_path):
@@ -110,15 +110,15 @@ def test_while_the_lock_is_held_nobody_judges(tmp_path):
     fcntl.flock(lock, fcntl.LOCK_EX)
     assert isinstance(probe(tmp_path, introduce("x")), Alive)
     os.close(lock)
-    assert probe(tmp_path, introduce("x")).verdict.lost
+    assert probe(tmp_path, introduce("x")).ending.lost
 
 
 def test_the_first_verdict_stays(tmp_path):
-    give_verdict(tmp_path, {"reason": "lost:keeper_died", "proven": 1, "ended": 1})
-    give_verdict(tmp_path, {"reason": "lost:reboot", "proven": 0, "ended": 2})
-    verdict = read_verdict(tmp_path)
-    assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, True)
-    assert verdict.ended_at.year == 1970
+    write_ending(tmp_path, {"reason": "lost:keeper_died", "proven": 1, "ended": 1})
+    write_ending(tmp_path, {"reason": "lost:reboot", "proven": 0, "ended": 2})
+    ending = read_ending(tmp_path)
+    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+    assert ending.ended_at.year == 1970
 
 
 def test_a_wish_to_nobody_is_written_down_all_the_same(tmp_path):
@@ -140,21 +140,21 @@ def test_input_written_twice_is_there_once(tmp_path):
 )
 def test_a_verdict_that_somebody_has_spoilt_says_so(tmp_path, spoilt):
     (tmp_path / "exit").write_bytes(spoilt)
-    verdict = probe(tmp_path, introduce("x")).verdict
-    assert (verdict.reason, verdict.proven) == (Reason.KEEPER_ERROR, False)
+    ending = probe(tmp_path, introduce("x")).ending
+    assert (ending.reason, ending.proven) == (Reason.KEEPER_ERROR, False)
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"pid x\n", b"nonce a\npid 1\n\n"])
 def test_a_keeper_whose_facts_were_spoilt_is_no_proof(tmp_path, spoilt):
     (tmp_path / "keeper").write_bytes(spoilt)
-    verdict = probe(tmp_path, introduce("nobody-carries-this")).verdict
-    assert (verdict.reason, verdict.proven) == (Reason.LOST_KEEPER_DIED, False)
+    ending = probe(tmp_path, introduce("nobody-carries-this")).ending
+    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, False)
 
 
 @pytest.mark.parametrize("name", ["exit", "keeper", "beat", "out", "cancel"])
 def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    assert probe(tmp_path, introduce("nobody-carries-this")).verdict
+    assert probe(tmp_path, introduce("nobody-carries-this")).ending
     if name == "out":
         with pytest.raises(OSError, match="Illegal seek"):
             read_spool(tmp_path, "out", 0, 10)

@@ -28,7 +28,7 @@ TELLING_OF_FAULT = 500
 
 
 def begin() -> None:
-    """Be a keeper: everything from the first instruction to the verdict."""
+    """Be a keeper: everything from the first instruction to the ending."""
     if sys.argv[1] == "--try":
         os._exit(0 if namespaces_work() else 1)
     os.chdir(sys.argv[1])
@@ -66,7 +66,7 @@ def _settle_in() -> None:
 
 
 def publish(orders: Orders, keeper: Keeper | None, fault: BaseException | None) -> None:
-    """Write the verdict into the room kept for it, and let it appear whole."""
+    """Write the ending into the room kept for it, and let it appear whole."""
     facts: dict[str, object] = {"name": orders.name.decode(errors="replace"), "nonce": orders.nonce}
     tails = b""
     if keeper is not None:
@@ -83,7 +83,7 @@ def publish(orders: Orders, keeper: Keeper | None, fault: BaseException | None) 
     head = as_lines(facts)
     try:
         fill(file, head + tails)
-    except OSError:  # a disk that does not keep what it reserved: the verdict matters more
+    except OSError:  # a disk that does not keep what it reserved: the ending matters more
         fill(file, as_lines(facts | {"out_tail": 0, "err_tail": 0}))
     os.rename("exit.reserve", "exit")
     folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,11 +1,11 @@
-"""The keeper itself: one thread, one loop over pipes and alarms, one verdict at the end.
+"""The keeper itself: one thread, one loop over pipes and alarms, one ending at the end.
 
     starting -> running -> ending -> ended
 
 It runs until the tree it holds is empty. Whatever wants it to end (the program's own end, a
 timeout, a cancellation, a lease nobody renews) first asks the tree politely, then, after a grace,
 ends it for certain. Its lock is released last, by its death: a free lock means that nobody keeps
-the attempt, and that whatever verdict there is will not change.
+the attempt, and that whatever ending there is will not change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEASE_LOOK_SECONDS = 0.2
 
 
 class Keeper:
-    """One attempt, from the fork of its inner process to its verdict."""
+    """One attempt, from the fork of its inner process to its ending."""
 
     def __init__(self, orders: Orders) -> None:
         self.orders = orders

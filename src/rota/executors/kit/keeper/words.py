@@ -11,8 +11,8 @@ memory, never on a disk: they hold the environment of the program, and so perhap
     cancel        the wish to stop: epoch, grace, why
     bell          a FIFO: any byte means "look at in and cancel"
     unproven      there while strays of a guarded tree could be alive
-    exit.reserve  room for the verdict, so that it can be written on a full disk
-    exit          the verdict
+    exit.reserve  room for the ending, so that it can be written on a full disk
+    exit          the ending
     keeper.err    what the keeper could only say to nobody
 """
 

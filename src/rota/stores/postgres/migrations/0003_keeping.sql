@@ -13,7 +13,7 @@ create table rota.kept (
   home text collate "C" not null,
   nonce text not null,
   boot text not null,
-  place text not null,
+  executor text not null,
   out_at bigint not null default 0 check (out_at >= 0),
   err_at bigint not null default 0 check (err_at >= 0)
 );

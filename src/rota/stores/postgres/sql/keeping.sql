@@ -7,12 +7,12 @@ update rota.workers set fenced = 1 where fenced = 0 and home = :home::text and i
 returning id;
 
 -- name: begin_kept
-insert into rota.kept (run_id, epoch, home, nonce, boot, place)
-select id, epoch, :home::text, :nonce::text, :boot::text, :place::text from rota.runs
+insert into rota.kept (run_id, epoch, home, nonce, boot, executor)
+select id, epoch, :home::text, :nonce::text, :boot::text, :executor::text from rota.runs
 where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
 for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
-  nonce = excluded.nonce, boot = excluded.boot, place = excluded.place, out_at = 0, err_at = 0
+  nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0, err_at = 0
 returning run_id;
 
 -- name: move_kept  what was read up to an offset is recorded in the same transaction
@@ -30,7 +30,7 @@ where k.run_id = own.id and k.epoch = :epoch::int
 returning own.space_id, own.task_id;
 
 -- name: kept_of
-select k.run_id, k.epoch, k.nonce, k.boot, k.place, k.out_at, k.err_at,
+select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at,
   exists (select 1 from rota.runs r
     where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
 from rota.kept k where k.home = :home::text order by k.run_id;

@@ -13,7 +13,7 @@ create table kept (
   home text not null,
   nonce text not null,
   boot text not null,
-  place text not null,
+  executor text not null,
   out_at integer not null default 0 check (out_at >= 0),
   err_at integer not null default 0 check (err_at >= 0)
 );

@@ -6,11 +6,11 @@ on conflict (id) do update set host = excluded.host, until = max(homes.until, ex
 update workers set fenced = 1 where fenced = 0 and home = :home and id <> :worker returning id;
 
 -- name: begin_kept
-insert into kept (run_id, epoch, home, nonce, boot, place)
-select id, epoch, :home, :nonce, :boot, :place from runs
+insert into kept (run_id, epoch, home, nonce, boot, executor)
+select id, epoch, :home, :nonce, :boot, :executor from runs
 where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
-  nonce = excluded.nonce, boot = excluded.boot, place = excluded.place, out_at = 0, err_at = 0
+  nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0, err_at = 0
 returning run_id;
 
 -- name: move_kept  what was read up to an offset is recorded in the same transaction
@@ -24,7 +24,7 @@ returning (select space_id from runs where id = kept.run_id),
   (select task_id from runs where id = kept.run_id);
 
 -- name: kept_of
-select k.run_id, k.epoch, k.nonce, k.boot, k.place, k.out_at, k.err_at,
+select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at,
   exists (select 1 from runs r where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
 from kept k where k.home = :home order by k.run_id;
 

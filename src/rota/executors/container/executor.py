@@ -11,9 +11,9 @@ from rota.errors import Unavailable
 from rota.executors.container.seccomp import ARCHITECTURES, profile
 from rota.executors.container.words import LABEL, Engine, mounted, pinned, program, walls
 from rota.executors.kit import forward
+from rota.executors.kit.executor import Interpreter, Missing, Room, environment, refuse
 from rota.executors.kit.holding import timed
 from rota.executors.kit.mounts import MountList
-from rota.executors.kit.place import Interpreter, Missing, Room, environment, refuse
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.model.programs import Command
 
@@ -23,7 +23,7 @@ ROUNDS = 4
 """An engine may stop half-way the first time it is told to remove a container."""
 
 
-class ContainerPlace:
+class ContainerExecutor:
     """Runs a program in a container that bears the attempt's name as a label.
 
     Only a guard holds the tree: in a PID namespace of the keeper's podman would write down numbers

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Invalid, NotFound, Unavailable
+from rota.executors.kit.executor import Interpreter
 from rota.executors.kit.groups import find_hierarchy
-from rota.executors.kit.place import Interpreter
-from rota.executors.process.place import ProcessPlace
-from rota.executors.sandbox.place import SandboxPlace
+from rota.executors.process.executor import ProcessExecutor
+from rota.executors.sandbox.executor import SandboxExecutor
+from rota.executors.tmux.executor import TmuxExecutor
 from rota.executors.tmux.pane import Pane
-from rota.executors.tmux.place import TmuxPlace
 from rota.model.programs import Bounds, Command
 
 PYTHON = "/usr/bin/python3"
@@ -28,18 +28,18 @@ PATIENCE = 20.0
 
 def a_tmux(ground, **changes):
     python = Interpreter.running()
-    plain = ProcessPlace(python, hierarchy=find_hierarchy(), certain_kill=False)
-    walled = SandboxPlace(python, ground.mounts, hierarchy=find_hierarchy())
-    return TmuxPlace(python, **({"plain": plain, "walled": walled} | changes))
+    plain = ProcessExecutor(python, hierarchy=find_hierarchy(), certain_kill=False)
+    walled = SandboxExecutor(python, ground.mounts, hierarchy=find_hierarchy())
+    return TmuxExecutor(python, **({"plain": plain, "walled": walled} | changes))
 
 
 @pytest.fixture
 def tmux(ground):
-    place = a_tmux(ground)
-    missing = [each for each in place.check() if each.needed]
+    executor = a_tmux(ground)
+    missing = [each for each in executor.check() if each.needed]
     if missing:
         pytest.skip(f"no panes here: {missing[0]}")
-    yield place
+    yield executor
     socket = ground.state / "tmux.sock"
     subprocess.run(["tmux", "-N", "-S", socket, "kill-server"], capture_output=True, check=False)
 
@@ -50,10 +50,10 @@ def pane(ground):
 
 
 @contextlib.contextmanager
-def begun(place, ground, *argv, stdin=b"", **changes):
+def begun(executor, ground, *argv, stdin=b"", **changes):
     """A program in a pane, running; ended with the test."""
     command = Command(argv=argv, cwd=str(ground.folder), stdin=stdin)
-    spec = place.wrap(command, ground.room(isolated=False, **changes))
+    spec = executor.wrap(command, ground.room(isolated=False, **changes))
     told = spec.command
     child = subprocess.Popen(
         told.argv,
@@ -69,7 +69,7 @@ def begun(place, ground, *argv, stdin=b"", **changes):
         Pane(str(ground.state))._ask("kill-server")
         child.kill()
         child.communicate()
-        place.sweep(spec)
+        executor.sweep(spec)
 
 
 def said(child, text):
@@ -232,18 +232,18 @@ def test_no_attack_works_behind_walls_in_a_pane(tmux, sandbox, attacked, host):
 
 
 def test_without_walls_nothing_isolated_runs(ground, tmp_path):
-    bare = SandboxPlace(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
+    bare = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
     with pytest.raises(Unavailable, match="bubblewrap"):
         a_tmux(ground, walled=bare).wrap(Command(argv=["/bin/true"]), ground.room())
 
 
 def test_an_old_or_missing_tmux_is_refused(ground, tmp_path):
-    place = a_tmux(ground, search_path=str(tmp_path))
+    executor = a_tmux(ground, search_path=str(tmp_path))
     with pytest.raises(Unavailable, match="install the package tmux"):
-        place.wrap(Command(argv=["/bin/true"]), ground.room(isolated=False))
+        executor.wrap(Command(argv=["/bin/true"]), ground.room(isolated=False))
     (tmp_path / "tmux").write_text("#!/bin/sh\necho tmux 3.2a\n")
     (tmp_path / "tmux").chmod(0o755)
-    assert "tmux 3.3" in [each.what for each in place.check()]
+    assert "tmux 3.3" in [each.what for each in executor.check()]
 
 
 def test_a_state_folder_too_deep_for_a_socket_is_refused(ground):

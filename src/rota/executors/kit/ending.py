@@ -12,18 +12,18 @@ from rota.model.instants import from_micros
 from rota.model.keeping import Ending, Reason, Spooled
 
 
-def read_verdict(folder: Path) -> Ending | None:
-    """Return the verdict in an attempt's folder, if there is one."""
+def read_ending(folder: Path) -> Ending | None:
+    """Return the ending in an attempt's folder, if there is one."""
     data = read_if_there(str(folder / "exit"), 2 * RESERVE_BYTES)
     if data is None:
         return None
     try:
-        return _verdict(*from_lines(data))
+        return _ending(*from_lines(data))
     except (KeyError, ValueError):
         return Ending(reason=Reason.KEEPER_ERROR, detail="its record cannot be read")
 
 
-def _verdict(facts: dict[str, str], tails: bytes) -> Ending:
+def _ending(facts: dict[str, str], tails: bytes) -> Ending:
     out_tail = int(facts.get("out_tail", 0))
     return Ending(
         reason=Reason(facts["reason"]),
@@ -44,8 +44,8 @@ def _verdict(facts: dict[str, str], tails: bytes) -> Ending:
     )
 
 
-def give_verdict(folder: Path, facts: dict[str, object]) -> None:
-    """Write a verdict if there is none; the caller holds the lock of the attempt."""
+def write_ending(folder: Path, facts: dict[str, object]) -> None:
+    """Write an ending if there is none; the caller holds the lock of the attempt."""
     draft = folder / "exit.reserve"
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -5,13 +5,13 @@ import os
 import pytest
 
 from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.executors.kit.executor import Interpreter, Network, Outlet, Room, environment
 from rota.executors.kit.groups import Hierarchy
 from rota.executors.kit.holding import hold
 from rota.executors.kit.mounts import Allowed, MountList
-from rota.executors.kit.place import Interpreter, Network, Outlet, Room, environment
 from rota.executors.kit.spec import Term, Tree
-from rota.executors.process.place import START, ProcessPlace
-from rota.executors.sandbox.place import SandboxPlace
+from rota.executors.process.executor import START, ProcessExecutor
+from rota.executors.sandbox.executor import SandboxExecutor
 from rota.executors.sandbox.profile import Host, closing, last_steps, walls
 from rota.model.programs import Bounds, Command
 from rota.model.spaces import Role
@@ -134,9 +134,9 @@ def test_processes_are_not_counted_by_user_where_others_of_that_user_run():
 
 
 def test_a_plain_process_is_the_program_behind_its_bounds():
-    place = ProcessPlace(PYTHON, hierarchy=UNIFIED, certain_kill=False)
+    executor = ProcessExecutor(PYTHON, hierarchy=UNIFIED, certain_kill=False)
     command = Command(argv=["/bin/x", "a b"], env={"A": "1"}, cwd="/srv", stdin=b"in")
-    spec = place.wrap(command, room(isolated=False, bounds=Bounds(processes=9)))
+    spec = executor.wrap(command, room(isolated=False, bounds=Bounds(processes=9)))
     assert spec.command.argv == [
         *("/opt/python/bin/python3", "-I", "-S", START),
         *("--group", "/sys/fs/cgroup/rota.service/rota-run-7-1", "pids.max=9"),
@@ -145,18 +145,18 @@ def test_a_plain_process_is_the_program_behind_its_bounds():
     assert (spec.command.cwd, spec.command.stdin) == ("/srv", b"in")
     assert spec.command.env["HOME"] == "/srv/runs/7/home"
     assert (spec.name, spec.tree, spec.term) == ("run-7-1", Tree.AUTO, Term.ALL)
-    assert place.certain_kill
+    assert executor.certain_kill
 
 
 def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
-    place = ProcessPlace(PYTHON, hierarchy=None, certain_kill=False)
-    assert not place.certain_kill
-    assert [m.what for m in place.check()] == [
+    executor = ProcessExecutor(PYTHON, hierarchy=None, certain_kill=False)
+    assert not executor.certain_kill
+    assert [m.what for m in executor.check()] == [
         "a bound on the number of processes",
         "a bound on the memory of all processes together",
     ]
     with pytest.raises(Unavailable, match="process has no walls"):
-        place.wrap(Command(argv=["x"]), room())
+        executor.wrap(Command(argv=["x"]), room())
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "GCONV_PATH", "TMUX_TMPDIR"])
@@ -195,12 +195,12 @@ def test_a_room_is_made_of_plain_names_and_absolute_paths(changes):
 def test_the_sandbox_shows_nothing_that_is_not_listed(tmp_path):
     (tmp_path / "bwrap").write_text("")
     (tmp_path / "bwrap").chmod(0o755)
-    place = SandboxPlace(
+    executor = SandboxExecutor(
         PYTHON, MOUNTS, hierarchy=OLD, search_path=str(tmp_path), machine="x86_64", host=HOST
     )
     with pytest.raises(NotPermitted, match="/home/other"):
-        place.wrap(Command(argv=["x"]), room(readable=["/home/other"]))
-    spec = place.wrap(Command(argv=["x", "--"], cwd="/srv/spaces/one"), room())
+        executor.wrap(Command(argv=["x"]), room(readable=["/home/other"]))
+    spec = executor.wrap(Command(argv=["x", "--"], cwd="/srv/spaces/one"), room())
     words = spec.command.argv
     assert words[5:8] == ["/opt/rota", "rota.executors.sandbox.enter", "--group"]
     assert followed_by(words, "--", "x", "--")
@@ -209,6 +209,6 @@ def test_the_sandbox_shows_nothing_that_is_not_listed(tmp_path):
 
 
 def test_the_sandbox_knows_machines_by_name(tmp_path):
-    place = SandboxPlace(PYTHON, MOUNTS, machine="riscv64", host=HOST)
+    executor = SandboxExecutor(PYTHON, MOUNTS, machine="riscv64", host=HOST)
     with pytest.raises(Unavailable, match="use x86_64 or aarch64"):
-        place.wrap(Command(argv=["x"]), room())
+        executor.wrap(Command(argv=["x"]), room())

@@ -1,4 +1,4 @@
-"""A pane: another place's program on a terminal that people can watch."""
+"""A pane: another executor's program on a terminal that people can watch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import subprocess
 from dataclasses import replace
 
 from rota.errors import Invalid
-from rota.executors.kit.place import (
+from rota.executors.kit.executor import (
     SEARCH_PATH,
+    Executor,
     Interpreter,
     Missing,
-    Place,
     Room,
     refuse,
 )
@@ -27,7 +27,7 @@ OLDEST = (3, 3)
 PATIENCE = 5.0
 
 
-class TmuxPlace:
+class TmuxExecutor:
     """Runs what `plain` would run, or `walled` for a room that is isolated, in a pane of its own.
 
     The walls stand inside the pane: the program sees neither tmux nor its socket.
@@ -39,8 +39,8 @@ class TmuxPlace:
         self,
         python: Interpreter,
         *,
-        plain: Place,
-        walled: Place,
+        plain: Executor,
+        walled: Executor,
         search_path: str = SEARCH_PATH,
     ) -> None:
         self._python = python
@@ -50,7 +50,7 @@ class TmuxPlace:
         self.certain_kill = plain.certain_kill
 
     def check(self) -> list[Missing]:
-        """Ask tmux how old it is, and both places it uses what they miss."""
+        """Ask tmux how old it is, and both executors it uses what they miss."""
         missing = self._lacking()
         if not missing:
             told = subprocess.run(  # noqa: S603
@@ -63,7 +63,7 @@ class TmuxPlace:
         return [*missing, *self._plain.check(), *walls]
 
     def wrap(self, command: Command, room: Room) -> Spec:
-        """Return the other place's program, shown in a pane."""
+        """Return the other executor's program, shown in a pane."""
         refuse(self.name, self._lacking())
         if len(os.fsencode(f"{room.state}/{SOCKET}")) > LONGEST_SOCKET:
             raise Invalid("state", room.state, "move Rota's home to a shorter path")

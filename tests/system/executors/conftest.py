@@ -1,4 +1,4 @@
-"""Real places with a real host around them: a secret, a neighbour, listeners."""
+"""Real executors with a real host around them: a secret, a neighbour, listeners."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rota.executors.kit.executor import Interpreter, Room
 from rota.executors.kit.groups import find_hierarchy
 from rota.executors.kit.mounts import Allowed, MountList
-from rota.executors.kit.place import Interpreter, Room
-from rota.executors.process.place import ProcessPlace
-from rota.executors.sandbox.place import SandboxPlace
+from rota.executors.process.executor import ProcessExecutor
+from rota.executors.sandbox.executor import SandboxExecutor
 from rota.model.programs import MIB, Bounds, Command
 
 HOSTILE = sorted(Path(__file__).parent.glob("hostile*.py"))
@@ -26,7 +26,7 @@ PROCESSES = 24
 
 
 class Ground:
-    """Folders of one attempt, and how to run a program in a place."""
+    """Folders of one attempt, and how to run a program in an executor."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -50,10 +50,10 @@ class Ground:
         }
         return Room(**(given | changes))
 
-    def run(self, place, *argv, env=None, stdin=b"", **changes):
+    def run(self, executor, *argv, env=None, stdin=b"", **changes):
         """Run a program to its end, as a keeper would, and sweep behind it."""
         command = Command(argv=argv, env=env or {}, cwd=str(self.folder), stdin=stdin)
-        spec = place.wrap(command, self.room(**changes))
+        spec = executor.wrap(command, self.room(**changes))
         told = spec.command
         try:
             return subprocess.run(
@@ -67,7 +67,7 @@ class Ground:
                 check=False,
             )
         finally:
-            place.sweep(spec)
+            executor.sweep(spec)
 
 
 @pytest.fixture
@@ -77,16 +77,16 @@ def ground(tmp_path):
 
 @pytest.fixture
 def sandbox(ground):
-    place = SandboxPlace(Interpreter.running(), ground.mounts, hierarchy=find_hierarchy())
-    missing = place.check()
+    executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=find_hierarchy())
+    missing = executor.check()
     if missing:
         pytest.skip(f"no sandbox here: {missing[0]}")
-    return place
+    return executor
 
 
 @pytest.fixture
 def process():
-    return ProcessPlace(Interpreter.running(), hierarchy=find_hierarchy(), certain_kill=False)
+    return ProcessExecutor(Interpreter.running(), hierarchy=find_hierarchy(), certain_kill=False)
 
 
 @pytest.fixture
@@ -142,10 +142,10 @@ def hostile(ground, host):
 
 @pytest.fixture
 def attacked(ground, hostile):
-    """Run hostile.py in a place and return the attacks that worked."""
+    """Run hostile.py in an executor and return the attacks that worked."""
 
-    def attack(place, python="/usr/bin/python3", **changes):
-        done = ground.run(place, python, *hostile(), **changes)
+    def attack(executor, python="/usr/bin/python3", **changes):
+        done = ground.run(executor, python, *hostile(), **changes)
         assert done.returncode == 0, done.stderr.decode()
         found = json.loads(done.stdout)
         assert found["stumbled"] == {}, "an attack that could not be tried proves nothing"

@@ -12,7 +12,7 @@ from rota.executors.inprocess.calls import BadResult, Function, encode_result, r
 from rota.executors.inprocess.child import path_of, run_in_child
 from rota.executors.inprocess.handle import RunHandle, Waits
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 
 DOTTED = "python"
 """The route of tasks whose callable is named by a dotted path instead of being registered."""

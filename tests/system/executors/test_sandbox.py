@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.place import Interpreter, Network, Outlet
-from rota.executors.sandbox.place import SandboxPlace
+from rota.executors.kit.executor import Interpreter, Network, Outlet
+from rota.executors.sandbox.executor import SandboxExecutor
 from rota.model.programs import Bounds, Command
 
 PYTHON = "/usr/bin/python3"
@@ -217,10 +217,10 @@ def test_an_open_network_is_the_hosts(sandbox, ground):
 
 
 def test_without_bubblewrap_nothing_runs(ground, tmp_path):
-    place = SandboxPlace(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
-    assert [m.what for m in place.check()] == ["bubblewrap"]
+    executor = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
+    assert [m.what for m in executor.check()] == ["bubblewrap"]
     with pytest.raises(Unavailable, match="install the package bubblewrap"):
-        place.wrap(Command(argv=["/bin/true"]), ground.room())
+        executor.wrap(Command(argv=["/bin/true"]), ground.room())
 
 
 def test_a_bubblewrap_that_cannot_build_the_walls_is_found_out(ground, tmp_path):
@@ -233,15 +233,15 @@ def test_a_bubblewrap_that_cannot_build_the_walls_is_found_out(ground, tmp_path)
         "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n"
     )
     fake.chmod(0o755)
-    place = SandboxPlace(Interpreter.running(), ground.mounts, search_path=f"{tmp_path}")
-    [missing] = place.check()
+    executor = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=f"{tmp_path}")
+    [missing] = executor.check()
     assert "uid map" in missing.where
-    done = ground.run(place, "/bin/echo", "ran", bounds=Bounds())
+    done = ground.run(executor, "/bin/echo", "ran", bounds=Bounds())
     assert (done.returncode, done.stdout) == (1, b"")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes need a control group")
 def test_root_without_a_control_group_cannot_promise_a_bound_on_processes(ground, sandbox):
-    place = SandboxPlace(Interpreter.running(), ground.mounts, hierarchy=None)
+    executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=None)
     with pytest.raises(Unavailable, match="a bound on root's processes"):
-        place.wrap(Command(argv=["/bin/true"]), ground.room())
+        executor.wrap(Command(argv=["/bin/true"]), ground.room())

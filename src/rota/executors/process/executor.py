@@ -8,16 +8,16 @@ from pathlib import Path
 
 from rota.errors import Unavailable
 from rota.executors.kit import start
+from rota.executors.kit.executor import Interpreter, Missing, Room, environment
 from rota.executors.kit.groups import Hierarchy, clear
 from rota.executors.kit.holding import hold
-from rota.executors.kit.place import Interpreter, Missing, Room, environment
 from rota.executors.kit.spec import Spec, Tree
 from rota.model.programs import Command
 
 START = str(Path(start.__file__))
 
 
-class ProcessPlace:
+class ProcessExecutor:
     """Runs a program as Rota's own user, without walls; refuses a room that asks for them.
 
     `certain_kill` is what the keeper can promise here: true where it has PID namespaces.

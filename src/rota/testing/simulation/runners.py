@@ -12,7 +12,7 @@ from random import Random
 from rota.model.deliveries import Delivery
 from rota.model.outcomes import DONE, Asked, Failed, Message, Report, Succeeded
 from rota.ports.channel import ChannelRefused
-from rota.ports.executor import Assignment
+from rota.ports.runner import Assignment
 from rota.testing.simulation.faults import Sea
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.processes import Process
@@ -38,7 +38,7 @@ WAYS = {
 
 
 class Works:
-    """What all executors and channels of a history share: chance, and who works on what."""
+    """What all runners and channels of a history share: chance, and who works on what."""
 
     def __init__(self, sea: Sea, chance: Random) -> None:
         self.sea = sea
@@ -53,7 +53,7 @@ class Works:
         return self._ways[int(self.chance.random() * len(self._ways))]
 
 
-class SimExecutor:
+class SimRunner:
     """Runs attempts of one process."""
 
     keeps = False

@@ -5,12 +5,12 @@ import shutil
 import subprocess
 
 import pytest
-from tests.system.places.images import PYTHON, an_image
+from tests.system.executors.images import PYTHON, an_image
 
-from rota.executors.container.place import ContainerPlace
+from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.words import Engine
+from rota.executors.kit.executor import SEARCH_PATH, Interpreter
 from rota.executors.kit.mounts import MountList
-from rota.executors.kit.place import SEARCH_PATH, Interpreter
 from rota.model.programs import MIB, Bounds, Command
 
 ADDRESS = os.environ.get("ROTA_TEST_DOCKER_HOST", "unix:///var/run/docker.sock")
@@ -25,7 +25,7 @@ def engine(tmp_path_factory):
         "DOCKER_HOST": ADDRESS,
     }
     made = Engine(program=program, kind="docker", env=env, local_images=True)
-    missing = ContainerPlace(Interpreter.running(), MountList(), made).check()
+    missing = ContainerExecutor(Interpreter.running(), MountList(), made).check()
     for each in missing:
         if each.needed:
             pytest.skip(f"no engine of docker answers at {ADDRESS}: {each}")
@@ -50,7 +50,7 @@ def image(engine):
 
 @pytest.fixture
 def docker(ground, engine):
-    return ContainerPlace(Interpreter.running(), ground.mounts, engine)
+    return ContainerExecutor(Interpreter.running(), ground.mounts, engine)
 
 
 def test_a_program_runs_and_its_end_comes_through(docker, ground, image):

@@ -37,7 +37,7 @@ class Assignment(NamedTuple):
         return self.task.policy.timeout
 
 
-class Executor(Protocol):
+class Runner(Protocol):
     """Runs attempts of the routes it names.
 
     `run` returns a report or raises; what it raises is a failure of the attempt. It must stop soon
@@ -50,7 +50,7 @@ class Executor(Protocol):
     keeps: bool
 
     def routes(self) -> Sequence[str]:
-        """Return the routes this executor serves now."""
+        """Return the routes this runner serves now."""
 
     def waited(self, run_id: int) -> float | None:
         """Return how many seconds an attempt waited for its turn here; None while it still does.

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rota.errors import Unavailable
-from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import hold
-from rota.executors.kit.mounts import MountList
-from rota.executors.kit.place import (
+from rota.executors.kit.executor import (
     SEARCH_PATH,
     Interpreter,
     Missing,
@@ -23,6 +20,9 @@ from rota.executors.kit.place import (
     environment,
     refuse,
 )
+from rota.executors.kit.groups import Hierarchy, clear
+from rota.executors.kit.holding import hold
+from rota.executors.kit.mounts import MountList
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.executors.sandbox.filter import MACHINES, filter_for
 from rota.executors.sandbox.profile import Host, closing, last_steps, walls
@@ -33,7 +33,7 @@ NEEDED = ("--disable-userns", "--assert-userns-disabled", "--bind-fd", "--seccom
 PATIENCE = 10.0
 
 
-class SandboxPlace:
+class SandboxExecutor:
     """Runs a program in namespaces of its own, with a filter on its system calls.
 
     Without root the kernel counts the processes of a sandbox by themselves; root's are bounded by a

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.system.places.images import PYTHON, an_image
+from tests.system.executors.images import PYTHON, an_image
 
 from rota.errors import Invalid, NotPermitted, Unavailable
-from rota.executors.container.place import ContainerPlace
+from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.words import Engine, Users
+from rota.executors.kit.executor import SEARCH_PATH, Interpreter, Outlet
 from rota.executors.kit.mounts import Allowed, MountList
-from rota.executors.kit.place import SEARCH_PATH, Interpreter, Outlet
 from rota.model.programs import MIB, Bounds, Command
 
 PATIENCE = 120
@@ -113,7 +113,7 @@ def podman():
 
 @pytest.fixture
 def container(ground, podman):
-    return ContainerPlace(Interpreter.running(), ground.mounts, podman.engine)
+    return ContainerExecutor(Interpreter.running(), ground.mounts, podman.engine)
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ def test_a_member_reads_where_the_list_says_so(ground, podman):
         Allowed(folder=str(ground.spaces), members_write=False),
         Allowed(folder=str(ground.home)),
     ])  # fmt: skip
-    place = ContainerPlace(Interpreter.running(), listed, podman.engine)
-    done = ground.run(place, "/bin/sh", "-c", "echo hi >file", image=podman.image)
+    executor = ContainerExecutor(Interpreter.running(), listed, podman.engine)
+    done = ground.run(executor, "/bin/sh", "-c", "echo hi >file", image=podman.image)
     assert b"Read-only file system" in done.stderr
     assert list(ground.folder.iterdir()) == []
 
@@ -174,8 +174,8 @@ def test_no_attack_works(container, attacked, podman):
 
 def test_no_attack_works_with_users_of_its_own(ground, attacked):
     with a_podman("vfs") as made:
-        place = ContainerPlace(Interpreter.running(), ground.mounts, made.engine)
-        assert attacked(place, python=PYTHON, image=made.image) == {}
+        executor = ContainerExecutor(Interpreter.running(), ground.mounts, made.engine)
+        assert attacked(executor, python=PYTHON, image=made.image) == {}
 
 
 def test_the_client_passes_a_polite_signal_on(container, ground, podman):
@@ -230,9 +230,9 @@ def test_a_folder_swapped_for_a_link_when_the_engine_looks_is_noticed(ground, po
     )
     swapping.chmod(0o755)
     engine = replace(podman.engine, program=str(swapping))
-    place = ContainerPlace(Interpreter.running(), ground.mounts, engine)
+    executor = ContainerExecutor(Interpreter.running(), ground.mounts, engine)
     done = ground.run(
-        place,
+        executor,
         "/bin/cat",
         f"{inner}/kind",
         readable=[str(inner)],
@@ -285,6 +285,6 @@ def test_a_link_to_elsewhere_and_an_unlisted_folder_are_refused(run, ground, con
 
 def test_an_engine_that_is_not_there_is_refused(ground):
     engine = Engine(program="/nonexistent/podman", kind="podman")
-    place = ContainerPlace(Interpreter.running(), ground.mounts, engine)
+    executor = ContainerExecutor(Interpreter.running(), ground.mounts, engine)
     with pytest.raises(Unavailable, match="install docker or podman"):
-        place.wrap(Command(argv=["x"]), ground.room())
+        executor.wrap(Command(argv=["x"]), ground.room())

@@ -1,8 +1,8 @@
-"""Places: where a program runs, and what it is given there.
+"""Executors: where a program runs, and what it is given there.
 
-A place turns a program and a room into the spec of a keeper. `wrap` only puts words together; what
-must happen on the machine happens when the keeper starts those words. Nothing is done by halves: a
-place that cannot hold what it promises refuses.
+An executor turns a program and a room into the spec of a keeper. `wrap` only puts words together;
+what must happen on the machine happens when the keeper starts those words. Nothing is done by
+halves: an executor that cannot hold what it promises refuses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rota.model.programs import Bounds, Command
 from rota.model.spaces import Role
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where a place looks for its tools; never the path of whoever started Rota."""
+"""Where an executor looks for its tools; never the path of whoever started Rota."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 """A name that is also a file, a label, a control group and a host name."""
@@ -49,9 +49,9 @@ class Network(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """One thing a place does not find: what, where, what to do.
+    """One thing an executor does not find: what, where, what to do.
 
-    Without what is not `needed` a place still runs programs, but promises less.
+    Without what is not `needed` an executor still runs programs, but promises less.
     """
 
     what: str
@@ -108,7 +108,7 @@ class Room:
                 raise Invalid("guarded", name, "give a path inside the working folder")
 
 
-class Place(Protocol):
+class Executor(Protocol):
     """Somewhere programs run.
 
     `certain_kill`: once the tree is gone and `sweep` has returned, nothing of the attempt runs.
@@ -118,7 +118,7 @@ class Place(Protocol):
     certain_kill: bool
 
     def check(self) -> list[Missing]:
-        """Try out what the place needs, and return what is not to be had here."""
+        """Try out what the executor needs, and return what is not to be had here."""
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return what a keeper must start; raise Unavailable rather than promise less."""
@@ -127,11 +127,11 @@ class Place(Protocol):
         """Clean up what outlives the tree; raise Unavailable while something is left."""
 
 
-def refuse(place: str, missing: Sequence[Missing]) -> None:
+def refuse(executor: str, missing: Sequence[Missing]) -> None:
     """Raise with every missing thing that is needed, if there is any."""
     needed = [str(each) for each in missing if each.needed]
     if needed:
-        raise Unavailable(f"{place} cannot be had here: {'; '.join(needed)}")
+        raise Unavailable(f"{executor} cannot be had here: {'; '.join(needed)}")
 
 
 @dataclass(frozen=True, slots=True)

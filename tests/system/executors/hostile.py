@@ -1,4 +1,4 @@
-"""A program that attacks the place it runs in, and tells as JSON which attacks worked.
+"""A program that attacks the executor it runs in, and tells as JSON which attacks worked.
 
 Needs nothing but the standard library of Python 3. Every bomb is bounded here as well. It refuses
 to start with rights over the whole machine, where an attack that works hurts everybody.

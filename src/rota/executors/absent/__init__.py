@@ -1,1 +1,0 @@
-"""Says no for what is not installed, so that nothing waits for it in silence."""
