@@ -10,20 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.flow.execute.hearing import Hearing
-from rota.flow.execute.preparing import agent_of, ids_of, wish_of
-from rota.model.faults import FaultKind
-from rota.model.keeping import Ending, Heard, Kept, Reason, Stream
-from rota.model.outcomes import Failed, Lost, Outcome, Report
-from rota.model.programs import Bounds
+from rota.flow.execute.preparing import agent_of, bounds_of, ids_of, wish_of
+from rota.flow.execute.reporting import refusal, report_of
+from rota.model.keeping import Ending, Heard, Kept, Stream
+from rota.model.outcomes import Report
 from rota.model.spaces import Role
-from rota.model.tasks import TaskKind
-from rota.model.verdicts import Exit, Stop
 from rota.model.wishes import Wish
 from rota.ports.agent import Agent, Reader, Room
 from rota.ports.clock import Random
@@ -43,24 +38,7 @@ DOUBT_SECONDS = 180.0
 RENEW_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 PART = 256 * 1024
-HARD = timedelta(minutes=30)
-"""How long a program may take whose task does not say."""
 GONE_ON = "its run has gone on without it"
-STOPS = {
-    Reason.CANCELLED: Stop.CANCELLED,
-    Reason.HARD_TIMEOUT: Stop.TIMEOUT,
-    Reason.IDLE_TIMEOUT: Stop.IDLE,
-}
-UNTOLD = {
-    Reason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
-    Reason.KEEPER_SIGTERM: "its keeper was told to stop",
-    Reason.KEEPER_ERROR: "its keeper failed",
-    Reason.INIT_KILLED: "the process that holds its tree was killed",
-    Reason.LOST_REBOOT: "the machine was started again",
-    Reason.LOST_NEVER_STARTED: "it was never started",
-    Reason.LOST_KEEPER_DIED: "its keeper was killed",
-}
-"""Ends that say nothing about the work itself: the attempt is lost."""
 
 
 class KeptWork:
@@ -159,7 +137,7 @@ class KeptWork:
             executor = self._yard.executor_of(assignment, role)
             room = self._room(assignment, executor)
         except (Invalid, Unavailable) as fault:
-            return _refusal(fault, assignment.task.kind)
+            return refusal(fault, assignment.task.kind)
         kept = assignment.kept
         if kept is None:
             started = await self._start(assignment, agent, wish, room, executor, role)
@@ -173,7 +151,7 @@ class KeptWork:
             if assignment.lease.run_id not in self._left:
                 await self._stop(assignment, kept, hearing)
             raise
-        return _report(ending, hearing.reader, assignment.task.kind)
+        return report_of(ending, hearing.reader, assignment.task.kind)
 
     def _agent(self, assignment: Assignment) -> Agent:
         name = agent_of(assignment, self._usual)
@@ -207,7 +185,7 @@ class KeptWork:
         try:
             prepared = agent.prepare(wish, room)
         except (Invalid, Unavailable) as fault:
-            return _refusal(fault, assignment.task.kind)
+            return refusal(fault, assignment.task.kind)
         kept = Kept(
             run_id=lease.run_id,
             epoch=lease.epoch,
@@ -222,7 +200,7 @@ class KeptWork:
             await self._yard.start(kept, room, role, prepared, bounds_of(assignment))
         except (Invalid, Unavailable) as fault:
             await _patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
-            return _refusal(fault, assignment.task.kind)
+            return refusal(fault, assignment.task.kind)
         return kept
 
     def _caught_up(self, kept: Kept, reader: Reader) -> Hearing:
@@ -311,53 +289,3 @@ async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 def _at(kept: Kept, stream: Stream) -> int:
     return kept.out_at if stream is Stream.OUT else kept.err_at
-
-
-def bounds_of(assignment: Assignment) -> Bounds:
-    """Return how much of everything an attempt may use."""
-    task = assignment.task
-    timeout = task.policy.timeout or HARD
-    spec: Mapping[str, Any] = task.spec
-    idle = spec.get("idle_seconds")
-    return Bounds(
-        hard_seconds=timeout.total_seconds(),
-        idle_seconds=None if idle is None else float(idle),
-        grace_seconds=float(spec.get("grace_seconds", Bounds().grace_seconds)),
-    )
-
-
-def _refusal(fault: RotaError, kind: TaskKind) -> Report:
-    code = f"{kind.value}_unavailable" if isinstance(fault, Unavailable) else fault.code
-    return Report(outcome=Failed(code=code, message=str(fault), retryable=False))
-
-
-def _report(ending: Ending, reader: Reader, kind: TaskKind) -> Report:
-    """Return what an attempt came to."""
-    untold = UNTOLD.get(ending.reason)
-    if untold is not None:
-        proof = "" if ending.proven else "; whether all of it is gone could not be proven"
-        detail = f" ({ending.detail})" if ending.detail else ""
-        return Report(outcome=Lost(reason=f"{untold}{detail}{proof}"))
-    if ending.reason in {Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES}:
-        return Report(outcome=_not_run(ending, kind))
-    tail = ending.err.tail
-    verdict = reader.end(
-        Exit(
-            code=ending.code,
-            signal=ending.signal,
-            stopped=STOPS.get(ending.reason),
-            stderr_tail=tail,
-        )
-    )
-    outcome = verdict.outcome
-    if verdict.fault is FaultKind.NOT_STARTED and isinstance(outcome, Failed):
-        outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
-    return Report(outcome=outcome)
-
-
-def _not_run(ending: Ending, kind: TaskKind) -> Outcome:
-    if ending.reason is Reason.TOO_MANY_PROCESSES:
-        message = f"it had more processes than it may: {ending.detail}"
-        return Failed(code="too_many_processes", message=message)
-    message = f"its program cannot be started: {ending.detail}"
-    return Failed(code=f"{kind.value}_unavailable", message=message, retryable=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
+from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Output, PromptBy, Wish
 from rota.ports.runner import Assignment
@@ -15,7 +17,8 @@ COMMAND = "command"
 
 LONGEST_VARIABLE = 100 * 1024
 """A variable of an environment may have 128 KiB on Linux; a longer payload is read from a file."""
-PAYLOAD_FILE = "payload.json"
+HARD = timedelta(minutes=30)
+"""How long a program may take whose task does not say."""
 
 
 def agent_of(assignment: Assignment, usual: str) -> str:
@@ -77,3 +80,16 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
     if len(lease.payload.encode()) <= LONGEST_VARIABLE:
         told["ROTA_PAYLOAD"] = lease.payload
     return told
+
+
+def bounds_of(assignment: Assignment) -> Bounds:
+    """Return how much of everything an attempt may use."""
+    task = assignment.task
+    timeout = task.policy.timeout or HARD
+    spec: Mapping[str, Any] = task.spec
+    idle = spec.get("idle_seconds")
+    return Bounds(
+        hard_seconds=timeout.total_seconds(),
+        idle_seconds=None if idle is None else float(idle),
+        grace_seconds=float(spec.get("grace_seconds", Bounds().grace_seconds)),
+    )

@@ -1,0 +1,67 @@
+"""Reporting: what an attempt came to, from its ending and what its agent said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rota.errors import RotaError, Unavailable
+from rota.model.faults import FaultKind
+from rota.model.keeping import Ending, Reason
+from rota.model.outcomes import Failed, Lost, Outcome, Report
+from rota.model.tasks import TaskKind
+from rota.model.verdicts import Exit, Stop
+from rota.ports.agent import Reader
+
+STOPS = {
+    Reason.CANCELLED: Stop.CANCELLED,
+    Reason.HARD_TIMEOUT: Stop.TIMEOUT,
+    Reason.IDLE_TIMEOUT: Stop.IDLE,
+}
+UNTOLD = {
+    Reason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
+    Reason.KEEPER_SIGTERM: "its keeper was told to stop",
+    Reason.KEEPER_ERROR: "its keeper failed",
+    Reason.INIT_KILLED: "the process that holds its tree was killed",
+    Reason.LOST_REBOOT: "the machine was started again",
+    Reason.LOST_NEVER_STARTED: "it was never started",
+    Reason.LOST_KEEPER_DIED: "its keeper was killed",
+}
+"""Ends that say nothing about the work itself: the attempt is lost."""
+
+
+def refusal(fault: RotaError, kind: TaskKind) -> Report:
+    """Return the report of an attempt that could not be begun."""
+    code = f"{kind.value}_unavailable" if isinstance(fault, Unavailable) else fault.code
+    return Report(outcome=Failed(code=code, message=str(fault), retryable=False))
+
+
+def report_of(ending: Ending, reader: Reader, kind: TaskKind) -> Report:
+    """Return what an attempt came to."""
+    untold = UNTOLD.get(ending.reason)
+    if untold is not None:
+        proof = "" if ending.proven else "; whether all of it is gone could not be proven"
+        detail = f" ({ending.detail})" if ending.detail else ""
+        return Report(outcome=Lost(reason=f"{untold}{detail}{proof}"))
+    if ending.reason in {Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES}:
+        return Report(outcome=_not_run(ending, kind))
+    tail = ending.err.tail
+    verdict = reader.end(
+        Exit(
+            code=ending.code,
+            signal=ending.signal,
+            stopped=STOPS.get(ending.reason),
+            stderr_tail=tail,
+        )
+    )
+    outcome = verdict.outcome
+    if verdict.fault is FaultKind.NOT_STARTED and isinstance(outcome, Failed):
+        outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
+    return Report(outcome=outcome)
+
+
+def _not_run(ending: Ending, kind: TaskKind) -> Outcome:
+    if ending.reason is Reason.TOO_MANY_PROCESSES:
+        message = f"it had more processes than it may: {ending.detail}"
+        return Failed(code="too_many_processes", message=message)
+    message = f"its program cannot be started: {ending.detail}"
+    return Failed(code=f"{kind.value}_unavailable", message=message, retryable=False)
