@@ -128,7 +128,7 @@ BEGINNINGS = [path for path in MIGRATIONS if path.name == "0001_begin.sql"]
 def test_closed_sets_are_the_same_in_code_and_schema(path):
     sql = path.read_text()
     for column, enum in CLOSED_SETS.items():
-        found = re.search(rf"check \(\s*{column} in\s*\(([^)]*)\)", sql)
+        found = re.search(rf"(?:check \(|and)\s*{column} in\s*\(([^)]*)\)", sql)
         assert found, column
         assert set(re.findall(r"'(\w+)'", found[1])) == {member.value for member in enum}, column
     places = re.search(r"coalesce\(place, ''\) in \(([^)]*)\)", sql)

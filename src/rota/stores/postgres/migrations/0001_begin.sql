@@ -66,6 +66,29 @@ create table rota.schedules (
 create unique index schedules_name on rota.schedules (task_id, name) where deleted_at is null;
 create index schedules_due on rota.schedules (next_at) where next_at is not null;
 
+-- What a row of runs may be: a place exactly while queued, a holder exactly while running, an end
+-- exactly when finished. It is a function because the server compiles the expressions of a table's
+-- checks for every statement, and these took longer than the insert itself.
+create function rota.is_run(
+  state text, place text, holder text, finished_at bigint, pool text, source text, cause text,
+  metered integer, key text
+) returns boolean language plpgsql immutable as $$ begin
+  return case state
+    when 'running' then holder is not null and place is null and finished_at is null
+    when 'succeeded' then finished_at is not null and holder is null and place is null
+    when 'queued' then coalesce(place, '') in ('ready', 'later', 'held') and holder is null
+      and finished_at is null
+    when 'failed' then finished_at is not null and holder is null and place is null
+    when 'waiting' then holder is null and place is null and finished_at is null
+    when 'cancelled' then finished_at is not null and holder is null and place is null
+    when 'expired' then finished_at is not null and holder is null and place is null
+    else false end
+    and pool in ('foreground', 'background')
+    and source in ('slot', 'catch_up', 'enqueue', 'manual', 'backfill', 'after')
+    and cause in ('first', 'retry', 'lost', 'resume', 'drained')
+    and metered in (0, 1) and (key is null or length(key) between 1 and 256);
+end $$;
+
 -- A run's row is rewritten two or three times in its life; the room left on each page keeps the
 -- new version beside the old one.
 create table rota.runs (
@@ -82,7 +105,7 @@ create table rota.runs (
   slot_at bigint,
   upstream_id bigint,
   priority integer not null,
-  metered integer not null check (metered in (0, 1)),
+  metered integer not null,
   epoch integer not null,
   retries integer not null default 0,
   losses integer not null default 0,
@@ -91,34 +114,21 @@ create table rota.runs (
   depth integer not null default 0,
   state text collate "C" not null,
   place text collate "C",
-  pool text collate "C" not null check (pool in ('foreground', 'background')),
+  pool text collate "C" not null,
   route text collate "C" not null,
   grp text collate "C" not null,
-  source text collate "C" not null
-    check (source in ('slot', 'catch_up', 'enqueue', 'manual', 'backfill', 'after')),
-  cause text collate "C" not null
-    check (cause in ('first', 'retry', 'lost', 'resume', 'drained')),
+  source text collate "C" not null,
+  cause text collate "C" not null,
   holder text collate "C",
   lane text collate "C",
-  key text collate "C" check (length(key) between 1 and 256),
+  key text collate "C",
   slot_key text collate "C",
   thread text collate "C",
   error_code text,
   error text,
   result text,
   payload text not null,
-  -- One expression, because it is evaluated at every move: a place exactly while queued, a holder
-  -- exactly while running, an end exactly when finished.
-  check (case state
-    when 'running' then holder is not null and place is null and finished_at is null
-    when 'succeeded' then finished_at is not null and holder is null and place is null
-    when 'queued' then coalesce(place, '') in ('ready', 'later', 'held') and holder is null
-      and finished_at is null
-    when 'failed' then finished_at is not null and holder is null and place is null
-    when 'waiting' then holder is null and place is null and finished_at is null
-    when 'cancelled' then finished_at is not null and holder is null and place is null
-    when 'expired' then finished_at is not null and holder is null and place is null
-    else false end)
+  check (rota.is_run(state, place, holder, finished_at, pool, source, cause, metered, key))
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
   autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 create index runs_ready
