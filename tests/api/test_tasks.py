@@ -207,3 +207,26 @@ def test_a_task_is_found_by_its_id_before_its_name(door):
     assert door.main.get(f"/v1/tasks/{first}").json["name"] == "a/b"
     assert door.main.get("/v1/tasks/a%2Fb").status == 404
     assert door.main.get("/v1/tasks/99999999999999999999").status == 404
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_and_its_schedule_are_changed_in_one_step(door):
+    door.main.post("/v1/tasks", WORK | {"name": "sky", "schedule": EVERY_DAY})
+    change = {"policy": {"timeout": "5m"}, "schedule": {"every": "10m"}}
+    told = door.main.patch("/v1/tasks/sky", change)
+    assert told.status == 200, told
+    assert (told.json["policy"]["timeout"], told.json["schedules"][0]["kind"]) == (300, "interval")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_is_put_as_it_shall_be(door):
+    whole = WORK | {"schedule": EVERY_DAY, "policy": {"timeout": "5m"}}
+    changes = [door.main.put("/v1/tasks/sky", body).json["change"] for body in (whole, whole)]
+    assert changes == ["created", "unchanged"]
+    other = {"instructions": "Look at the sea."}
+    told = door.main.put("/v1/tasks/sky", other).json
+    assert (told["change"], told["schedules"], told["policy"]["timeout"]) == ("changed", [], None)
+    assert told["instructions"] == "Look at the sea."
+    assert door.main.put("/v1/tasks/sky", {"command": ["ls"]}).field == "kind"
+    assert door.main.put("/v1/tasks/sky", {"schedule": EVERY_DAY}).field == "body"
+    assert door.main.get("/v1/tasks/sky").json["instructions"] == "Look at the sea."

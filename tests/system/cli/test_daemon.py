@@ -156,3 +156,16 @@ def test_logs_follow_a_run_to_its_end(house):
     names = [json.loads(line)["name"] for line in out.splitlines()]
     assert names[-1] == "run.settled"
     assert house.rota("logs", number).stdout.startswith(f"run {number} of slow\n")
+
+
+def test_the_first_start_imports_the_tasks_of_the_home_and_later_ones_nothing(house):
+    house.home.mkdir(mode=0o700)
+    file = house.home / "tasks.toml"
+    file.write_text('[tasks.hello]\ncall = "rota.samples:hello"\nschedule = "every day at 7:00"\n')
+    daemon = house.up()
+    assert "hello: created" in daemon.out.seen
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    file.write_text('[tasks.other]\ncall = "rota.samples:hello"\n')
+    house.up()
+    assert [task["name"] for task in house.json("task", "list")["tasks"]] == ["hello"]

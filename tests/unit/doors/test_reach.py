@@ -17,6 +17,7 @@ WAYS = {
     "create_thread_task": "add",
     "show_task": "task show",
     "change_task": "task edit",
+    "put_task": "apply",
     "delete_task": "task delete",
     "run_task": "task run",
     "enable_task": "task enable",

@@ -23,6 +23,7 @@ MODULES = MappingProxyType(
         "status": "status",
         "watch": "watch",
         "task": "task",
+        "apply": "apply",
         "runs": "runs",
         "cancel": "runs",
         "retry": "runs",

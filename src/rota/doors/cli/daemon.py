@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.api.door import open_door
+from rota.doors.cli.apply import import_first
 from rota.doors.cli.calls import look_here
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.samples import create_samples
@@ -33,6 +34,7 @@ from rota.wiring.loop import run_async, settle_memory
 from rota.wiring.settings import Settings
 
 LOG_FILE = "logs/rota.log"
+FIRST_TASKS = "tasks.toml"
 EXIT_CODES = {Ending.LEFT_BEHIND: 0, Ending.INTERRUPTED: 130}
 MOST_RUNS = 1_000_000
 HIGHEST_PORT = 65_535
@@ -62,7 +64,8 @@ def up(
     exits with 0; a second Ctrl-C stops at once and exits with 130. What was running then is
     tried again at the next start, as the task's --on-lost says.
 
-    The HTTP API is served meanwhile; the other commands find it by the home folder.
+    The HTTP API is served meanwhile; the other commands find it by the home folder. If there are
+    no tasks yet, those of tasks.toml in the home folder are created, as `rota apply` does.
 
     Example: rota up --home ./.rota --port 7682
     """
@@ -73,6 +76,7 @@ def up(
     file = settings.log_file or settings.home / LOG_FILE
     name_traces = configure_logging(settings.log_level, form, color=settings.color, file=file)
     look_here()
+    import_first(desk, settings.home / FIRST_TASKS)
     run_async(_up(desk, settings, samples, name_traces))
 
 

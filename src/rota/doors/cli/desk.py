@@ -77,14 +77,26 @@ class Desk:
         A rehearsal is told at once and ends the command line. `here` asks for this process, unless
         an address was given: some things may not be named over a wire.
         """
-        clerk = self._here if here and self.url is None else self._clerk
-        plain = {name: value for name, value in (said or {}).items() if value is not None}
-        answer = clerk.call(method, path, plain, dry_run=dry_run)
+        answer = self.rehearsed(method, path, said, dry_run=dry_run, here=here)
         if dry_run:
             self.out.record({"dry_run": True})
             self.out.line("It would be done; nothing was changed.")
             raise typer.Exit(0)
         return answer
+
+    def rehearsed(
+        self,
+        method: str,
+        path: str,
+        said: Record | None = None,
+        *,
+        dry_run: bool,
+        here: bool = False,
+    ) -> Record:
+        """Have one command of several carried out, or rehearsed: then its record is empty."""
+        clerk = self._here if here and self.url is None else self._clerk
+        plain = {name: value for name, value in (said or {}).items() if value is not None}
+        return clerk.call(method, path, plain, dry_run=dry_run)
 
     def task(
         self,

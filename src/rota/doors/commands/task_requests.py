@@ -44,10 +44,9 @@ class Work(Asked):
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-class NewTask(Work):
-    """A task to be made, with at most one schedule; without one it runs only when asked."""
+class WholeTask(Work):
+    """Everything about a task, with at most one schedule; without one it runs only when asked."""
 
-    name: TaskName | None = None
     title: Title = ""
     space: SpaceName | None = None
     thread: ThreadKey | None = None
@@ -56,7 +55,7 @@ class NewTask(Work):
     after: AfterAsked | None = None
 
     @model_validator(mode="after")
-    def _one_work(self) -> NewTask:
+    def _one_work(self) -> WholeTask:
         told = {name for name in KIND_OF if getattr(self, name) is not None}
         both = told == {"instructions", "command"} and self.agent == PROGRAM
         if len(told) != 1 and not both:
@@ -66,6 +65,18 @@ class NewTask(Work):
             message = f"the agent {PROGRAM} needs instructions and a command"
             raise ValueError(message)
         return self
+
+
+class NewTask(WholeTask):
+    """A task to be made; without a name it is given one."""
+
+    name: TaskName | None = None
+
+
+class PutTask(WholeTask):
+    """What a task shall be; what is left out is as in a new one."""
+
+    task: TaskName
 
 
 class NewThreadTask(Asked):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
@@ -31,7 +32,9 @@ from rota.doors.commands.task_requests import (
     ChangedTask,
     NewTask,
     NewThreadTask,
+    PutTask,
     Title,
+    WholeTask,
 )
 from rota.doors.commands.task_shapes import (
     ActivityGiven,
@@ -44,8 +47,9 @@ from rota.doors.commands.task_shapes import (
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
-from rota.errors import Invalid, NotPermitted, Stale
+from rota.errors import Invalid, NotFound, NotPermitted, Stale
 from rota.flow.define import runs, tasks
+from rota.flow.define.schedules import drop_schedule
 from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import next_fires, view_task
 from rota.model.instants import from_micros, to_micros
@@ -59,6 +63,7 @@ ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "
 FIRES = 3
 MOST_FIRES = 100
 LONGEST_SLUG = 40
+_OTHER_KIND = "this is a task of the kind {}; create another one instead"
 
 
 class TasksWanted(Asked):
@@ -88,6 +93,12 @@ class TaskShown(TaskGiven):
     counts: dict[str, int]
     recent: list[RunGiven]
     fires: list[datetime]
+
+
+class TaskPut(TaskShown):
+    """A task as it stands now, and whether it had to be created or changed for that."""
+
+    change: Literal["created", "changed", "unchanged"]
 
 
 class RunNow(OneTask):
@@ -148,7 +159,7 @@ async def list_tasks(office: Office, asked: TasksWanted) -> Tasks:
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
 async def create_task(office: Office, asked: NewTask) -> TaskShown:
     """Create a task."""
-    return await _create(office, asked)
+    return await _shown(office, await _put(office, asked, asked.name))
 
 
 @command("POST", "/v1/threads/{thread_key}/tasks", KeyScope.DEFINE, status=201)
@@ -161,7 +172,7 @@ async def create_thread_task(office: Office, asked: NewThreadTask) -> TaskShown:
         schedule=asked.schedule,
         policy=asked.policy,
     )
-    return await _create(office, wanted)
+    return await _shown(office, await _put(office, wanted, None))
 
 
 @command("GET", "/v1/tasks/{task}", KeyScope.READ)
@@ -185,8 +196,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     if spec.get("agent") == PROGRAM:
         kinds.discard(TaskKind.SCRIPT)
     if kinds - {task.kind}:
-        advice = f"this is a task of the kind {task.kind}; create another one instead"
-        raise Invalid("kind", ", ".join(kinds), advice)
+        raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
     _check_call(office, asked.call)
     after = task.after
     if "after" in asked.model_fields_set:
@@ -210,6 +220,27 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
         stood=stood,
     )
     return await _shown(office, await task_of(office, str(task.id), None))
+
+
+@command("PUT", "/v1/tasks/{task}", KeyScope.DEFINE)
+async def put_task(office: Office, asked: PutTask) -> TaskPut:
+    """Let a task of a name be what is said, whether there is one or not.
+
+    What is left out is as in a new task: without a schedule the `default` one is dropped.
+    """
+    owner = await office.store.find_space(space_of(office, asked.space))
+    found = await office.store.find_task(owner.id, asked.task)
+    stood = None if found is None else (await _shown(office, found)).etag()
+    if found is not None:
+        await _as_seen(office, found)
+    task = await _put(office, asked, asked.task, replace=found)
+    if found is not None and asked.schedule is None:
+        with suppress(NotFound):
+            await drop_schedule(office.store, office.caller, task.name, task.space)
+    shown = await _shown(office, task)
+    if stood is None:
+        return TaskPut(**dict(shown), change="created")
+    return TaskPut(**dict(shown), change="unchanged" if shown.etag() == stood else "changed")
 
 
 @command("DELETE", "/v1/tasks/{task}", KeyScope.DEFINE)
@@ -263,20 +294,24 @@ async def disable_task(office: Office, asked: Disabled) -> TaskShown:
     return await _shown(office, changed)
 
 
-async def _create(office: Office, asked: NewTask) -> TaskShown:
+async def _put(
+    office: Office, asked: WholeTask, name: str | None, *, replace: Task | None = None
+) -> Task:
+    """Make a task, or the one that it replaces what was asked for."""
     if asked.command is not None:
         check_program(asked.command)
     space = space_of(office, asked.space)
     kind = next(KIND_OF[name] for name in KIND_OF if getattr(asked, name) is not None)
+    if replace is not None and replace.kind is not kind:
+        raise Invalid("kind", kind, _OTHER_KIND.format(replace.kind))
     _check_call(office, asked.call)
     owner = await office.store.find_space(space)
     base = Policy(metered=kind is not TaskKind.PYTHON)
-    name = asked.name or await _free_name(office, owner.id, asked)
     following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
-    task = await tasks.put_task(
+    return await tasks.put_task(
         office.store,
         office.caller,
-        name,
+        name or await _free_name(office, owner.id, asked),
         space=space,
         title=asked.title,
         kind=kind,
@@ -285,10 +320,10 @@ async def _create(office: Office, asked: NewTask) -> TaskShown:
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin="cli" if office.local else "api",
+        replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
     )
-    return await _shown(office, task)
 
 
 def _check_call(office: Office, call: str | None) -> None:
@@ -300,7 +335,7 @@ def _check_call(office: Office, call: str | None) -> None:
         raise NotPermitted(message)
 
 
-async def _free_name(office: Office, space_id: int, asked: NewTask) -> str:
+async def _free_name(office: Office, space_id: int, asked: WholeTask) -> str:
     """Return a name that nobody has, made of what the task is about."""
     said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
     slug = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")[:LONGEST_SLUG].strip("-") or "task"

@@ -104,10 +104,19 @@ async def _check_stood(session: Session, found: StoredSchedule | None, stood: li
 async def put_task(
     session: Session, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None, now: int
 ) -> Task:
-    """Create a task or bring the one of its name up to date, with a schedule if given."""
+    """Create a task or bring the one of its name up to date, with a schedule if given.
+
+    Whether the schedule stands as it stood is looked at first, since a changed task touches it.
+    """
+    record = dict(schedule or {})
+    if "stood" in record:
+        standing = await tasks.find_task(session, task.space_id, task.name)
+        own = [] if standing is None else await list_schedules(session, [standing.id])
+        found = next((one for one in own if one.name == record["name"]), None)
+        await _check_stood(session, found, record.pop("stood"))
     saved = await tasks.put_task(session, task, after_id, now)
     if schedule is not None:
-        await put_schedule(session, {**schedule, "task_id": saved.id}, now)
+        await put_schedule(session, {**record, "task_id": saved.id}, now)
     return saved
 
 
