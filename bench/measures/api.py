@@ -84,13 +84,13 @@ def _takes(
 
 
 @contextmanager
-def daemon(address: str) -> Iterator[Daemon]:
+def daemon(address: str, **settings: str) -> Iterator[Daemon]:
     home = HOME / "api"
     home.mkdir(exist_ok=True)
     place = home / "api.json"
     place.unlink(missing_ok=True)
     more = {"ROTA_HOME": str(home), "ROTA_STORE": address, "ROTA_LOG_LEVEL": "warning"}
-    environment = {**os.environ, **more, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **more, **settings, "PYTHONPATH": str(ROOT)}
     with (HOME / "logs" / "api.log").open("a") as log:
         process = subprocess.Popen(
             [ROTA, "up", "--port", "0"], env=environment, cwd=ROOT, stdout=log, stderr=log,

@@ -1,0 +1,158 @@
+"""Scripts and agents in a real daemon: how soon one sees them, how many, and beside what."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from urllib.request import Request, urlopen
+
+from bench.kit import call, percentile, value
+from bench.measures.api import Daemon, _rota, daemon
+from bench.measures.base import Bench
+from bench.table import Row
+
+MANY = {f"ROTA_LIMIT_{scope}BACKGROUND": "1000" for scope in ("", "SPACE_")}
+TALKERS = 100
+MOST_EVENT_MS = 20.0
+AGENTS_BESIDE = 20
+SCRIPTS_A_MINUTE = 600
+TICKING = 50
+MOST_LATER = 1.2
+TALKING = """
+import os, time
+while True:
+    time.sleep(0.5)
+    os.write(1, b"%d\\n" % time.time_ns())
+"""
+
+
+def measure(bench: Bench) -> Iterator[Row]:
+    for store, name in (("sqlite", "SQLite"), ("postgres", "PostgreSQL")):
+        if store not in bench.stores:
+            continue
+        with daemon(bench.fresh(store, "ours"), **MANY) as on:
+            yield _scripts(on, bench, name)
+            yield from _agents(on, bench, name)
+
+
+def _scripts(on: Daemon, bench: Bench, name: str) -> Row:
+    """Keep a pace of short scripts beside agents that live."""
+    _create(on, "talk", ["python3", "-S", "-c", TALKING])
+    _create(on, "short", ["true"])
+    agents = [_queue(on, "talk") for _ in range(AGENTS_BESIDE)]
+    count = bench.size(SCRIPTS_A_MINUTE, SCRIPTS_A_MINUTE // 6)
+    gap, began, runs = 60 / SCRIPTS_A_MINUTE, time.monotonic(), []
+    for number in range(count):
+        time.sleep(max(0.0, began + number * gap - time.monotonic()))
+        runs.append(_queue(on, "short"))
+    took = _until_done(on, runs) - began
+    waits = [_seconds(_ask(on, "GET", f"/v1/runs/{run}")) for run in runs]
+    _cancel(on, agents)
+    pace = value([count / took * 60], "a minute")
+    return Row(
+        measure=f"short scripts a minute beside {AGENTS_BESIDE} agents, {name}", rota=pace,
+        ratio=f"queued to ended p50 {percentile(waits, 50) * 1e3:.0f} ms, p99 {percentile(waits, 99) * 1e3:.0f} ms",
+        target=f"{SCRIPTS_A_MINUTE} sustained", met=took <= count * gap + 2.0,
+    )  # fmt: skip
+
+
+def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
+    """Start many agents; see how soon their words arrive, and whether slots come later for them."""
+    for number in range(TICKING):
+        _rota(
+            on,
+            "task",
+            "create",
+            f"tick{number}",
+            "--call",
+            "bench.sides.work:noop",
+            "--every",
+            "1s",
+        )
+    seconds = bench.size(30, 10)
+    time.sleep(seconds)
+    alone = _lateness(on, seconds)
+    agents = [_queue(on, "talk") for _ in range(TALKERS)]
+    _until_running(on, agents)
+    heard = call("follow", "follow", url=on.url, key=on.key, seconds=seconds)
+    beside = _lateness(on, seconds - 2)
+    _cancel(on, agents)
+    event = value([heard["recorded_p99"]], "ms")
+    yield Row(
+        measure=f"written to event, p99, {TALKERS} keepers, {name}", rota=event,
+        ratio=f"p50 {heard['recorded_p50']:.1f} ms; at a client p50 {heard['arrived_p50']:.1f} ms, p99 {heard['arrived_p99']:.1f} ms",
+        target=f"<= {MOST_EVENT_MS:.0f} ms", met=event.median <= MOST_EVENT_MS,
+    )  # fmt: skip
+    late = value([percentile(beside, 99)], "ms")
+    yield Row(
+        measure=f"lateness p99 of {TICKING} slots a second beside {TALKERS} agents, {name}", rota=late,
+        ratio=f"{late.median / percentile(alone, 99):.2f} of alone ({percentile(alone, 99):.1f} ms)",
+        target=f"<= {MOST_LATER} of alone", met=late.median <= MOST_LATER * percentile(alone, 99),
+    )  # fmt: skip
+
+
+def _ask(on: Daemon, method: str, path: str, body: Any = None) -> Any:
+    headers = {"Authorization": f"Bearer {on.key}", "Content-Type": "application/json"}
+    data = None if method == "GET" else json.dumps(body or {}).encode()
+    with urlopen(Request(on.url + path, data, headers, method=method)) as answer:
+        return json.load(answer)
+
+
+def _create(on: Daemon, name: str, command: list[str]) -> None:
+    _ask(on, "POST", "/v1/tasks", {"name": name, "command": command, "policy": {"timeout": "1h"}})
+
+
+def _queue(on: Daemon, task: str) -> int:
+    return _ask(on, "POST", "/v1/runs", {"task": task})["run"]
+
+
+def _state(on: Daemon, run: int) -> str:
+    return _ask(on, "GET", f"/v1/runs/{run}")["state"]
+
+
+def _until_done(on: Daemon, runs: list[int]) -> float:
+    """Wait until the last has ended; all must have succeeded."""
+    while _state(on, runs[-1]) in {"queued", "running"}:
+        time.sleep(0.02)
+    states = {_state(on, run) for run in runs}
+    while states & {"queued", "running"}:
+        time.sleep(0.02)
+        states = {_state(on, run) for run in runs}
+    if states != {"succeeded"}:
+        raise RuntimeError(f"scripts ended as {states}")
+    return time.monotonic()
+
+
+def _until_running(on: Daemon, runs: list[int]) -> None:
+    for run in runs:
+        while _state(on, run) == "queued":
+            time.sleep(0.05)
+    time.sleep(2.0)
+
+
+def _cancel(on: Daemon, runs: list[int]) -> None:
+    for run in runs:
+        _ask(on, "POST", f"/v1/runs/{run}/cancel")
+    for run in runs:
+        while _state(on, run) == "running":
+            time.sleep(0.05)
+
+
+def _seconds(run: dict[str, Any], since: str = "created_at", until: str = "finished_at") -> float:
+    begun, ended = (datetime.fromisoformat(run[name]) for name in (since, until))
+    return (ended - begun).total_seconds()
+
+
+def _lateness(on: Daemon, seconds: int) -> list[float]:
+    """Return how late the newest slots began, in milliseconds."""
+    found: list[float] = []
+    page: dict[str, Any] = {"next": ""}
+    while len(found) < TICKING * seconds and page["next"] is not None:
+        before = f"&before={page['next']}" if page["next"] else ""
+        page = _ask(on, "GET", f"/v1/runs?limit=500{before}")
+        begun = [run for run in page["runs"] if run["slot_at"] and run["started_at"]]
+        found += [_seconds(run, "slot_at", "started_at") * 1e3 for run in begun]
+    return found
