@@ -38,6 +38,7 @@ from rota.stores.sqlite.inquiry import FileInquirer
 from rota.stores.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
+from rota.wiring.agents import agents_of
 from rota.wiring.inquiring import NoInquirer
 from rota.wiring.loop import fastest_loop
 
@@ -165,7 +166,14 @@ class Door:
         if isinstance(self.store, SqliteStore):
             inquirer = FileInquirer(self.store.path)
         self._open.push_async_callback(inquirer.close)
-        api = Api(House(store=self.store, chance=FixedChance(), bounds=bounds, inquirer=inquirer))
+        house = House(
+            store=self.store,
+            chance=FixedChance(),
+            bounds=bounds,
+            agents=agents_of("claude"),
+            inquirer=inquirer,
+        )
+        api = Api(house)
         self._open.push_async_callback(api.close)
         self.guard = Guard(api, self.entrance, trust, Backoff(self.clock.monotonic), **given)
         await self._open.enter_async_context(serving(self.guard, sock, place))

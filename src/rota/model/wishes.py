@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+MOST_TURNS = 10_000
+
 
 class PromptBy(StrEnum):
     """How a program is given its instructions."""

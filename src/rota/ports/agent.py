@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rota.errors import Invalid
 from rota.model.programs import Command
 from rota.model.said import Said
 from rota.model.verdicts import Exit, Verdict
@@ -111,3 +112,20 @@ class Agent(Protocol):
 
     def reader(self, wish: Wish, room: Room, /) -> Reader:
         """Return a reader for one attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """The agents that are known here, and the one of tasks that name none."""
+
+    known: Mapping[str, Agent]
+    usual: str = ""
+
+    def named(self, name: str | None) -> Agent:
+        """Return the agent of a name; Invalid if there is none."""
+        wanted = name or self.usual
+        agent = self.known.get(wanted)
+        if agent is None:
+            advice = f"choose one of {', '.join(sorted(self.known)) or 'none: there is no agent here'}"
+            raise Invalid("agent", wanted, advice)
+        return agent

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.agents.claude.agent import ClaudeAgent
-from rota.agents.codex.agent import CodexAgent
-from rota.agents.command.agent import CommandAgent
-from rota.agents.pi.agent import PiAgent
 from rota.executors.kit.executor import Executor, Interpreter
 from rota.executors.kit.groups import find_hierarchy
 from rota.executors.kit.mounts import Allowed, MountList
@@ -15,14 +11,11 @@ from rota.executors.kit.yard import HomeYard
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
 from rota.flow.execute.kept import KeptWork
-from rota.ports.agent import Agent
 from rota.ports.clock import Random
 from rota.ports.store import Store
+from rota.wiring.agents import agents_of
 from rota.wiring.settings import Settings
 from rota.wiring.surroundings import offered
-
-AGENTS: tuple[Agent, ...] = (ClaudeAgent(), CodexAgent(), PiAgent(), CommandAgent())
-
 
 def executors_of(settings: Settings) -> dict[str, Executor]:
     """Return where programs can run here; whether one really can is tried when it is asked for."""
@@ -46,7 +39,7 @@ def kept_work(
     return KeptWork(
         store,
         HomeYard(settings.home, host, executors_of(settings)),
-        {agent.name: agent for agent in AGENTS},
+        agents_of(settings.agent).known,
         holder,
         chance,
         usual_agent=settings.agent,

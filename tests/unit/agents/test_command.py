@@ -195,8 +195,8 @@ def test_a_session_comes_back_in_the_environment():
 @pytest.mark.parametrize(
     ("field", "choices"),
     [
-        ("program", {"program": ()}),
-        ("program", {"program": ("a\x00b",)}),
+        ("command", {"program": ()}),
+        ("command", {"program": ("a\x00b",)}),
         ("instructions", {"instructions": " "}),
         ("instructions", {"instructions": "a\x00b"}),
         ("instructions", {"instructions": "x" * 200_000, "prompt_by": PromptBy.ARGV}),

@@ -200,7 +200,7 @@ REFUSED = [
     ("claude", "thinking", {"thinking": "hard"}),
     ("claude", "permission_mode", {"permission_mode": "default"}),
     ("claude", "max_turns", {"max_turns": 0}),
-    ("claude", "program", {"program": ("sh",)}),
+    ("claude", "command", {"program": ("sh",)}),
     ("claude", "output", {"output": Output.LINES}),
     ("claude", "prompt_by", {"prompt_by": PromptBy.ARGV}),
     ("codex", "fallback_models", {"fallback_models": ("a",)}),

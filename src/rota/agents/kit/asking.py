@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rota.errors import Invalid
-from rota.model.wishes import Output, PromptBy, Wish
+from rota.model.wishes import MOST_TURNS, Output, PromptBy, Wish
 from rota.ports.agent import Abilities, McpServer, Room
 
 MODEL = re.compile(r"[A-Za-z0-9][\w./:@+\[\]-]{0,199}")
 TOOL = re.compile(r"[A-Za-z_][^\x00-\x1f\x7f]{0,499}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
-MOST_TURNS = 10_000
 LONGEST_INSTRUCTIONS = 1024 * 1024
 
 
@@ -76,14 +75,14 @@ def _tools(agent: str, abilities: Abilities, wish: Wish) -> None:
 def _program(agent: str, abilities: Abilities, wish: Wish) -> None:
     if abilities.program:
         if not wish.program or not wish.program[0]:
-            raise Invalid("program", "", "name the program to run")
+            raise Invalid("command", "", "name the program to run")
         bad = next((word for word in wish.program if "\x00" in word), None)
         if bad is not None:
-            raise Invalid("program", bad, "leave out NUL characters")
+            raise Invalid("command", bad, "leave out NUL characters")
         _fits("variables", wish.variables, NAME, "write names of variables")
         return
     if wish.program:
-        raise Invalid("program", wish.program[0], f"only the agent command takes one, not {agent}")
+        raise Invalid("command", wish.program[0], f"only the agent command takes one, not {agent}")
     if wish.variables:
         raise Invalid("variables", wish.variables[0], f"the agent {agent} chooses them itself")
     if wish.prompt_by is not PromptBy.STDIN:

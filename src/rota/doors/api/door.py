@@ -24,6 +24,7 @@ from rota.doors.kit.office import Daemon, House, bounds_of
 from rota.errors import Unavailable
 from rota.ports.store import Store
 from rota.wiring.admin import ensure_admin_key
+from rota.wiring.agents import agents_of
 from rota.wiring.compose import make_home
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.loop import settle_memory
@@ -60,6 +61,7 @@ async def open_door(
             store=store,
             chance=random.SystemRandom(),
             bounds=bounds_of(settings),
+            agents=agents_of(settings.agent),
             inquirer=inquirer,
             daemon=daemon,
         )

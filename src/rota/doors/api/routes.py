@@ -117,6 +117,7 @@ class Api:
             caller=_caller(scope),
             chance=self._house.chance,
             bounds=self._house.bounds,
+            agents=self._house.agents,
             inquirer=self._house.inquirer,
             daemon=self._house.daemon,
             stands=None if stands is None else stands.decode("latin-1"),

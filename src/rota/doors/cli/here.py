@@ -13,6 +13,7 @@ from rota.doors.kit.office import Office, bounds_of
 from rota.doors.kit.perform import perform, read_request
 from rota.ports.store import Store
 from rota.rules.permission import LOCAL
+from rota.wiring.agents import agents_of
 from rota.wiring.compose import opened
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.settings import Settings
@@ -54,6 +55,7 @@ class Here:
             caller=LOCAL,
             chance=random.SystemRandom(),
             bounds=bounds_of(self._settings),
+            agents=agents_of(self._settings.agent),
             inquirer=self._inquirer,
             local=True,
         )

@@ -11,6 +11,7 @@ from rota.doors.cli.run import queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
 from rota.doors.cli.task_words import (
+    agent_words,
     next_of,
     policy_words,
     said,
@@ -129,6 +130,7 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
             ("space", task["space"]),
             ("thread", task["thread"] or ""),
             ("does", str(task["instructions"] or task["call"] or task["route"])),
+            ("agent", agent_words(task)),
             ("state", task["state"] + reason),
             ("until", wall_named(task["paused_until"], zone) if paused else ""),
             *[("when", schedule_lines(task, schedule)) for schedule in task["schedules"]],

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli import task_options as opt
+from rota.doors.cli import wish_options as wish
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.task_words import tell_defined
 from rota.doors.cli.values import DryRun, SpaceName, TaskName, text_or_input
@@ -23,6 +24,16 @@ def create(
     instructions: opt.Instructions = None,
     command: opt.CommandLine = None,
     agent: opt.AgentName = None,
+    model: wish.Model = None,
+    fallback_model: wish.FallbackModel = None,
+    tool: wish.Tool = None,
+    deny_tool: wish.DenyTool = None,
+    thinking: wish.Thinking = None,
+    permission_mode: wish.PermissionMode = None,
+    max_turns: wish.MaxTurns = None,
+    keep_session: wish.KeepSession = None,
+    prompt_by: wish.PromptBy = None,
+    output: wish.Result = None,
     thread: opt.Thread = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
@@ -72,6 +83,7 @@ def create(
         "title": title,
         "call": call,
         "agent": agent,
+        **wish.wishes_of(given),
         "command": opt.words_of(command),
         "instructions": None if instructions is None else text_or_input(instructions),
         "schedule": opt.schedule_of(given),
@@ -94,6 +106,16 @@ def edit(
     instructions: opt.Instructions = None,
     command: opt.CommandLine = None,
     agent: opt.AgentName = None,
+    model: wish.Model = None,
+    fallback_model: wish.FallbackModel = None,
+    tool: wish.Tool = None,
+    deny_tool: wish.DenyTool = None,
+    thinking: wish.Thinking = None,
+    permission_mode: wish.PermissionMode = None,
+    max_turns: wish.MaxTurns = None,
+    keep_session: wish.KeepSession = None,
+    prompt_by: wish.PromptBy = None,
+    output: wish.Result = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
     every: opt.Every = None,
@@ -145,6 +167,7 @@ def edit(
         "title": title,
         "call": call,
         "agent": agent,
+        **wish.wishes_of(given),
         "command": opt.words_of(command),
         "instructions": None if instructions is None else text_or_input(instructions),
         "schedule": opt.schedule_of(given),

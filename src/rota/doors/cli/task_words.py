@@ -81,6 +81,20 @@ def what_of(task: Record) -> str:
     )
 
 
+def agent_words(task: Record) -> str:
+    """Return a task's agent and what it was asked for."""
+    if task["agent"] is None:
+        return ""
+    wishes = (f"{name.replace('_', ' ')} {_listed(value)}" for name, value in task["wish"].items())
+    return ", ".join((task["agent"], *wishes))
+
+
+def _listed(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def schedule_lines(task: Record, schedule: Record) -> str:
     """Return a schedule in words, with its state and its next fire."""
     lines = [str(schedule["words"])]

@@ -41,6 +41,7 @@ from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.errors import IllegalMove, NotFound
 from rota.flow.define import adhoc, runs
+from rota.flow.define.agents import with_agent
 from rota.flow.define.policies import HIGHEST_PRIORITY
 from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.runs import list_runs as find_runs
@@ -190,7 +191,7 @@ async def create_run(office: Office, asked: NewRun) -> RunQueued:
         space = space_of(office, asked.space)
         kind = TaskKind.AGENT if asked.agent is not None else TaskKind.SCRIPT
         task = await adhoc.task_for(store, office.caller, kind, space)
-        payload = _errand(asked)
+        payload = _errand(office, asked)
     done = await runs.enqueue(store, task, payload, key=asked.key, at=at, priority=asked.priority)
     return RunQueued(run=done.run_id, created=done.created)
 
@@ -246,7 +247,7 @@ async def _start(office: Office, asked: NewRun) -> datetime | None:
     return parse_instant(asked.at, asked.timezone or home, now, "at")
 
 
-def _errand(asked: NewRun) -> dict[str, Any]:
+def _errand(office: Office, asked: NewRun) -> dict[str, Any]:
     said = asked.agent or asked.script
     record = {} if said is None else said.model_dump(exclude_none=True)
     if said is not None and said.timeout is not None:
@@ -254,4 +255,4 @@ def _errand(asked: NewRun) -> dict[str, Any]:
         record["timeout"] = None if span is None else span.total_seconds()
     if asked.payload is not None:
         record["payload"] = asked.payload
-    return record
+    return with_agent(office.agents, TaskKind.AGENT, record) if asked.agent else record

@@ -6,17 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rota.doors.commands.fields import PLAIN, SpaceName, TaskName, Text, ThreadKey, Word
+from rota.doors.commands.fields import (
+    PLAIN,
+    WHOLE,
+    SpaceName,
+    TaskName,
+    Text,
+    ThreadKey,
+    Word,
+)
 from rota.doors.commands.shapes import Asked, OneTask
 from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked
 from rota.flow.define import tasks
 from rota.model.tasks import AfterOn, TaskKind
+from rota.model.wishes import MOST_TURNS, Output, PromptBy
+from rota.rules.wishes import WISHES
 
 Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
 Call = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=200)
 ]
+Tool = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
+TOLD = (*KIND_OF, "agent", "model_tier", *WISHES)
 PROGRAM = "command"
 """The agent that is any program; its task has instructions and a command."""
 
@@ -36,12 +48,20 @@ class Work(Asked):
     call: Call | None = None
     agent: Word | None = None
     model_tier: Literal["low", "medium", "high"] | None = None
-    tools: list[Word] | None = Field(default=None, max_length=1_000)
+    model: Word | None = None
+    fallback_models: list[Word] | None = Field(default=None, max_length=20)
+    tools: list[Tool] | None = Field(default=None, max_length=1_000)
+    denied_tools: list[Tool] | None = Field(default=None, max_length=1_000)
+    thinking: Word | None = None
+    permission_mode: Word | None = None
+    max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS), WHOLE] | None = None
+    keep_session: bool | None = None
+    prompt_by: PromptBy | None = None
+    output: Output | None = None
 
     def spec(self) -> dict[str, Any]:
         """Return what the task's executor is told."""
-        names = ("instructions", "command", "call", "agent", "model_tier", "tools")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {name: getattr(self, name) for name in TOLD if getattr(self, name) is not None}
 
 
 class WholeTask(Work):

@@ -16,6 +16,7 @@ from rota.model.instants import to_micros
 from rota.model.plans import ScheduleState, StoredSchedule
 from rota.model.schedules import RuleKind
 from rota.model.tasks import AfterOn, Policy, Task, TaskKind
+from rota.rules.wishes import WISHES
 from rota.timing.rules import from_record
 from rota.timing.words import describe
 
@@ -77,8 +78,10 @@ class TaskListed(Given):
 
 
 class TaskGiven(TaskListed):
-    """What to do, when, and under which rules."""
+    """What to do, when, and under which rules; `wish` is what its agent was asked for."""
 
+    agent: str | None
+    wish: dict[str, Any]
     policy: dict[str, Any]
     schedules: Sequence[ScheduleGiven]
 
@@ -154,6 +157,8 @@ def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -
     """Return a task with its schedules and its policy."""
     return TaskGiven.model_construct(
         **_task_line(task, _task_state(task, now)),
+        agent=_text(task.spec.get("agent")),
+        wish={name: task.spec[name] for name in WISHES if name in task.spec},
         policy=_policy(task.policy),
         schedules=[schedule_given(schedule) for schedule in schedules],
     )

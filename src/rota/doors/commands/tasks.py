@@ -49,6 +49,7 @@ from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.errors import Invalid, NotFound, NotPermitted, Stale
 from rota.flow.define import runs, tasks
+from rota.flow.define.agents import with_agent
 from rota.flow.define.schedules import drop_schedule
 from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import next_fires, view_task
@@ -58,6 +59,7 @@ from rota.model.tasks import After, Policy, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
 from rota.rules.programs import check_program
+from rota.rules.wishes import WISHES
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
 FIRES = 3
@@ -189,7 +191,9 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     """
     task = await task_of(office, asked.task, asked.space)
     stood = await _as_seen(office, task)
-    spec = {**task.spec, **asked.spec()}
+    dropped = {n for n in WISHES if n in asked.model_fields_set and getattr(asked, n) is None}
+    kept = {name: value for name, value in task.spec.items() if name not in dropped}
+    spec = {**kept, **asked.spec()}
     if asked.command is not None:
         check_program(asked.command)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
@@ -209,7 +213,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
         title=task.title if asked.title is None else asked.title,
         kind=task.kind,
         route=task.route,
-        spec=spec,
+        spec=with_agent(office.agents, task.kind, spec),
         policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
         after=after,
         origin=task.origin if task.origin != tasks.CODE else "api",
@@ -316,7 +320,7 @@ async def _put(
         title=asked.title,
         kind=kind,
         route=ROUTES[kind],
-        spec=asked.spec(),
+        spec=with_agent(office.agents, kind, asked.spec()),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin="cli" if office.local else "api",

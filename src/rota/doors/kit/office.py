@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from rota.flow.observe.status import Thresholds
+from rota.ports.agent import Agents
 from rota.ports.clock import Random
 from rota.ports.inquirer import Inquirer
 from rota.ports.store import Store
@@ -16,6 +17,9 @@ from rota.rules.permission import Caller
 
 if TYPE_CHECKING:
     from rota.wiring.settings import Settings
+
+
+NO_AGENTS = Agents({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,7 @@ class House:
     store: Store
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
+    agents: Agents = NO_AGENTS
     inquirer: Inquirer | None = None
     daemon: Daemon | None = None
     answers: Answers = field(default_factory=Counter)
@@ -95,6 +100,7 @@ class Office:
     caller: Caller
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
+    agents: Agents = NO_AGENTS
     inquirer: Inquirer | None = None
     local: bool = False
     stands: str | None = None

@@ -9,8 +9,9 @@ from typing import Any
 
 from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
-from rota.model.wishes import Output, PromptBy, Wish
+from rota.model.wishes import Output, Wish
 from rota.ports.runner import Assignment
+from rota.rules.wishes import wish_in
 
 COMMAND = "command"
 """The agent that is any program."""
@@ -37,20 +38,7 @@ def wish_of(assignment: Assignment) -> Wish:
     if assignment.task.kind is TaskKind.SCRIPT:
         program = tuple(spec.get("command", ()))
         return Wish(program=program, instructions=assignment.lease.payload, output=Output.LAST_LINE)
-    return Wish(
-        instructions=_instructions(spec, json.loads(assignment.lease.payload)),
-        model=spec.get("model"),
-        fallback_models=tuple(spec.get("fallback_models", ())),
-        tools=None if spec.get("tools") is None else tuple(spec["tools"]),
-        denied_tools=tuple(spec.get("denied_tools", ())),
-        thinking=spec.get("thinking"),
-        permission_mode=spec.get("permission_mode"),
-        max_turns=spec.get("max_turns"),
-        keep_session=bool(spec.get("keep_session", False)),
-        program=tuple(spec.get("command", ())),
-        prompt_by=PromptBy(spec.get("prompt_by", PromptBy.STDIN)),
-        output=Output(spec.get("output", Output.TEXT)),
-    )
+    return wish_in(spec, _instructions(spec, json.loads(assignment.lease.payload)))
 
 
 def _instructions(spec: Mapping[str, Any], payload: object) -> str:

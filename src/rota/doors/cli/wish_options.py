@@ -1,0 +1,72 @@
+"""The options of a task that are its wishes to its agent, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from rota.doors.cli.desk import Record
+from rota.doors.cli.values import maybe_whole
+
+MOST_TURNS = 10_000
+
+Text = str | None
+Several = list[str] | None
+
+Model = Annotated[Text, typer.Option("--model", metavar="NAME", help="Agent: its model.")]
+FallbackModel = Annotated[
+    Several,
+    typer.Option("--fallback-model", metavar="NAME", help="Agent: models to fall back on."),
+]
+Tool = Annotated[
+    Several, typer.Option("--tool", metavar="NAME", help="Agent: the only tools it may use.")
+]
+DenyTool = Annotated[
+    Several, typer.Option("--deny-tool", metavar="NAME", help="Agent: tools it may not use.")
+]
+Thinking = Annotated[
+    Text, typer.Option("--thinking", metavar="WORD", help="Agent: how hard to think, 'high'.")
+]
+PermissionMode = Annotated[
+    Text, typer.Option("--permission-mode", metavar="WORD", help="Agent: what it may do unasked.")
+]
+MaxTurns = Annotated[
+    Text, typer.Option("--max-turns", metavar="N", help="Agent: at most so many turns.")
+]
+KeepSession = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-session/--new-session",
+        help="Agent: each run goes on in the conversation of the one before [--new-session].",
+    ),
+]
+PromptBy = Annotated[
+    Text,
+    typer.Option("--prompt-by", metavar="WAY", help="Agent command: stdin or argv [stdin]."),
+]
+Result = Annotated[
+    Text,
+    typer.Option(
+        "--output", metavar="KIND", help="Agent command: text, last_line or lines [text]."
+    ),
+]
+FIELDS = {
+    "model": "model",
+    "fallback_model": "fallback_models",
+    "tool": "tools",
+    "deny_tool": "denied_tools",
+    "thinking": "thinking",
+    "permission_mode": "permission_mode",
+    "keep_session": "keep_session",
+    "prompt_by": "prompt_by",
+    "output": "output",
+}
+
+
+def wishes_of(given: Mapping[str, Any]) -> Record:
+    """Return what the options ask of the agent; what they leave out is not in it."""
+    said = {field: given[name] for name, field in FIELDS.items() if given.get(name) is not None}
+    turns = maybe_whole("max-turns", given.get("max_turns"), 1, MOST_TURNS)
+    return said if turns is None else {**said, "max_turns": turns}

@@ -1,0 +1,29 @@
+"""Agents of tasks: named once, when the task is made, and asked for nothing they cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.errors import Invalid
+from rota.model.tasks import TaskKind
+from rota.ports.agent import Agents
+from rota.rules.wishes import WISHES, wish_in
+
+OF_AGENTS = ("agent", *WISHES)
+
+
+def with_agent(agents: Agents, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the name of its agent, so that no setting ever moves the task.
+
+    What the agent cannot do is refused here, naming the field.
+    """
+    if kind is not TaskKind.AGENT:
+        stray = next((name for name in OF_AGENTS if spec.get(name) is not None), None)
+        if stray is not None:
+            advice = "goes with instructions for an agent; leave it out"
+            raise Invalid(stray, spec[stray], advice)
+        return dict(spec)
+    agent = agents.named(spec.get("agent"))
+    agent.check(wish_in(spec))
+    return {**spec, "agent": agent.name}

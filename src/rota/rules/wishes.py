@@ -1,0 +1,41 @@
+"""Wishes: what a task's record says to its agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.model.wishes import Output, PromptBy, Wish
+
+WISHES = (
+    "model",
+    "fallback_models",
+    "tools",
+    "denied_tools",
+    "thinking",
+    "permission_mode",
+    "max_turns",
+    "keep_session",
+    "prompt_by",
+    "output",
+)
+"""What a record may say beside the agent, its instructions and the words of a program."""
+
+
+def wish_in(spec: Mapping[str, Any], instructions: str | None = None) -> Wish:
+    """Return everything a record leaves to its agent, with other instructions if there are any."""
+    own = str(spec.get("instructions", ""))
+    return Wish(
+        instructions=own if instructions is None else instructions,
+        model=spec.get("model"),
+        fallback_models=tuple(spec.get("fallback_models") or ()),
+        tools=None if spec.get("tools") is None else tuple(spec["tools"]),
+        denied_tools=tuple(spec.get("denied_tools") or ()),
+        thinking=spec.get("thinking"),
+        permission_mode=spec.get("permission_mode"),
+        max_turns=spec.get("max_turns"),
+        keep_session=bool(spec.get("keep_session", False)),
+        program=tuple(spec.get("command") or ()),
+        prompt_by=PromptBy(spec.get("prompt_by") or PromptBy.STDIN),
+        output=Output(spec.get("output") or Output.TEXT),
+    )
