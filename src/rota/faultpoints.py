@@ -63,6 +63,7 @@ OPERATIONS: Final = (
     "renew_home",
     "fence_home",
     "begin_kept",
+    "pause_kept",
     "hear",
     "adopt",
     "drop_kept",

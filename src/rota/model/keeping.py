@@ -82,12 +82,26 @@ class Ending:
         return self.reason.startswith("lost:")
 
 
+class KeptSession(NamedTuple):
+    """An agent's conversation that the next run goes on in, and the tokens used in it so far."""
+
+    agent: str
+    id: str
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """An attempt under a keeper, and how much of its output is on record.
 
     `home` is where its keeper's folder is; `nonce` and `boot` tell it from any other that was ever
     there. `current` is false once its run has gone on without it.
+
+    An attempt has another keeper for each try inside it: `tries` counts those that were in vain,
+    `until` is when the next one may begin, None while one goes on, and `began` is when the first
+    one did. `session` is what this try goes on in.
     """
 
     run_id: RunId
@@ -98,6 +112,10 @@ class Kept:
     executor: str
     out_at: int = 0
     err_at: int = 0
+    tries: int = 0
+    until: int | None = None
+    began: int = 0
+    session: KeptSession | None = None
     current: bool = True
 
 
@@ -115,3 +133,14 @@ class Heard(NamedTuple):
     start: int
     end: int
     happened: tuple[Happened, ...] = ()
+
+
+class Pause(NamedTuple):
+    """A try that was in vain: how the attempt is kept from now on, and why.
+
+    With `forget` its session is lost, and no run goes on in it any more.
+    """
+
+    kept: Kept
+    why: Happened
+    forget: bool = False

@@ -126,6 +126,8 @@ class Agents:
         wanted = name or self.usual
         agent = self.known.get(wanted)
         if agent is None:
-            advice = f"choose one of {', '.join(sorted(self.known)) or 'none: there is no agent here'}"
+            advice = (
+                f"choose one of {', '.join(sorted(self.known)) or 'none: there is no agent here'}"
+            )
             raise Invalid("agent", wanted, advice)
         return agent

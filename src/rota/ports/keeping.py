@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.model.ids import RunId
-from rota.model.keeping import Heard, Kept
+from rota.model.ids import RunId, TaskId
+from rota.model.keeping import Heard, Kept, KeptSession, Pause
 from rota.model.views import Claimed
 from rota.ports.timed import Timed
 
@@ -23,8 +23,24 @@ class Keeping(Timed, Protocol):
     async def begin_kept(self, kept: Kept, worker: str) -> bool:
         """Note that a keeper is about to start; false if the run is no longer the worker's."""
 
-    async def hear(self, run_id: RunId, epoch: int, worker: str, heard: Sequence[Heard]) -> bool:
-        """Record what was read, once; false if it was read already or the run is another's."""
+    async def pause_kept(self, pause: Pause, worker: str) -> bool:
+        """Note that a try was in vain, once; false if the run is another's."""
+
+    async def hear(
+        self,
+        run_id: RunId,
+        epoch: int,
+        worker: str,
+        heard: Sequence[Heard],
+        session: KeptSession | None = None,
+    ) -> bool:
+        """Record what was read, once; false if it was read already or the run is another's.
+
+        With a session, the next run of the task in the same thread goes on in it.
+        """
+
+    async def find_session(self, task_id: TaskId, thread: str | None) -> KeptSession | None:
+        """Return the session in which the next run of a task in a thread goes on."""
 
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""

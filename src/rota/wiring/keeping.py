@@ -17,6 +17,7 @@ from rota.wiring.agents import agents_of
 from rota.wiring.settings import Settings
 from rota.wiring.surroundings import offered
 
+
 def executors_of(settings: Settings) -> dict[str, Executor]:
     """Return where programs can run here; whether one really can is tried when it is asked for."""
     home = settings.home.absolute()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rota.model.ids import Epoch, RunId
-from rota.model.keeping import Heard, Kept, Stream
+from rota.model.ids import Epoch, RunId, TaskId
+from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
 from rota.model.runs import Lease
 from rota.model.views import Claimed
 from rota.stores.kit.claim import answers_of
 from rota.stores.kit.dialect import Dialect
-from rota.stores.kit.session import EVENTS, Rows, Session
+from rota.stores.kit.session import EVENTS, Row, Rows, Session
 from rota.stores.kit.tasks import get_tasks
 
 
@@ -35,9 +35,27 @@ class Keeping(Dialect):
         """Note that a keeper is about to start; false if the run is no longer the worker's."""
         return await self.write(begin_kept, kept, worker)
 
-    async def hear(self, run_id: RunId, epoch: int, worker: str, heard: Sequence[Heard]) -> bool:
-        """Record what was read, once; false if it was read already or the run is another's."""
-        return await self.write(hear, run_id, epoch, worker, heard, self.now())
+    async def pause_kept(self, pause: Pause, worker: str) -> bool:
+        """Note that a try was in vain, once; false if the run is another's."""
+        return await self.write(pause_kept, pause, worker, self.now())
+
+    async def hear(
+        self,
+        run_id: RunId,
+        epoch: int,
+        worker: str,
+        heard: Sequence[Heard],
+        session: KeptSession | None = None,
+    ) -> bool:
+        """Record what was read, once; false if it was read already or the run is another's.
+
+        With a session, the next run of the task in the same thread goes on in it.
+        """
+        return await self.write(hear, run_id, epoch, worker, heard, session, self.now())
+
+    async def find_session(self, task_id: TaskId, thread: str | None) -> KeptSession | None:
+        """Return the session in which the next run of a task in a thread goes on."""
+        return await self.read(find_session, task_id, thread)
 
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""
@@ -73,12 +91,50 @@ async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
         nonce=kept.nonce,
         boot=kept.boot,
         executor=kept.executor,
+        tries=kept.tries,
+        began=kept.began,
+        session=_written(kept.session),
     )
     return bool(rows)
 
 
+async def pause_kept(session: Session, pause: Pause, worker: str, now: int) -> bool:
+    """Note that a try was in vain, and that another keeper begins the next one."""
+    kept, why, forget = pause
+    own = {"run_id": kept.run_id, "epoch": kept.epoch, "nonce": kept.nonce, "worker": worker}
+    rows = await session.rows(
+        "pause_kept", **own, tries=kept.tries, until=kept.until, session=_written(kept.session)
+    )
+    if not rows:
+        return bool(await session.rows("is_paused", **own))
+    if forget:
+        await session.run("forget_session", run_id=kept.run_id)
+    await _record(session, kept.run_id, rows[0], [why], now)
+    return True
+
+
+async def find_session(session: Session, task_id: int, thread: str | None) -> KeptSession | None:
+    """Return the session of a task in a thread."""
+    rows = await session.rows("find_session", task_id=task_id, thread=thread or "")
+    return _read(rows[0][0]) if rows else None
+
+
+def _written(session: KeptSession | None) -> str | None:
+    return None if session is None else json.dumps(session._asdict())
+
+
+def _read(text: str | None) -> KeptSession | None:
+    return None if text is None else KeptSession(**json.loads(text))
+
+
 async def hear(
-    session: Session, run_id: int, epoch: int, worker: str, heard: Sequence[Heard], now: int
+    session: Session,
+    run_id: int,
+    epoch: int,
+    worker: str,
+    heard: Sequence[Heard],
+    kept: KeptSession | None,
+    now: int,
 ) -> bool:
     """Move offsets on and record what was read up to them, all or nothing."""
     ends: dict[str, tuple[int, int]] = {}
@@ -98,7 +154,16 @@ async def hear(
     )
     if not rows:
         return False
-    space_id, task_id = rows[0]
+    if kept is not None:
+        await session.run("keep_session", run_id=run_id, session=_written(kept))
+    await _record(session, run_id, rows[0], [one for part in heard for one in part.happened], now)
+    return True
+
+
+async def _record(
+    session: Session, run_id: int, owner: Row, happened: Sequence[Happened], now: int
+) -> None:
+    space_id, task_id = owner
     events = Rows(
         {
             "name": event.name.value,
@@ -107,13 +172,11 @@ async def hear(
             "run_id": run_id,
             "data": json.dumps(event.data),
         }
-        for part in heard
-        for event in part.happened
+        for event in happened
     )
     if events:
         await session.run("insert_events", rows=events, now=now)
         session.wake(EVENTS)
-    return True
 
 
 async def kept_of(session: Session, home: str) -> list[Kept]:
@@ -128,12 +191,16 @@ async def kept_of(session: Session, home: str) -> list[Kept]:
             executor=executor,
             out_at=out_at,
             err_at=err_at,
+            tries=tries,
+            until=until,
+            began=began,
+            session=_read(told),
             current=bool(current),
         )
-        for run_id, epoch, nonce, boot, executor, out_at, err_at, current in await session.rows(
-            "kept_of", home=home
-        )
-    ]
+        for (
+            run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told, current
+        ) in await session.rows("kept_of", home=home)
+    ]  # fmt: skip
 
 
 async def adopt(session: Session, run_id: int, epoch: int, worker: str) -> Claimed:

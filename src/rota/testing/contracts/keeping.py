@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from rota.model.events import EventName
 from rota.model.ids import Epoch
-from rota.model.keeping import Happened, Heard, Kept, Stream
+from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
 from rota.model.outcomes import Lost
 from rota.model.runs import Lease
 from rota.model.states import RunState
@@ -15,6 +16,8 @@ from rota.testing.bench import Bench, micros
 HOME = "/home"
 SHORT = timedelta(seconds=30)
 LONG = timedelta(minutes=15)
+OVERLOAD = Happened(EventName.FAULT, {"kind": "overload"})
+TALK = KeptSession("codex", "s-1", 11, 7)
 
 
 def kept_for(lease: Lease, nonce: str = "n1") -> Kept:
@@ -157,3 +160,50 @@ class KeepingContract:
         assert (kept.epoch, kept.nonce, kept.out_at) == (again.epoch, "n2", 0)
         await bench.store.drop_kept(lease.run_id, lease.epoch)
         assert await bench.store.kept_of(HOME) == [kept]
+
+    async def test_a_try_in_vain_is_noted_once(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
+        until = bench.store.now() + micros(SHORT)
+        paused = replace(kept_for(lease), tries=1, until=until)
+        assert not await bench.store.pause_kept(Pause(paused, OVERLOAD), "w2")
+        assert not await bench.store.pause_kept(Pause(replace(paused, nonce="n0"), OVERLOAD), "w1")
+        assert await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        assert await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        (kept,) = await bench.store.kept_of(HOME)
+        assert (kept.tries, kept.until, kept.nonce, kept.out_at) == (1, until, "n1", 4)
+        events = await bench.store.run_events(lease.run_id)
+        assert [event.data for event in events] == [{"kind": "overload"}]
+
+    async def test_the_next_try_begins_at_the_start_and_counts_on(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
+        paused = replace(kept_for(lease), tries=1, until=bench.store.now())
+        await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        again = replace(paused, nonce="n2", until=None, began=5, session=TALK)
+        assert await bench.store.begin_kept(again, "w1")
+        assert await bench.store.kept_of(HOME) == [again]
+        assert not await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        assert await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "two")])
+        assert await self._texts(bench, lease) == ["one", "two"]
+
+    async def test_a_session_is_kept_with_what_was_heard(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        find = bench.store.find_session
+        assert await find(lease.task_id, lease.thread) is None
+        hear, run_id, epoch = bench.store.hear, lease.run_id, lease.epoch
+        assert not await hear(run_id, epoch, "w1", [said(3, 4, "gap")], TALK)
+        assert await find(lease.task_id, lease.thread) is None
+        assert await hear(run_id, epoch, "w1", [said(0, 4, "one")], TALK)
+        assert await find(lease.task_id, lease.thread) == TALK
+        assert await find(lease.task_id, "telegram:42") is None
+        later = TALK._replace(id="s-2")
+        assert await hear(run_id, epoch, "w1", [said(4, 8, "two")], later)
+        assert await find(lease.task_id, lease.thread) == later
+
+    async def test_a_session_that_is_lost_is_forgotten_with_the_try(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")], TALK)
+        paused = replace(kept_for(lease), until=bench.store.now())
+        assert await bench.store.pause_kept(Pause(paused, OVERLOAD, forget=True), "w1")
+        assert await bench.store.find_session(lease.task_id, lease.thread) is None

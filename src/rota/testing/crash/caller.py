@@ -21,9 +21,10 @@ from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
 from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
+from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import to_micros
-from rota.model.keeping import Kept
+from rota.model.keeping import Happened, Kept, Pause
 from rota.model.keys import EVERY_SCOPE, Key
 from rota.model.requests import NewRequest
 from rota.model.spaces import Limit, Scope
@@ -230,6 +231,8 @@ class _Calls:
         await _patiently(partial(store.renew_home, home, "here", store.now()))
         await _patiently(partial(store.fence_home, home, "caller"))
         await _patiently(partial(store.begin_kept, kept, "caller"))
+        why = Happened(EventName.FAULT, {})
+        await _patiently(partial(store.pause_kept, Pause(kept, why), "caller"))
         await _patiently(partial(store.hear, run_id, kept.epoch, "caller", ()))
         await _patiently(partial(store.adopt, run_id, kept.epoch, "caller"))
         await _patiently(partial(store.drop_kept, run_id, kept.epoch))

@@ -37,7 +37,7 @@ ONCE: Final = frozenset(
             "mark_seen",
         ),
         *("pause", "resume"),
-        *("renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"),
+        *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
         *("snapshot", "lock", "crew", "drain"),
     }
 )
@@ -62,6 +62,7 @@ FEW: Final = {
     "renew_home.statement": 1,
     "fence_home.statement": 1,
     "begin_kept.statement": 1,
+    "pause_kept.statement": 2,
     "hear.statement": 1,
     "adopt.statement": 1,
     "drop_kept.statement": 1,

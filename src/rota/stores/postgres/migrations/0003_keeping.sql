@@ -15,6 +15,18 @@ create table rota.kept (
   boot text not null,
   executor text not null,
   out_at bigint not null default 0 check (out_at >= 0),
-  err_at bigint not null default 0 check (err_at >= 0)
+  err_at bigint not null default 0 check (err_at >= 0),
+  tries integer not null default 0 check (tries >= 0),
+  until bigint,
+  began bigint not null default 0,
+  session text
 );
 create index kept_home on rota.kept (home, run_id);
+
+-- Where a task's next run goes on: one conversation of its agent for each thread.
+create table rota.sessions (
+  task_id bigint not null references rota.tasks (id),
+  thread text collate "C" not null,
+  session text not null,
+  primary key (task_id, thread)
+);

@@ -7,13 +7,46 @@ update rota.workers set fenced = 1 where fenced = 0 and home = :home::text and i
 returning id;
 
 -- name: begin_kept
-insert into rota.kept (run_id, epoch, home, nonce, boot, executor)
-select id, epoch, :home::text, :nonce::text, :boot::text, :executor::text from rota.runs
+insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session)
+select id, epoch, :home::text, :nonce::text, :boot::text, :executor::text, :tries::int,
+  :began::bigint, :session::text
+from rota.runs
 where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
 for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
-  nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0, err_at = 0
+  nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
+  err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
+  session = excluded.session
 returning run_id;
+
+-- name: pause_kept  until another keeper may try
+with own as (
+  select id, space_id, task_id from rota.runs
+  where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
+  for share
+)
+update rota.kept k set tries = :tries::int, until = :until::bigint, session = :session::text
+from own
+where k.run_id = own.id and k.epoch = :epoch::int and k.nonce = :nonce::text and k.until is null
+returning own.space_id, own.task_id;
+
+-- name: is_paused  by the same pause, whose answer was lost
+select 1 from rota.kept k join rota.runs r on r.id = k.run_id and r.epoch = k.epoch
+where k.run_id = :run_id::bigint and k.epoch = :epoch::int and k.nonce = :nonce::text
+  and k.until is not null and r.state = 'running' and r.holder = :worker::text;
+
+-- name: keep_session
+insert into rota.sessions (task_id, thread, session)
+select task_id, coalesce(thread, ''), :session::text from rota.runs where id = :run_id::bigint
+on conflict (task_id, thread) do update set session = excluded.session;
+
+-- name: forget_session
+delete from rota.sessions
+where (task_id, thread) in
+  (select task_id, coalesce(thread, '') from rota.runs where id = :run_id::bigint);
+
+-- name: find_session
+select session from rota.sessions where task_id = :task_id::bigint and thread = :thread::text;
 
 -- name: move_kept  what was read up to an offset is recorded in the same transaction
 with own as (
@@ -30,7 +63,8 @@ where k.run_id = own.id and k.epoch = :epoch::int
 returning own.space_id, own.task_id;
 
 -- name: kept_of
-select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at,
+select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
+  k.began, k.session,
   exists (select 1 from rota.runs r
     where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
 from rota.kept k where k.home = :home::text order by k.run_id;

@@ -15,6 +15,18 @@ create table kept (
   boot text not null,
   executor text not null,
   out_at integer not null default 0 check (out_at >= 0),
-  err_at integer not null default 0 check (err_at >= 0)
+  err_at integer not null default 0 check (err_at >= 0),
+  tries integer not null default 0 check (tries >= 0),
+  until integer,
+  began integer not null default 0,
+  session text
 );
 create index kept_home on kept (home, run_id);
+
+-- Where a task's next run goes on: one conversation of its agent for each thread.
+create table sessions (
+  task_id integer not null references tasks (id),
+  thread text not null,
+  session text not null,
+  primary key (task_id, thread)
+) without rowid;

@@ -6,12 +6,39 @@ on conflict (id) do update set host = excluded.host, until = max(homes.until, ex
 update workers set fenced = 1 where fenced = 0 and home = :home and id <> :worker returning id;
 
 -- name: begin_kept
-insert into kept (run_id, epoch, home, nonce, boot, executor)
-select id, epoch, :home, :nonce, :boot, :executor from runs
+insert into kept (run_id, epoch, home, nonce, boot, executor, tries, began, session)
+select id, epoch, :home, :nonce, :boot, :executor, :tries, :began, :session from runs
 where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
-  nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0, err_at = 0
+  nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
+  err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
+  session = excluded.session
 returning run_id;
+
+-- name: pause_kept  until another keeper may try
+update kept set tries = :tries, until = :until, session = :session
+from runs r
+where kept.run_id = :run_id and kept.epoch = :epoch and kept.nonce = :nonce and kept.until is null
+  and r.id = kept.run_id and r.epoch = kept.epoch and r.state = 'running' and r.holder = :worker
+returning (select space_id from runs where id = kept.run_id),
+  (select task_id from runs where id = kept.run_id);
+
+-- name: is_paused  by the same pause, whose answer was lost
+select 1 from kept k join runs r on r.id = k.run_id and r.epoch = k.epoch
+where k.run_id = :run_id and k.epoch = :epoch and k.nonce = :nonce and k.until is not null
+  and r.state = 'running' and r.holder = :worker;
+
+-- name: keep_session
+insert into sessions (task_id, thread, session)
+select task_id, coalesce(thread, ''), :session from runs where id = :run_id
+on conflict (task_id, thread) do update set session = excluded.session;
+
+-- name: forget_session
+delete from sessions
+where (task_id, thread) in (select task_id, coalesce(thread, '') from runs where id = :run_id);
+
+-- name: find_session
+select session from sessions where task_id = :task_id and thread = :thread;
 
 -- name: move_kept  what was read up to an offset is recorded in the same transaction
 update kept set out_at = coalesce(:out_to, out_at), err_at = coalesce(:err_to, err_at)
@@ -24,7 +51,8 @@ returning (select space_id from runs where id = kept.run_id),
   (select task_id from runs where id = kept.run_id);
 
 -- name: kept_of
-select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at,
+select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
+  k.began, k.session,
   exists (select 1 from runs r where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
 from kept k where k.home = :home order by k.run_id;
 
