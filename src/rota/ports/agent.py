@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rota.errors import Invalid
 from rota.model.programs import Command
-from rota.model.said import Said
+from rota.model.said import Said, Usage
 from rota.model.verdicts import Exit, Verdict
 from rota.model.wishes import Wish
 
@@ -53,7 +53,8 @@ class Room:
     `folder` is the attempt's own, out of the agent's way; `home` is where the agent keeps its
     sessions, and both it and `cwd` must be the same again for a session to be resumed. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
-    `isolated` says that nothing outside can be harmed.
+    `isolated` says that nothing outside can be harmed. `used` is what is known to have been used in
+    the session before.
     """
 
     folder: str
@@ -61,6 +62,7 @@ class Room:
     home: str
     program: str | None = None
     session: str | None = None
+    used: Usage | None = None
     servers: tuple[McpServer, ...] = ()
     offered: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)

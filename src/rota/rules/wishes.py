@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from rota.model.wishes import Output, PromptBy, Wish
 
+SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
 WISHES = (
     "model",
     "fallback_models",
@@ -39,3 +41,8 @@ def wish_in(spec: Mapping[str, Any], instructions: str | None = None) -> Wish:
         prompt_by=PromptBy(spec.get("prompt_by") or PromptBy.STDIN),
         output=Output(spec.get("output") or Output.TEXT),
     )
+
+
+def is_session(name: str) -> bool:
+    """Whether a session that an agent has told can be given back to it among its words."""
+    return SESSION.fullmatch(name) is not None

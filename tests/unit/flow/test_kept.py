@@ -11,6 +11,7 @@ from rota.agents.command.agent import CommandAgent
 from rota.errors import Unavailable
 from rota.flow.claim import assigned
 from rota.flow.execute import kept as kept_module
+from rota.flow.execute import patiently as patiently_module
 from rota.flow.execute.kept import KeptWork
 from rota.model.keeping import Ending, Reason, Spooled
 from rota.model.outcomes import Failed, Lost, Succeeded
@@ -73,6 +74,7 @@ def yard():
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(kept_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
 async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, **spec):

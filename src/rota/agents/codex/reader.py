@@ -15,14 +15,14 @@ class CodexReader(JsonReader):
     """Reads one attempt of Codex.
 
     Its answer is the last message before a turn is completed. It counts tokens over the whole
-    session and tells neither the model nor the cost.
+    session, of which those `used` before are taken away, and tells neither the model nor the cost.
     """
 
-    def __init__(self, *, resumed: bool = False) -> None:
+    def __init__(self, *, resumed: bool = False, used: Usage | None = None) -> None:
         super().__init__()
-        self._resumed = resumed
+        self._of_session = resumed and used is None
         self._answer = ""
-        self._counted = Usage()
+        self._counted = used or Usage()
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one event says."""
@@ -73,7 +73,7 @@ class CodexReader(JsonReader):
             input=max(0, counted.input - before.input),
             output=max(0, counted.output - before.output),
             cached=max(0, counted.cached - before.cached),
-            of_session=self._resumed,
+            of_session=self._of_session,
         )
 
 

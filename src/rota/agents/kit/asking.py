@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from rota.errors import Invalid
 from rota.model.wishes import MOST_TURNS, Output, PromptBy, Wish
 from rota.ports.agent import Abilities, McpServer, Room
+from rota.rules.wishes import is_session
 
 MODEL = re.compile(r"[A-Za-z0-9][\w./:@+\[\]-]{0,199}")
 TOOL = re.compile(r"[A-Za-z_][^\x00-\x1f\x7f]{0,499}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
 LONGEST_INSTRUCTIONS = 1024 * 1024
 
 
@@ -36,7 +36,7 @@ def check_room(agent: str, abilities: Abilities, room: Room) -> None:
     """Raise Invalid for what an attempt gives its agent and the agent cannot take."""
     if room.session is not None:
         _able(agent, "session", room.session, able=abilities.resume)
-        if not SESSION.fullmatch(room.session):
+        if not is_session(room.session):
             raise Invalid("session", room.session, "take the id an agent has told")
     for server in room.servers:
         _able(agent, "servers", server.name, able=abilities.mcp)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rota.flow.execute.following import Following
 from rota.model.events import EventName
 from rota.model.keeping import Happened, Heard, Stream
 from rota.model.said import Fault, Progress, Question, Result, Said, Session, Text, ToolCall, Usage
@@ -27,8 +28,9 @@ MORE = "… there is more output than is kept here"
 class Hearing:
     """What was heard of one attempt."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, following: Following | None = None) -> None:
         self.reader = reader
+        self.following = following
         self._at = dict.fromkeys(Stream, 0)
         self._text_left = MOST_TEXT
         self._events_left = MOST_EVENTS
@@ -62,6 +64,8 @@ class Hearing:
             yield from self._bounded(_output(stream, at, text))
             return
         for said in self.reader.feed(line, cut=cut):
+            if self.following is not None:
+                self.following.note(said)
             event = happening(said, at)
             if event is not None:
                 yield from self._bounded(event)

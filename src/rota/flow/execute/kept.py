@@ -10,17 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from dataclasses import replace
+from typing import NoReturn
 
 from rota.errors import Invalid, RotaError, Unavailable
+from rota.flow.execute.again import Patience, again, what_is_left
+from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.flow.execute.preparing import agent_of, bounds_of, ids_of, wish_of
-from rota.flow.execute.reporting import refusal, report_of
-from rota.model.keeping import Ending, Heard, Kept, Stream
+from rota.flow.execute.reporting import out_of_time, refusal, report_of, verdict_of
+from rota.flow.execute.trying import Trying, in_session
+from rota.model.keeping import Ending, Heard, Kept, KeptSession, Pause, Reason, Stream
 from rota.model.outcomes import Report
 from rota.model.spaces import Role
+from rota.model.tasks import TaskKind
 from rota.model.wishes import Wish
-from rota.ports.agent import Agent, Reader, Room
+from rota.ports.agent import Agent, Room
 from rota.ports.clock import Random
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
@@ -28,15 +34,12 @@ from rota.ports.yard import Yard
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
-
 ROUTES = ("agent", "script")
 KEEPER_SECONDS = 15 * 60.0
 """How long keepers go on without hearing from this home."""
 DOUBT_SECONDS = 180.0
 """Slack, grace and clocks: how much later than its promise a keeper may really be gone."""
 RENEW_SECONDS = 10.0
-LOOK_SECONDS = 1.0
 PART = 256 * 1024
 GONE_ON = "its run has gone on without it"
 
@@ -56,6 +59,8 @@ class KeptWork:
         *,
         usual_agent: str,
         offered: Mapping[str, str],
+        patience: Patience | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._yard = yard
@@ -64,6 +69,7 @@ class KeptWork:
         self._chance = chance
         self._usual = usual_agent
         self._offered = offered
+        self._trying = Trying(store, patience or Patience(), sleep)
         self._taken = False
         self._roles: dict[str, Role] = {}
         self._left: set[int] = set()
@@ -138,20 +144,33 @@ class KeptWork:
             room = self._room(assignment, executor)
         except (Invalid, Unavailable) as fault:
             return refusal(fault, assignment.task.kind)
-        kept = assignment.kept
-        if kept is None:
-            started = await self._start(assignment, agent, wish, room, executor, role)
-            if isinstance(started, Report):
-                return started
-            kept = started
-        hearing = self._caught_up(kept, agent.reader(wish, room))
-        try:
-            ending = await self._hear(kept, hearing)
-        except asyncio.CancelledError:
-            if assignment.lease.run_id not in self._left:
-                await self._stop(assignment, kept, hearing)
-            raise
-        return report_of(ending, hearing.reader, assignment.task.kind)
+        kept, hard = assignment.kept, bounds_of(assignment).hard_seconds
+        while True:
+            if kept is None or kept.until is not None:
+                started = await self._start(assignment, agent, wish, room, executor, role, kept)
+                if isinstance(started, Report):
+                    return started
+                kept = started
+            following = Following(agent.name, kept.session) if wish.keep_session else None
+            reader = agent.reader(wish, in_session(room, kept.session))
+            hearing = self._caught_up(kept, Hearing(reader, following))
+            try:
+                ending = await self._hear(kept, hearing)
+            except asyncio.CancelledError:
+                if assignment.lease.run_id not in self._left:
+                    await self._stop(assignment, kept, hearing)
+                raise
+            if ending.reason is Reason.LOST_NEVER_STARTED and kept is assignment.kept:
+                kept = replace(kept, until=self._store.now())  # its process was killed before it
+                continue
+            verdict = verdict_of(ending, reader)
+            pause = None
+            if assignment.task.kind is TaskKind.AGENT:
+                pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
+            if pause is None:
+                return report_of(ending, verdict, assignment.task.kind)
+            await self._pause(pause)
+            kept = pause.kept
 
     def _agent(self, assignment: Assignment) -> Agent:
         name = agent_of(assignment, self._usual)
@@ -165,7 +184,7 @@ class KeptWork:
         """Return whether a space may do everything; that never changes."""
         space = assignment.task.space
         if space not in self._roles:
-            self._roles[space] = (await _patiently(lambda: self._store.find_space(space))).role
+            self._roles[space] = (await patiently(lambda: self._store.find_space(space))).role
         return self._roles[space]
 
     def _room(self, assignment: Assignment, executor: str) -> Room:
@@ -179,11 +198,23 @@ class KeptWork:
         room: Room,
         executor: str,
         role: Role,
+        before: Kept | None,
     ) -> Kept | Report:
-        """Write an attempt down and start its keeper."""
-        lease = assignment.lease
+        """Write an attempt down and start its keeper; one that was tried before waits first."""
+        lease, bounds = assignment.lease, bounds_of(assignment)
+        if before is None:
+            session = await self._trying.session(assignment, agent, wish)
+            tries, began = 0, self._store.now()
+        else:
+            session, tries, began = before.session, before.tries, before.began
+            await self._trying.wait(before.until or 0)
+            bounds = what_is_left(bounds, self._store.now() - began)
+            if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
+                return out_of_time()
+        told = await self._trying.told(assignment, wish, resumed=session is not None)
+        room = in_session(room, session)
         try:
-            prepared = agent.prepare(wish, room)
+            prepared = agent.prepare(told, room)
         except (Invalid, Unavailable) as fault:
             return refusal(fault, assignment.task.kind)
         kept = Kept(
@@ -193,19 +224,26 @@ class KeptWork:
             nonce=f"{int(self._chance.random() * 2**63):016x}",
             boot=self._yard.boot,
             executor=executor,
+            tries=tries,
+            began=began,
+            session=session,
         )
-        if not await _patiently(lambda: self._store.begin_kept(kept, self._holder())):
+        if not await patiently(lambda: self._store.begin_kept(kept, self._holder())):
             await self._wait_to_be_fenced(kept)
         try:
-            await self._yard.start(kept, room, role, prepared, bounds_of(assignment))
+            await self._yard.start(kept, room, role, prepared, bounds)
         except (Invalid, Unavailable) as fault:
-            await _patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
+            await patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
             return refusal(fault, assignment.task.kind)
         return kept
 
-    def _caught_up(self, kept: Kept, reader: Reader) -> Hearing:
+    async def _pause(self, pause: Pause) -> None:
+        """Write down that a try was in vain, before anything is waited for."""
+        if not await patiently(lambda: self._store.pause_kept(pause, self._holder())):
+            await self._wait_to_be_fenced(pause.kept)
+
+    def _caught_up(self, kept: Kept, hearing: Hearing) -> Hearing:
         """Return a hearing that knows what is on record already."""
-        hearing = Hearing(reader)
         for stream, end in ((Stream.OUT, kept.out_at), (Stream.ERR, kept.err_at)):
             while hearing.at(stream) < end:
                 at = hearing.at(stream)
@@ -214,6 +252,8 @@ class KeptWork:
                     hearing.skip(
                         stream, end
                     )  # the spool is shorter than the record: power was lost
+        if hearing.following is not None:
+            hearing.following.recorded()
         return hearing
 
     async def _hear(self, kept: Kept, hearing: Hearing) -> Ending:
@@ -235,19 +275,25 @@ class KeptWork:
                 heard.append(part)
         if not heard:
             return False
-        await self._record(kept, heard)
+        following = hearing.following
+        await self._record(kept, heard, following.news() if following is not None else None)
+        if following is not None:
+            following.recorded()
         return True
 
-    async def _record(self, kept: Kept, heard: Sequence[Heard]) -> None:
+    async def _record(
+        self, kept: Kept, heard: Sequence[Heard], session: KeptSession | None
+    ) -> None:
         """Record what was heard, once: after a lost answer the record says whether it was."""
         while True:
             try:
-                if await self._store.hear(kept.run_id, kept.epoch, self._holder(), heard):
+                holder = self._holder()
+                if await self._store.hear(kept.run_id, kept.epoch, holder, heard, session):
                     return
             except Unavailable as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
                 await asyncio.sleep(LOOK_SECONDS)
-            rows = await _patiently(lambda: self._store.kept_of(self.home))
+            rows = await patiently(lambda: self._store.kept_of(self.home))
             stands = next((row for row in rows if row.run_id == kept.run_id), None)
             if stands is None or not stands.current or stands.epoch != kept.epoch:
                 await self._wait_to_be_fenced(kept)
@@ -275,16 +321,6 @@ class KeptWork:
                     return
             except RotaError as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
-
-
-async def _patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask the store until it answers; what is asked may be asked again."""
-    while True:
-        try:
-            return await ask()
-        except Unavailable as fault:
-            log.warning("run.store_unavailable", extra={"error": str(fault)})
-            await asyncio.sleep(LOOK_SECONDS)
 
 
 def _at(kept: Kept, stream: Stream) -> int:

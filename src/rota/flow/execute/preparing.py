@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from rota.model.programs import Bounds
+from rota.model.runs import Question
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Output, Wish
 from rota.ports.runner import Assignment
 from rota.rules.wishes import wish_in
+
+ONCE = "rota"
+"""The origin of tasks whose runs say themselves what is to be done."""
 
 COMMAND = "command"
 """The agent that is any program."""
@@ -26,19 +30,37 @@ def agent_of(assignment: Assignment, usual: str) -> str:
     """Return the name of the agent that a task wants."""
     if assignment.task.kind is TaskKind.SCRIPT:
         return COMMAND
-    return str(assignment.task.spec.get("agent") or usual)
+    return str(spec_of(assignment).get("agent") or usual)
 
 
-def wish_of(assignment: Assignment) -> Wish:
+def spec_of(assignment: Assignment) -> Mapping[str, Any]:
+    """Return what is to be done: by the task, or by the run itself where it is done once."""
+    if assignment.task.origin != ONCE:
+        return assignment.task.spec
+    errand = json.loads(assignment.lease.payload)
+    return errand if isinstance(errand, dict) else {}
+
+
+def wish_of(
+    assignment: Assignment, asked: Sequence[Question] = (), *, resumed: bool = False
+) -> Wish:
     """Return everything a task leaves to its agent, with what this run is told beside.
 
-    A script reads the run's payload, as JSON, on its input.
+    A script reads the run's payload, as JSON, on its input. An agent is told its own questions with
+    the answers; in a session that is `resumed` it is told nothing but the newest answer.
     """
-    spec: Mapping[str, Any] = assignment.task.spec
+    spec = spec_of(assignment)
     if assignment.task.kind is TaskKind.SCRIPT:
         program = tuple(spec.get("command", ()))
         return Wish(program=program, instructions=assignment.lease.payload, output=Output.LAST_LINE)
-    return wish_in(spec, _instructions(spec, json.loads(assignment.lease.payload)))
+    payload = json.loads(assignment.lease.payload)
+    told = _instructions(spec, spec.get("payload") if assignment.task.origin == ONCE else payload)
+    answers = [_answered(question) for question in asked if question.answer is not None]
+    return wish_in(spec, answers[-1] if answers and resumed else "\n\n".join([told, *answers]))
+
+
+def _answered(question: Question) -> str:
+    return f"You asked: {question.question}\nThe answer is: {question.answer}"
 
 
 def _instructions(spec: Mapping[str, Any], payload: object) -> str:
@@ -65,6 +87,9 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
         told["ROTA_THREAD_KEY"] = lease.thread
     if lease.slot_key is not None:
         told["ROTA_SLOT"] = lease.slot_key
+    answers = json.dumps(assignment.answers, ensure_ascii=False)
+    if assignment.answers and len(answers.encode()) <= LONGEST_VARIABLE:
+        told["ROTA_ANSWERS"] = answers
     if len(lease.payload.encode()) <= LONGEST_VARIABLE:
         told["ROTA_PAYLOAD"] = lease.payload
     return told
@@ -72,9 +97,10 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
 
 def bounds_of(assignment: Assignment) -> Bounds:
     """Return how much of everything an attempt may use."""
-    task = assignment.task
-    timeout = task.policy.timeout or HARD
-    spec: Mapping[str, Any] = task.spec
+    spec = spec_of(assignment)
+    timeout = assignment.task.policy.timeout or HARD
+    if assignment.task.origin == ONCE and spec.get("timeout"):
+        timeout = timedelta(seconds=float(spec["timeout"]))
     idle = spec.get("idle_seconds")
     return Bounds(
         hard_seconds=timeout.total_seconds(),

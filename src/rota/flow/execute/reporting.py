@@ -9,7 +9,7 @@ from rota.model.faults import FaultKind
 from rota.model.keeping import Ending, Reason
 from rota.model.outcomes import Failed, Lost, Outcome, Report
 from rota.model.tasks import TaskKind
-from rota.model.verdicts import Exit, Stop
+from rota.model.verdicts import Exit, Stop, Verdict
 from rota.ports.agent import Reader
 
 STOPS = {
@@ -28,6 +28,8 @@ UNTOLD = {
 }
 """Ends that say nothing about the work itself: the attempt is lost."""
 
+NOT_RUN = frozenset({Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES})
+
 
 def refusal(fault: RotaError, kind: TaskKind) -> Report:
     """Return the report of an attempt that could not be begun."""
@@ -35,24 +37,26 @@ def refusal(fault: RotaError, kind: TaskKind) -> Report:
     return Report(outcome=Failed(code=code, message=str(fault), retryable=False))
 
 
-def report_of(ending: Ending, reader: Reader, kind: TaskKind) -> Report:
+def verdict_of(ending: Ending, reader: Reader) -> Verdict | None:
+    """Return what an agent's attempt came to; None if its ending says nothing about the work."""
+    if ending.reason in UNTOLD or ending.reason in NOT_RUN:
+        return None
+    stopped = STOPS.get(ending.reason)
+    told = Exit(
+        code=ending.code, signal=ending.signal, stopped=stopped, stderr_tail=ending.err.tail
+    )
+    return reader.end(told)
+
+
+def report_of(ending: Ending, verdict: Verdict | None, kind: TaskKind) -> Report:
     """Return what an attempt came to."""
     untold = UNTOLD.get(ending.reason)
     if untold is not None:
         proof = "" if ending.proven else "; whether all of it is gone could not be proven"
         detail = f" ({ending.detail})" if ending.detail else ""
         return Report(outcome=Lost(reason=f"{untold}{detail}{proof}"))
-    if ending.reason in {Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES}:
+    if verdict is None:
         return Report(outcome=_not_run(ending, kind))
-    tail = ending.err.tail
-    verdict = reader.end(
-        Exit(
-            code=ending.code,
-            signal=ending.signal,
-            stopped=STOPS.get(ending.reason),
-            stderr_tail=tail,
-        )
-    )
     outcome = verdict.outcome
     if verdict.fault is FaultKind.NOT_STARTED and isinstance(outcome, Failed):
         outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
@@ -65,3 +69,9 @@ def _not_run(ending: Ending, kind: TaskKind) -> Outcome:
         return Failed(code="too_many_processes", message=message)
     message = f"its program cannot be started: {ending.detail}"
     return Failed(code=f"{kind.value}_unavailable", message=message, retryable=False)
+
+
+def out_of_time() -> Report:
+    """Return the report of an attempt whose time was up before it could be tried again."""
+    kind = FaultKind.TIMEOUT
+    return Report(outcome=Failed(code=kind.value, message=kind.sentence))

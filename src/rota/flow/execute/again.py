@@ -1,0 +1,69 @@
+"""Trying again inside an attempt: what a provider refuses for a moment is no failure of the run.
+
+Each try has a keeper of its own. That it was in vain, how often, and when the next one may begin is
+on record before anything is waited for, so a process that is killed loses no try and adds none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from rota.model.events import EventName
+from rota.model.faults import FaultKind
+from rota.model.instants import from_micros
+from rota.model.keeping import Happened, Kept, Pause
+from rota.model.programs import Bounds
+from rota.model.verdicts import Verdict
+
+OF_THE_SESSION = frozenset({FaultKind.SESSION_LOST, FaultKind.CONTEXT_TOO_LONG})
+"""What a new session helps against."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How often a transient fault is tried again inside an attempt, and how far apart."""
+
+    retries: int = 3
+    wait: timedelta = timedelta(seconds=5)
+
+
+def again(
+    kept: Kept, verdict: Verdict | None, patience: Patience, hard_seconds: float | None, now: int
+) -> Pause | None:
+    """Return what to wait for when a try was in vain; None if the attempt is over.
+
+    A try that could not begin before the attempt's timeout is not waited for.
+    """
+    fault = None if verdict is None else verdict.fault
+    if fault is None:
+        return None
+    if fault in OF_THE_SESSION and kept.session is not None:
+        why: dict[str, object] = {
+            "kind": fault.value,
+            "message": fault.sentence,
+            "new_session": True,
+        }
+        return Pause(
+            replace(kept, session=None, until=now), Happened(EventName.FAULT, why), forget=True
+        )
+    until = now + patience.wait // timedelta(microseconds=1)
+    timeout = None if hard_seconds is None else kept.began + int(hard_seconds * 1_000_000)
+    too_late = timeout is not None and until >= timeout
+    if not fault.transient or kept.tries >= patience.retries or too_late:
+        return None
+    why = {
+        "kind": fault.value,
+        "message": fault.sentence,
+        "retry": kept.tries + 1,
+        "of": patience.retries,
+        "at": from_micros(until).isoformat(),
+    }
+    return Pause(replace(kept, tries=kept.tries + 1, until=until), Happened(EventName.FAULT, why))
+
+
+def what_is_left(bounds: Bounds, gone: int) -> Bounds:
+    """Return the bounds of a further try: the attempt has one timeout for all of them."""
+    if bounds.hard_seconds is None:
+        return bounds
+    return replace(bounds, hard_seconds=bounds.hard_seconds - gone / 1_000_000)
