@@ -210,7 +210,7 @@ def _deliveries(
     wanted = list(messages) if state is RunState.SUCCEEDED else []
     if policy.deliver_to is not None and state is not RunState.CANCELLED:
         channel, _, target = policy.deliver_to.partition(":")
-        body = result if state is RunState.SUCCEEDED else f"{state.value}: {error}"
+        body = result if state is RunState.SUCCEEDED else _sentence(state, error)
         wanted.append(
             Message(client_id="result", channel=channel, target=target, body=body or state.value)
         )
@@ -224,6 +224,12 @@ def _deliveries(
         )
         for m in wanted
     )
+
+
+def _sentence(state: RunState, error: str | None) -> str:
+    """Return what people are told of a run that came to nothing: the sentence, never the rest."""
+    first, _, _ = (error or "").partition("\n")
+    return f"{state.value}: {first}"
 
 
 def _dedupe_key(run: OpenRun, client_id: str) -> str:

@@ -10,6 +10,7 @@ from rota.executors.kit.mounts import Allowed, MountList
 from rota.executors.kit.yard import HomeYard
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
+from rota.flow.execute.again import Patience
 from rota.flow.execute.kept import KeptWork
 from rota.ports.clock import Random
 from rota.ports.store import Store
@@ -45,4 +46,5 @@ def kept_work(
         chance,
         usual_agent=settings.agent,
         offered=offered(),
+        patience=Patience(retries=settings.agent_retries, wait=settings.agent_wait),
     )

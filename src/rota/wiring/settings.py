@@ -47,6 +47,8 @@ QUEUE_WARNING = 25
 """Ready runs from which `rota status` warns."""
 RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
+AGENT_RETRIES = 3
+AGENT_WAIT = timedelta(seconds=5)
 
 MOST_AT_ONCE = 100_000
 LONGEST = timedelta(days=36_525)
@@ -81,6 +83,8 @@ class Settings:
     hosts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     agent: str = "claude"
+    agent_retries: int = AGENT_RETRIES
+    agent_wait: timedelta = AGENT_WAIT
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -180,6 +184,9 @@ MEANINGS = MappingProxyType(
         "hosts": "further names that requests may call this host by",
         "calls": "callables, `module:function`, that may be named over HTTP",
         "agent": "the agent of tasks that name none: `claude`, `codex`, `pi` or `command`",
+        "agent_retries": "how often an agent is tried again inside an attempt when its provider "
+        "limits, is overloaded or cannot be reached",
+        "agent_wait": "how long it waits before each of these",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -218,6 +225,8 @@ class Wanted(BaseModel):
     hosts: _Words = ()
     calls: _Words = ()
     agent: Literal["claude", "codex", "pi", "command"] = "claude"
+    agent_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
+    agent_wait: _Wait = AGENT_WAIT
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

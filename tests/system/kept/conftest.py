@@ -33,13 +33,14 @@ class Kept:
         house.home.chmod(0o700)
         (self.work / "count.py").write_text(COUNTING)
         self.daemon = None
+        self.extra = {}
 
     def up(self):
         self.daemon = self.house.up("--port", "0", **self._extra())
         return self.daemon
 
     def _extra(self):
-        return {} if self.store is None else {"ROTA_STORE": self.store}
+        return self.extra | ({} if self.store is None else {"ROTA_STORE": self.store})
 
     def kill(self):
         self.daemon.signal(signal.SIGKILL)

@@ -7,6 +7,7 @@ import pytest
 
 from rota.flow.observe.why import explain
 from rota.flow.plan import REPLACED
+from rota.model.events import Event, EventName
 from rota.model.plans import ScheduleState
 from rota.model.runs import Cause, Question
 from rota.model.spaces import Limit, Scope
@@ -82,6 +83,25 @@ def test_a_slot_that_has_a_run_tells_of_it(make, changes, verdict, sentence):
     if "created" in values:
         values["created_at"] = make.at(7) + timedelta(seconds=values.pop("created"))
     assert one(make, runs=[make.run(1, make.at(7), **values)]) == (verdict, sentence)
+
+
+@pytest.mark.parametrize(
+    ("at", "when"), [((12, 0, 4), "is tried again at 12:00:04"), ((11,), "was tried again")]
+)
+def test_an_agent_that_its_provider_refused_for_a_moment_is_told_of(make, at, when):
+    data = {
+        "kind": "overload",
+        "message": "Wait a moment.",
+        "retry": 1,
+        "of": 3,
+        "at": make.at(*at).isoformat(),
+    }
+    fault = Event(
+        id=1, at=make.at(11), name=EventName.FAULT, space_id=1, task_id=1, run_id=1, data=data
+    )
+    running = make.run(1, make.at(7), state=RunState.RUNNING)
+    _, sentence = one(make, runs=[running], faults={1: fault})
+    assert sentence == f"running for 5 h, attempt 1; {when} (1 of 3): Wait a moment.; run 1"
 
 
 def test_a_replaced_run_names_the_one_that_took_its_place(make):

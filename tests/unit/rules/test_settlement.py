@@ -214,6 +214,7 @@ def test_a_message_keeps_its_key_over_a_retry_and_differs_from_others():
         (Succeeded(result='"done"'), '"done"'),
         (Succeeded(), "succeeded"),
         (FAILED, "failed: boom"),
+        (Failed(code="overload", message="Wait.\nAPI Error 529 at 10.0.0.1"), "failed: Wait."),
         (Expired(reason="late"), "expired: late"),
         (Cancelled(reason="no"), None),
     ],

@@ -7,8 +7,10 @@ from rota.doors.cli.show import NOTHING, Output, compact, instant, wall, wall_na
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import now
 from rota.flow.observe.telling import first_line, span
+from rota.model.faults import FaultKind
 
 SHORT = 60
+FAULT = "run.fault"
 FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
@@ -40,8 +42,21 @@ def run_columns(zone: str) -> list[str]:
 
 def event_row(event: Record, zone: str) -> list[str]:
     """Return an event as a row of a list."""
+    if event["name"] == FAULT:
+        return [event["name"], wall(event["at"], zone), fault_words(event["data"], zone)]
     data = " ".join(f"{name}={_short(value)}" for name, value in event["data"].items())
     return [event["name"], wall(event["at"], zone), first_line(data)]
+
+
+def fault_words(data: Record, zone: str) -> str:
+    """Return what went wrong with an agent as a sentence, and what is done about it."""
+    kind = data.get("kind")
+    sentence = FaultKind(kind).sentence if kind in set(FaultKind) else str(kind)
+    if data.get("new_session"):
+        return f"{sentence} It goes on in a new one."
+    if "retry" in data:
+        return f"{sentence} Retry {data['retry']} of {data['of']} at {wall(data['at'], zone)}."
+    return f"{sentence} {_short(data.get('detail', ''))}".rstrip()
 
 
 def tell_run(out: Output, run: Record, zone: str) -> None:

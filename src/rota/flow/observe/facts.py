@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from rota.errors import RotaError
 from rota.flow.plan import table_of
+from rota.model.events import Event, EventName
 from rota.model.instants import from_micros, to_micros
 from rota.model.pauses import Pauses
 from rota.model.plans import LedgerRow, StoredSchedule
@@ -75,6 +76,8 @@ class Facts:
     unfinished: list[Run] = field(default_factory=list)
     policies: dict[int, Policy] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
+    faults: dict[int, Event] = field(default_factory=dict)
+    """The newest fault of each run that is running."""
     workers: list[WorkerView] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     pauses: Pauses = ()
@@ -118,11 +121,22 @@ async def gather(store: Store, task: Task, span: Span | None, only: str | None =
         unfinished=unfinished,
         policies={other.id: other.policy for other in others},
         questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
+        faults=await _faults(store, mine),
         workers=await store.list_workers(),
         limits=await store.list_limits(),
         pauses=await store.pauses(),
         narrowed=start > asked.start,
     )
+
+
+async def _faults(store: Store, runs: list[Run]) -> dict[int, Event]:
+    running = (run.id for run in runs if run.state is RunState.RUNNING)
+    return {
+        run_id: event
+        for run_id in running
+        for event in await store.run_events(run_id)
+        if event.name is EventName.FAULT
+    }
 
 
 def planned_in(schedules: list[StoredSchedule], span: Span) -> tuple[list[Planned], datetime]:

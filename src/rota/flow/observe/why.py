@@ -207,7 +207,17 @@ class _Teller:
             said += ", past its timeout and not to be stopped"
         if run.cancel_requested_at is not None:
             said += ", asked to stop"
-        return said
+        return said + self._trying_again(run)
+
+    def _trying_again(self, run: Run) -> str:
+        """Return what an agent waits for that its provider has refused for a moment."""
+        fault = self._facts.faults.get(run.id)
+        if fault is None or "retry" not in fault.data:
+            return ""
+        at = datetime.fromisoformat(str(fault.data["at"]))
+        waits = at > self._facts.now
+        when = f"is tried again at {clock(at, self._zone)}" if waits else "was tried again"
+        return f"; {when} ({fault.data['retry']} of {fault.data['of']}): {fault.data['message']}"
 
     def _asking(self, run: Run) -> str:
         for question in self._facts.questions:
