@@ -76,14 +76,14 @@ class Room:
     """What one attempt is given.
 
     `state` is the attempt's own folder, 0700, which the program never sees where it is isolated.
-    `folder` is where it works; `home` and `artefacts` are its own, always writable.
+    `folder` is where it works; `home` and `artifacts` are its own, always writable.
     """
 
     name: str
     state: str
     folder: str
     home: str
-    artefacts: str | None = None
+    artifacts: str | None = None
     readable: Sequence[str] = ()
     writable: bool = True
     guarded: Sequence[str] = GUARDED
@@ -98,7 +98,7 @@ class Room:
         if not NAME.fullmatch(self.name):
             raise Invalid("name", self.name, "use a-z, 0-9, - and _, at most 63")
         own = [self.state, self.folder, self.home, *self.readable]
-        own += [self.artefacts] if self.artefacts else []
+        own += [self.artifacts] if self.artifacts else []
         own += [self.outlet.socket] if self.outlet else []
         for path in own:
             if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path:

@@ -67,12 +67,12 @@ class MountList:
     def of(self, room: Room) -> list[Mount]:
         """Return every mount of a room, outer folders first, so that none hides another.
 
-        An attempt's own home and artefacts are writable for everybody; they end with the run. A
+        An attempt's own home and artifacts are writable for everybody; they end with the run. A
         path that is asked for twice is writable only if it may be both times.
         """
         made = [self.mount(path, room.role, write=False) for path in room.readable]
         made.append(self.mount(room.folder, room.role, write=room.writable))
-        own = [room.home, room.artefacts] if room.artefacts else [room.home]
+        own = [room.home, room.artifacts] if room.artifacts else [room.home]
         made += [self.mount(path, Role.MAIN, write=True) for path in own]
         sorted_out: dict[str, Mount] = {}
         for mount in sorted(made, key=lambda m: (m.path.count("/"), m.path, m.write)):

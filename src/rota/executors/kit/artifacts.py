@@ -1,0 +1,246 @@
+"""Artifacts: files that untrusted programs wrote, found and read without following anything.
+
+Every step is taken from the folder already held, and what is no plain file with one name alone is
+passed over: a link would lead to what the program itself cannot read, a pipe would never end.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+from rota.errors import NotFound, Refused, shown
+from rota.model.artifacts import Artifact, Artifacts, Shelf
+from rota.ports.artifacts import Opened
+
+FOLDER = "artifacts"
+LARGEST = 1024 * 1024 * 1024
+"""How many bytes an artifact may have to be handed out."""
+MOST_LISTED = 1_000
+MOST_SEEN = 10_000
+DEEPEST = 16
+LONGEST_STEP = 255
+BATCH = 1_000
+PRIVATE = 0o700
+LATEST = datetime(2999, 12, 31, tzinfo=UTC).timestamp()
+STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def shelf_of(space: Path, run_id: int) -> Path:
+    """Return the folder for the artifacts of a run."""
+    return space / FOLDER / str(run_id)
+
+
+def result_name(attempt: int) -> str:
+    """Return the name of the file in which an attempt may leave its result."""
+    return f"result-{attempt}"
+
+
+class HomeArtifacts:
+    """The artifacts below the spaces of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self._spaces = home / "spaces"
+
+    def of(self, space: str, run_id: int) -> Artifacts:
+        """Return what a run has left, bounded in number."""
+        found: list[Artifact] = []
+        left_out, seen = 0, 0
+        waiting: list[tuple[str, ...]] = [()]
+        with suppress(FileNotFoundError, NotADirectoryError), self._shelf(space, run_id) as shelf:
+            while waiting and seen < MOST_SEEN and len(found) <= MOST_LISTED:
+                above = waiting.pop()
+                with suppress(OSError), _below(shelf, above) as folder, os.scandir(folder) as rest:
+                    for entry in rest:
+                        seen += 1
+                        if seen > MOST_SEEN or len(found) > MOST_LISTED:
+                            waiting.append(above)
+                            break
+                        steps = (*above, entry.name)
+                        facts = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(facts.st_mode) and _nameable(steps):
+                            waiting.append(steps)
+                        elif _is_plain(facts) and _nameable(steps):
+                            found.append(_artifact("/".join(steps), facts))
+                        else:
+                            left_out += 1
+        more = bool(waiting) or len(found) > MOST_LISTED
+        return Artifacts(files=tuple(sorted(found)[:MOST_LISTED]), left_out=left_out, more=more)
+
+    def open(self, space: str, run_id: int, name: str) -> Opened:
+        """Open an artifact; NotFound if it is no plain file, Refused if it is too large."""
+        steps = tuple(name.split("/"))
+        if not _nameable(steps):
+            raise NotFound("artifact", name, f"see `rota artifacts {run_id}`")
+        try:
+            with self._shelf(space, run_id) as shelf, _below(shelf, steps[:-1]) as folder:
+                held = _open_plain(folder, steps[-1])
+        except OSError:
+            held = None
+        if held is None:
+            raise NotFound("artifact", name, f"see `rota artifacts {run_id}`")
+        facts = os.fstat(held)
+        if facts.st_size > LARGEST:
+            os.close(held)
+            raise Refused(f"{shown(name)} has more than 1 GiB: fetch it on the machine itself")
+        return Opened(_artifact(name, facts), os.fdopen(held, "rb"))
+
+    def read(self, space: str, run_id: int, name: str, most: int) -> bytes | None:
+        """Return the beginning of a small artifact, None if there is no such plain file."""
+        try:
+            _, file = self.open(space, run_id, name)
+        except (NotFound, Refused):
+            return None
+        with file:
+            return file.read(most)
+
+    def shelves(self) -> list[Shelf]:
+        """Return the folders of all runs."""
+        found = []
+        for space in _names(self._spaces):
+            for name in _names(self._spaces / space / FOLDER):
+                if name.isascii() and name.isdigit():
+                    with suppress(OSError), self._shelf(space, int(name)) as shelf:
+                        at, empty = os.fstat(shelf).st_mtime, _is_empty(shelf)
+                        found.append(Shelf(space, int(name), _instant(at), empty))
+        return found
+
+    def drop(self, shelf: Shelf) -> None:
+        """Delete a run's folder with everything in it."""
+        with suppress(OSError), self._folder(shelf.space, FOLDER) as held:
+            remove(held, str(shelf.run_id))
+
+    def prepare(self, shelf: Path, attempt: int) -> None:
+        """Make a run's folder ready for an attempt: empty for the first, else as it was left.
+
+        A run of a database that was restored may have the number of one that is lost. What stands
+        where this attempt's result will be was not written by it.
+        """
+        space, _, name = shelf.relative_to(self._spaces).parts
+        shelf.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        with self._folder(space, FOLDER) as above:
+            with suppress(FileNotFoundError):
+                if attempt == 1 or not _is_folder(above, name):
+                    remove(above, name)
+            with suppress(FileExistsError):
+                os.mkdir(name, PRIVATE, dir_fd=above)
+            with _below(above, (name,)) as held, suppress(FileNotFoundError):
+                remove(held, result_name(attempt))
+
+    def _shelf(self, space: str, run_id: int) -> AbstractContextManager[int]:
+        return self._folder(space, FOLDER, str(run_id))
+
+    @contextmanager
+    def _folder(self, *steps: str) -> Iterator[int]:
+        above = os.open(self._spaces, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with _below(above, steps) as held:
+                yield held
+        finally:
+            os.close(above)
+
+
+def remove(above: int, name: str) -> None:
+    """Delete a name and everything below it, however deep that is; what cannot be is left.
+
+    Inner folders are moved up before they are emptied: no depth costs memory or descriptors.
+    """
+    if not _is_folder(above, name):
+        os.unlink(name, dir_fd=above)
+        return
+    with _below(above, (name,)) as top:
+        while _remove_some(top, top):
+            pass
+    os.rmdir(name, dir_fd=above)
+
+
+def _remove_some(folder: int, top: int) -> bool:
+    """Delete some of what is in a folder, at the top or right below; true if something went."""
+    went = False
+    with os.scandir(folder) as rest:
+        batch = list(islice(rest, BATCH))
+    for entry in batch:
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=folder)
+            elif folder == top:
+                with _below(top, (entry.name,)) as inner:
+                    while _remove_some(inner, top):
+                        pass
+                os.rmdir(entry.name, dir_fd=top)
+            else:
+                moved = secrets.token_hex(16)
+                os.rename(entry.name, moved, src_dir_fd=folder, dst_dir_fd=top)
+            went = True
+    return went
+
+
+@contextmanager
+def _below(above: int, steps: Sequence[str]) -> Iterator[int]:
+    """Hold the folder that is some steps below another one."""
+    held = os.dup(above)
+    try:
+        for step in steps:
+            outer = held
+            held = os.open(step, STEP, dir_fd=outer)
+            os.close(outer)
+        yield held
+    finally:
+        os.close(held)
+
+
+def _open_plain(folder: int, name: str) -> int | None:
+    """Return a descriptor of a plain file; anything else is not even opened."""
+    if not _is_plain(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+        return None
+    held = os.open(name, PLAIN, dir_fd=folder)
+    if _is_plain(os.fstat(held)):
+        return held
+    os.close(held)
+    return None
+
+
+def _is_folder(above: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+
+
+def _is_plain(facts: os.stat_result) -> bool:
+    return stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+
+
+def _nameable(steps: Sequence[str]) -> bool:
+    """Whether a name can be told, typed and opened."""
+    return len(steps) <= DEEPEST and all(
+        step not in {"", ".", ".."}
+        and step.isprintable()
+        and "/" not in step
+        and len(step.encode()) <= LONGEST_STEP
+        for step in steps
+    )
+
+
+def _artifact(name: str, facts: os.stat_result) -> Artifact:
+    return Artifact(name, facts.st_size, _instant(facts.st_mtime))
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(min(max(seconds, 0.0), LATEST), UTC)
+
+
+def _is_empty(folder: int) -> bool:
+    with os.scandir(folder) as rest:
+        return next(rest, None) is None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - only the names
+    except OSError:
+        return []

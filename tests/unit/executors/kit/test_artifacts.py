@@ -1,0 +1,242 @@
+"""Artifacts: whatever a program leaves there, the host follows nothing and waits for nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.errors import NotFound, Refused
+from rota.executors.kit.artifacts import (
+    DEEPEST,
+    LARGEST,
+    MOST_LISTED,
+    HomeArtifacts,
+    result_name,
+    shelf_of,
+)
+from rota.model.artifacts import Shelf
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return HomeArtifacts(tmp_path)
+
+
+@pytest.fixture
+def shelf(kept, tmp_path):
+    made = shelf_of(tmp_path / "spaces" / "main", 7)
+    kept.prepare(made, 1)
+    return made
+
+
+def names(kept, run_id=7):
+    return [artifact.name for artifact in kept.of("main", run_id).files]
+
+
+def content(kept, name):
+    artifact, file = kept.open("main", 7, name)
+    with file:
+        assert artifact.name == name
+        return file.read()
+
+
+def test_files_are_listed_by_name_and_read(kept, shelf):
+    (shelf / "b" / "c").mkdir(parents=True)
+    (shelf / "b" / "c" / "deep.txt").write_bytes(b"deep")
+    (shelf / "a b.txt").write_bytes(b"one")
+    (shelf / "übersicht.txt").write_bytes(b"two")
+    told = kept.of("main", 7)
+    assert [(a.name, a.size) for a in told.files] == [
+        ("a b.txt", 3),
+        ("b/c/deep.txt", 4),
+        ("übersicht.txt", 3),
+    ]
+    assert (told.left_out, told.more) == (0, False)
+    assert content(kept, "b/c/deep.txt") == b"deep"
+
+
+def test_a_run_that_left_nothing_has_nothing(kept, shelf):
+    assert kept.of("main", 7).files == ()
+    assert kept.of("main", 8).files == ()
+    assert kept.of("nobody", 7).files == ()
+
+
+def link(path, secret):
+    path.symlink_to(secret)
+
+
+def link_of_a_folder(path, secret):
+    path.symlink_to(secret.parent)
+
+
+def hard_link(path, secret):
+    path.hardlink_to(secret)
+
+
+def pipe(path, _secret):
+    os.mkfifo(path)
+
+
+def a_socket(path, _secret):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+def newline(path, _secret):
+    path.with_name("two\nlines").write_text("x")
+
+
+def escape(path, _secret):
+    path.with_name("\x1b[31mred").write_text("x")
+
+
+def turned_around(path, _secret):
+    path.with_name("\u202etxt.exe").write_text("x")
+
+
+def not_unicode(path, _secret):
+    with open(os.path.join(os.fsencode(path.parent), b"\xff\xfe"), "wb"):  # noqa: PTH118, PTH123
+        pass
+
+
+HOSTILE = [
+    link,
+    link_of_a_folder,
+    hard_link,
+    pipe,
+    a_socket,
+    newline,
+    escape,
+    turned_around,
+    not_unicode,
+]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("plant", HOSTILE, ids=lambda plant: plant.__name__)
+def test_what_is_no_plain_file_is_passed_over(kept, shelf, tmp_path, plant):
+    secret = tmp_path / "keys" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("secret")
+    (shelf / "good").write_text("good")
+    plant(shelf / "bad", secret)
+    told = kept.of("main", 7)
+    assert [artifact.name for artifact in told.files] == ["good"]
+    assert told.left_out == 1
+    for name in ("bad", "bad/secret", *{path.name for path in shelf.iterdir()} - {"good"}):
+        with pytest.raises(NotFound):
+            kept.open("main", 7, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "/", "/etc/passwd", "../7/good", "../../../../etc/passwd", "a//b", "good/",
+     "good/..", "./good", "a\0b", "x" * 256, "/".join("a" * (DEEPEST + 1)), "\udcff"],
+)  # fmt: skip
+def test_a_name_leads_nowhere_else(kept, shelf, name):
+    (shelf / "good").write_text("good")
+    with pytest.raises(NotFound):
+        kept.open("main", 7, name)
+
+
+@pytest.mark.parametrize("replaced", ["7", "artifacts"])
+def test_a_folder_that_was_swapped_for_a_link_shows_nothing(kept, shelf, tmp_path, replaced):
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "7").mkdir(parents=True)
+    (elsewhere / "secret").write_text("secret")
+    (elsewhere / "7" / "secret").write_text("secret")
+    there = next(path for path in (shelf, shelf.parent) if path.name == replaced)
+    there.rename(tmp_path / "moved")
+    there.symlink_to(elsewhere)
+    assert names(kept) == []
+    with pytest.raises(NotFound):
+        kept.open("main", 7, "secret")
+    kept.drop(Shelf("main", 7, datetime.now(UTC), empty=False))
+    assert (elsewhere / "7" / "secret").exists()
+
+
+def test_a_link_in_the_place_of_the_folder_is_replaced_by_a_folder(kept, shelf, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shelf.rmdir()
+    shelf.symlink_to(elsewhere)
+    kept.prepare(shelf, 2)
+    assert shelf.is_dir()
+    assert not shelf.is_symlink()
+
+
+def test_a_list_is_bounded(kept, shelf):
+    for number in range(MOST_LISTED + 5):
+        (shelf / f"{number:05}").touch()
+    told = kept.of("main", 7)
+    assert (len(told.files), told.more) == (MOST_LISTED, True)
+
+
+def test_what_lies_too_deep_is_left_out(kept, shelf):
+    deep = shelf.joinpath(*["d"] * (DEEPEST + 3))
+    deep.mkdir(parents=True)
+    (deep / "x").touch()
+    told = kept.of("main", 7)
+    assert (told.files, told.left_out, told.more) == ((), 1, False)
+
+
+def test_what_is_too_large_is_refused_and_not_read(kept, shelf):
+    with (shelf / "huge").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    assert names(kept) == ["huge"]
+    with pytest.raises(Refused, match="1 GiB"):
+        kept.open("main", 7, "huge")
+
+
+def test_artifacts_stay_over_attempts_and_a_result_does_not(kept, shelf):
+    (shelf / "made").write_text("by the first")
+    (shelf / result_name(2)).mkdir()
+    (shelf / result_name(2) / "x").touch()
+    kept.prepare(shelf, 2)
+    assert names(kept) == ["made"]
+
+
+def test_the_first_attempt_finds_nothing_of_an_earlier_life(kept, shelf):
+    (shelf / "old").write_text("of another database")
+    kept.prepare(shelf, 1)
+    assert names(kept) == []
+
+
+def test_a_result_is_read_up_to_a_bound(kept, shelf):
+    (shelf / "result-1").write_bytes(b"x" * 100)
+    assert kept.read("main", 7, "result-1", 10) == b"x" * 10
+    (shelf / "result-1").unlink()
+    (shelf / "result-1").symlink_to("/etc/passwd")
+    assert kept.read("main", 7, "result-1", 10) is None
+
+
+@pytest.mark.timeout(60)
+def test_everything_of_a_run_is_deleted_however_deep_it_is(kept, shelf, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine").touch()
+    (shelf / "link").symlink_to(outside)
+    os.mkfifo(shelf / "pipe")
+    held = os.open(shelf, os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("d", dir_fd=held)
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=held))
+        inner = os.open("d", os.O_RDONLY, dir_fd=held)
+        os.close(held)
+        held = inner
+    os.close(held)
+    (told,) = kept.shelves()
+    assert (told.space, told.run_id, told.empty) == ("main", 7, False)
+    kept.drop(told)
+    assert kept.shelves() == []
+    assert (outside / "mine").exists()
+
+
+def test_only_folders_of_runs_are_shelves(kept, shelf):
+    (shelf.parent / "notes").mkdir()
+    (shelf.parent / "8").write_text("no folder")
+    (told,) = kept.shelves()
+    assert (told.run_id, told.empty) == (7, True)
