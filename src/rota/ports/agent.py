@@ -54,7 +54,9 @@ class Room:
     sessions, and both it and `cwd` must be the same again for a session to be resumed. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
     `isolated` says that nothing outside can be harmed. `used` is what is known to have been used in
-    the session before.
+    the session before. `python` is an interpreter that is there. `artifacts` is where files for
+    people go, and `result` the one there that counts as a script's result; `resources` has files
+    for the task, and `config` is what they say of it, in JSON.
     """
 
     folder: str
@@ -67,6 +69,11 @@ class Room:
     offered: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     isolated: bool = False
+    python: str = "python3"
+    artifacts: str | None = None
+    resources: str | None = None
+    result: str | None = None
+    config: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

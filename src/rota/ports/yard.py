@@ -59,6 +59,9 @@ class Yard(Protocol):
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
 
+    def result(self, assignment: Assignment) -> bytes | None:
+        """Return what an attempt left in its result file, one byte more than counts at most."""
+
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
 

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rota.errors import Invalid
 
 ADVICE = "name a program on the path, or a file inside the space's folder, without .. in it"
+CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+
+
+def is_call(word: str) -> bool:
+    """Whether a program is a function, `module:function`, and not a file."""
+    return CALL.fullmatch(word) is not None
+
+
+def check_script(spec: Mapping[str, Any]) -> None:
+    """Refuse what cannot be a script: one line for a shell if it says so, else words."""
+    words: Sequence[str] = spec.get("command") or ()
+    if not spec.get("shell"):
+        check_program(words)
+    elif len(words) != 1 or not words[0].strip() or "\0" in words[0]:
+        raise Invalid("command", " ".join(words), "give a shell exactly one line")
 
 
 def check_program(words: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rota.agents.command.script import ScriptAgent
 from rota.executors.kit.executor import Executor, Interpreter
 from rota.executors.kit.groups import find_hierarchy
 from rota.executors.kit.mounts import Allowed, MountList
@@ -41,7 +42,7 @@ def kept_work(
     return KeptWork(
         store,
         HomeYard(settings.home, host, executors_of(settings)),
-        agents_of(settings.agent).known,
+        {**agents_of(settings.agent).known, ScriptAgent.name: ScriptAgent()},
         holder,
         chance,
         usual_agent=settings.agent,

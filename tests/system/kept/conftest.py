@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import time
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -35,8 +37,8 @@ class Kept:
         self.daemon = None
         self.extra = {}
 
-    def up(self):
-        self.daemon = self.house.up("--port", "0", **self._extra())
+    def up(self, **extra):
+        self.daemon = self.house.up("--port", "0", **self._extra(), **extra)
         return self.daemon
 
     def _extra(self):
@@ -57,6 +59,28 @@ class Kept:
         done = self.rota(*words, "--json")
         assert done.returncode == 0, done
         return json.loads(done.stdout)
+
+    def done(self, *words):
+        """Run something to its end, and return the run."""
+        number = self.json("run", *words)["run"]
+        return self.until(number, lambda run: run["finished_at"] is not None)
+
+    def call(self, method, path, said=None):
+        """Ask the daemon over HTTP, with the key of the home; return status and body."""
+        place = json.loads((self.house.home / "api.json").read_text())
+        key = (self.house.home / "admin.key").read_text().strip()
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        body = None if said is None else json.dumps(said)
+        with contextlib.closing(HTTPConnection(urlsplit(place["url"]).netloc, timeout=30)) as line:
+            line.request(method, path, body, headers)
+            answer = line.getresponse()
+            return answer.status, answer.read()
+
+    def once(self, asked):
+        """Have something done once, and return the run when it has ended."""
+        status, body = self.call("POST", "/v1/runs", asked)
+        assert status == 201, body
+        return self.until(json.loads(body)["run"], lambda run: run["finished_at"] is not None)
 
     def create(self, name, *command, **more):
         words = [word for option, value in more.items() for word in (f"--{option}", value)]
@@ -99,6 +123,14 @@ def processes(token):
                 if token.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
                     found.append(int(folder.name))
     return found
+
+
+@pytest.fixture
+def simple(house):
+    """A house on SQLite, for what no store can change."""
+    made = Kept(house, None)
+    yield made
+    made.go()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

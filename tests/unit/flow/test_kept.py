@@ -8,6 +8,7 @@ import json
 import pytest
 
 from rota.agents.command.agent import CommandAgent
+from rota.agents.command.script import ScriptAgent
 from rota.errors import Unavailable
 from rota.flow.claim import assigned
 from rota.flow.execute import kept as kept_module
@@ -28,6 +29,7 @@ class FakeYard:
         self.out = b""
         self.err = b""
         self.ending = None
+        self.left = None
         self.started = []
         self.cancelled = []
         self.bell = asyncio.Event()
@@ -43,6 +45,9 @@ class FakeYard:
 
     async def start(self, kept, room, role, prepared, bounds):
         self.started.append(prepared.command)
+
+    def result(self, assignment):
+        return self.left
 
     def look(self, kept):
         return self.ending
@@ -62,7 +67,8 @@ class FakeYard:
     def end(self, out=b"", **facts):
         self.out += out
         told = {"reason": Reason.EXITED, "code": 0, "proven": True, **facts}
-        self.ending = Ending(**told, out=Spooled(size=len(self.out)))
+        sizes = {"out": Spooled(size=len(self.out)), "err": Spooled(size=len(self.err))}
+        self.ending = Ending(**told, **sizes)
         self.bell.set()
 
 
@@ -94,7 +100,7 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, **spec):
 
 
 def work_on(store, yard, chance, holder="w1"):
-    agents = {"command": CommandAgent()}
+    agents = {"command": CommandAgent(), "script": ScriptAgent()}
     return KeptWork(store, yard, agents, lambda: holder, chance, usual_agent="command", offered={})
 
 
@@ -113,6 +119,56 @@ async def test_a_program_is_told_of_its_run_and_its_last_line_is_the_result(desk
     assert (command.argv, command.cwd, command.stdin) == (("count",), "/work", b"null")
     assert command.env["ROTA_RUN_ID"] == str(given.lease.run_id)
     assert command.env["ROTA_TRACE_ID"] == given.trace_id
+
+
+async def test_what_a_failing_program_said_last_is_told(desk, chance, yard):
+    given = await assignment(desk)
+    yard.err = b"x" * 10_000 + b"\nno such week\n"
+    yard.end(code=1)
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert outcome.message.endswith("no such week")
+
+
+@pytest.mark.parametrize(
+    ("left", "result"),
+    [
+        (b'{"paid": 3}', '{"paid": 3}'),
+        (b"  three paid \n", '"three paid"'),
+        (b'"three"', '"three"'),
+        (b"\xff\x1b[31m", '"\N{REPLACEMENT CHARACTER}"'),
+        (b"NaN", '"NaN"'),
+        (b"[" * 100_000, None),
+        (b"\n", '"two"'),
+        (b"", '"two"'),
+        (None, '"two"'),
+    ],
+)
+async def test_what_a_script_left_in_its_result_file_is_its_result(
+    desk, chance, yard, left, result
+):
+    given = await assignment(desk)
+    yard.left = left
+    yard.end(b"one\ntwo\n")
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result == result or result is None
+
+
+@pytest.mark.parametrize("facts", [{"code": 1}, {"reason": Reason.CANCELLED, "code": None}])
+async def test_a_result_file_makes_no_success(desk, chance, yard, facts):
+    given = await assignment(desk)
+    yard.left = b"well"
+    yard.end(b"", **facts)
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert not isinstance(outcome, Succeeded)
+
+
+async def test_a_result_file_that_is_too_long_is_a_failure(desk, chance, yard):
+    given = await assignment(desk)
+    yard.left = b"x" * (256 * 1024 + 1)
+    yard.end(b"well\n")
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert outcome.code == "bad_result"
 
 
 class Wavering:

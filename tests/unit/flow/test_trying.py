@@ -13,6 +13,7 @@ from tests.unit.flow.test_kept import FakeYard, assignment, texts
 
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
+from rota.agents.command.script import ScriptAgent
 from rota.errors import Unavailable
 from rota.flow.claim import assigned
 from rota.flow.define.runs import answer_question
@@ -71,7 +72,7 @@ class House:
         self.work = KeptWork(
             store or desk.store,
             yard,
-            {"command": CommandAgent(), "codex": CodexAgent()},
+            {agent.name: agent for agent in (CommandAgent(), CodexAgent(), ScriptAgent())},
             lambda: "w1",
             Random(4),
             usual_agent="command",

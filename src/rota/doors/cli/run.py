@@ -9,6 +9,7 @@ import typer
 
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.run_words import FINISHED, tell_run
+from rota.doors.cli.task_options import words_of
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
 from rota.doors.kit.faults import FAILED, INTERRUPTED, TIMEOUT, WAITING
@@ -43,6 +44,10 @@ def run(
             "--instructions", metavar="TEXT", help="Instead of a task: do this once; - reads it."
         ),
     ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--command", metavar="WORDS", help="Instead of a task: run this once."),
+    ] = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="With the same key, at most one run.")
     ] = None,
@@ -68,7 +73,8 @@ def run(
     """
     desk = Desk(context)
     waiting = _waiting(wait=wait, timeout=timeout, interval=interval_ms)
-    asked = {"input": text, "payload": payload, "instructions": instructions, "key": key}
+    asked = {"input": text, "payload": payload, "key": key}
+    asked |= {"instructions": instructions, "command": command}
     if task is not None and _is_run(task):
         stray = next((name for name, value in asked.items() if value is not None), None)
         if stray is not None:
@@ -92,19 +98,16 @@ def queue_run(desk: Desk, task: str, asked: Record, *, dry_run: bool) -> Record:
 
 
 def _queued(desk: Desk, task: str | None, asked: Record, *, dry_run: bool, quiet: bool) -> int:
-    words = asked.pop("instructions")
-    if (task is None) == (words is None):
-        raise Invalid("task", task or "", "name a task, or give --instructions instead of one")
+    once = {"agent": asked.pop("instructions"), "script": asked.pop("command")}
+    if [task, *once.values()].count(None) != len(once):
+        advice = "name a task, or give --instructions or --command instead of one"
+        raise Invalid("task", task or "", advice)
     if task is not None:
         done = queue_run(desk, task, asked, dry_run=dry_run)
     else:
         if asked.pop("input") is not None:
             raise Invalid("input", "", "goes with a task: put it into --instructions")
-        wanted = {
-            **asked,
-            "payload": json_value("payload", asked["payload"]),
-            "agent": {"instructions": text_or_input(words)},
-        }
+        wanted = {**asked, **_errand(once), "payload": json_value("payload", asked["payload"])}
         done = desk.call("POST", "/v1/runs", wanted, dry_run=dry_run)
     number = int(done["run"])
     what = "" if task is None else f" of {task}"
@@ -115,6 +118,12 @@ def _queued(desk: Desk, task: str | None, asked: Record, *, dry_run: bool, quiet
         desk.out.record(done)
         desk.out.line(f"{there} run {number}{what}. Follow it: rota logs {number} -f")
     return number
+
+
+def _errand(once: dict[str, str | None]) -> Record:
+    if once["script"] is not None:
+        return {"script": {"command": words_of(once["script"])}}
+    return {"agent": {"instructions": text_or_input(once["agent"] or "")}}
 
 
 def _is_run(text: str) -> bool:

@@ -19,6 +19,7 @@ from rota.doors.cli.task_words import (
     tell_defined,
     what_of,
     when_of,
+    work_of,
 )
 from rota.doors.cli.values import (
     LARGEST,
@@ -129,7 +130,7 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
             ("id", str(task["id"])),
             ("space", task["space"]),
             ("thread", task["thread"] or ""),
-            ("does", str(task["instructions"] or task["call"] or task["route"])),
+            ("does", work_of(task)),
             ("agent", agent_words(task)),
             ("state", task["state"] + reason),
             ("until", wall_named(task["paused_until"], zone) if paused else ""),

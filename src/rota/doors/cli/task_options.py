@@ -27,6 +27,9 @@ Instructions = Annotated[
 CommandLine = Annotated[
     Text, typer.Option("--command", metavar="WORDS", help="What to do: a program; no shell.")
 ]
+Shell = Annotated[
+    bool, typer.Option("--shell", help="With --command: one line for a shell, pipes and all.")
+]
 AgentName = Annotated[
     Text,
     typer.Option("--agent", metavar="NAME", help="claude, codex, pi or command [the setting]."),
@@ -155,6 +158,15 @@ def words_of(line: str | None) -> list[str] | None:
         return shlex.split(line)
     except ValueError as fault:
         raise Invalid("command", line, f"close its quotes ({fault})") from None
+
+
+def program_of(line: str | None, *, shell: bool) -> Record:
+    """Return the program that the options name: words, or one line for a shell."""
+    if line is None and shell:
+        raise Invalid("shell", "yes", "goes with --command")
+    if line is None or not shell:
+        return {"command": words_of(line), "shell": None if line is None else False}
+    return {"command": [line], "shell": True}
 
 
 def schedule_of(given: Mapping[str, Any]) -> Record | None:

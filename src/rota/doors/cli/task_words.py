@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from types import MappingProxyType
 
 from rota.doors.cli.desk import Record
@@ -76,9 +77,18 @@ def next_of(task: Record) -> str | None:
 
 def what_of(task: Record) -> str:
     """Return what a task does, shortly."""
-    return str(
-        task["title"] or first_line(task["instructions"], 60) or task["call"] or task["route"]
-    )
+    return str(task["title"] or first_line(work_of(task), 60))
+
+
+def work_of(task: Record) -> str:
+    """Return what a task does: its instructions, its program or its callable."""
+    return str(task["instructions"] or task["call"] or program_of(task) or task["route"])
+
+
+def program_of(task: Record) -> str:
+    """Return the program of a task as it would be typed; a line for a shell says so."""
+    words = task["command"] or []
+    return f"sh -c {shlex.quote(words[0])}" if task["shell"] else shlex.join(words)
 
 
 def agent_words(task: Record) -> str:

@@ -49,7 +49,7 @@ PromptBy = Annotated[
 Result = Annotated[
     Text,
     typer.Option(
-        "--output", metavar="KIND", help="Agent command: text, last_line or lines [text]."
+        "--output", metavar="KIND", help="Program: its result is text, last_line or lines."
     ),
 ]
 FIELDS = {

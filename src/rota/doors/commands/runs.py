@@ -51,6 +51,8 @@ from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.states import RunState
 from rota.model.tasks import TaskKind
+from rota.model.wishes import Output
+from rota.rules.programs import check_script
 
 Tier = Literal["low", "medium", "high"]
 ONE_OF = ("task", "agent", "script")
@@ -88,6 +90,8 @@ class ScriptAsked(Asked):
     """A program to be run."""
 
     command: list[Text] = Field(min_length=1, max_length=1_000)
+    shell: bool = Field(default=False, description="The command is one line for a shell.")
+    output: Output | None = None
     timeout: Length | None = None
     metadata: dict[str, Json] | None = None
 
@@ -253,6 +257,8 @@ def _errand(office: Office, asked: NewRun) -> dict[str, Any]:
     if said is not None and said.timeout is not None:
         span = length(said.timeout, "timeout")
         record["timeout"] = None if span is None else span.total_seconds()
+    if asked.script is not None:
+        check_script(record)
     if asked.payload is not None:
         record["payload"] = asked.payload
     return with_agent(office.agents, TaskKind.AGENT, record) if asked.agent else record

@@ -28,7 +28,7 @@ Call = Annotated[
 ]
 Tool = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-TOLD = (*KIND_OF, "agent", "model_tier", *WISHES)
+TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES)
 PROGRAM = "command"
 """The agent that is any program; its task has instructions and a command."""
 
@@ -57,6 +57,7 @@ class Work(Asked):
     max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS), WHOLE] | None = None
     keep_session: bool | None = None
     prompt_by: PromptBy | None = None
+    shell: bool | None = Field(default=None, description="The command is one line for a shell.")
     output: Output | None = None
 
     def spec(self) -> dict[str, Any]:
@@ -83,6 +84,9 @@ class WholeTask(Work):
             raise ValueError(message)
         if self.agent == PROGRAM and not both:
             message = f"the agent {PROGRAM} needs instructions and a command"
+            raise ValueError(message)
+        if self.shell and told != {"command"}:
+            message = "a shell goes with a command alone"
             raise ValueError(message)
         return self
 

@@ -66,6 +66,8 @@ class TaskListed(Given):
     route: str
     instructions: str | None
     call: str | None
+    command: list[str] | None
+    shell: bool
     state: Literal["enabled", "disabled", "paused"]
     paused_until: datetime | None
     disabled_reason: str | None
@@ -210,6 +212,8 @@ def _task_line(task: Task, state: str) -> dict[str, Any]:
         "route": task.route,
         "instructions": _text(task.spec.get("instructions")),
         "call": _text(task.spec.get("call")),
+        "command": task.spec.get("command"),
+        "shell": bool(task.spec.get("shell")),
         "state": state,
         "paused_until": task.paused_until,
         "disabled_reason": task.disabled_reason,

@@ -58,7 +58,7 @@ from rota.model.keys import KeyScope
 from rota.model.tasks import After, Policy, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
-from rota.rules.programs import check_program
+from rota.rules.programs import check_script
 from rota.rules.wishes import WISHES
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
@@ -194,8 +194,8 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     dropped = {n for n in WISHES if n in asked.model_fields_set and getattr(asked, n) is None}
     kept = {name: value for name, value in task.spec.items() if name not in dropped}
     spec = {**kept, **asked.spec()}
-    if asked.command is not None:
-        check_program(asked.command)
+    if asked.command is not None or asked.shell is not None:
+        check_script(spec)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
     if spec.get("agent") == PROGRAM:
         kinds.discard(TaskKind.SCRIPT)
@@ -303,7 +303,7 @@ async def _put(
 ) -> Task:
     """Make a task, or the one that it replaces what was asked for."""
     if asked.command is not None:
-        check_program(asked.command)
+        check_script(asked.spec())
     space = space_of(office, asked.space)
     kind = next(KIND_OF[name] for name in KIND_OF if getattr(asked, name) is not None)
     if replace is not None and replace.kind is not kind:

@@ -11,24 +11,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import Unavailable
+from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
 from rota.executors.kit.building import Program, build
-from rota.executors.kit.executor import Executor
+from rota.executors.kit.executor import Executor, Interpreter
 from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
 from rota.executors.kit.lease import Lease
 from rota.executors.kit.probing import Ended, probe
+from rota.executors.kit.resources import read_config, resources_of
 from rota.executors.kit.spec import Spec
 from rota.executors.kit.wake import Wake
 from rota.model.keeping import Ending, Kept, Stream
+from rota.model.outcomes import LONGEST_RESULT
 from rota.model.programs import Bounds, Command
 from rota.model.spaces import Role
+from rota.model.tasks import TaskKind
 from rota.ports.agent import Prepared, Room
 from rota.ports.runner import Assignment
 from rota.rules.programs import check_program
 
 PROCESS = "process"
 SANDBOX = "sandbox"
+CONTAINER = "container"
 PRIVATE = 0o700
 TIDY_SECONDS = 3600.0
 
@@ -40,7 +45,9 @@ class HomeYard:
         self._executors = executors
         self.host = host
         self.boot = boot_id()
-        self._spaces = folder / "spaces"
+        self._spaces = folder.absolute() / "spaces"
+        self._artifacts = HomeArtifacts(folder.absolute())
+        self._python = Interpreter.running().program
         self._folder = folder / "keepers"
         self.home = f"{host}:{self._folder.absolute()}"
         self._rung: dict[str, asyncio.Event] = {}
@@ -126,18 +133,32 @@ class HomeYard:
         lease = assignment.lease
         own = self._spaces / assignment.task.space
         room = self._rooms / _room_name(lease.run_id, lease.epoch)
-        folders = (room / "files", own / "work", own / "home", room / "tmp")
+        resources = resources_of(own, assignment.task.name)
+        folders = (room / "files", own / "work", own / "home", room / "tmp", resources)
         for folder in folders:
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        files, work, home, tmp = (str(folder.absolute()) for folder in folders)
+        files, work, home, tmp, given = (str(folder.absolute()) for folder in folders)
+        shelf = shelf_of(own, lease.run_id)
+        is_script = assignment.task.kind is TaskKind.SCRIPT
         return Room(
             folder=files,
             cwd=work,
             home=home,
             offered={**offered, "TMPDIR": tmp} if executor == PROCESS else offered,
-            ids=ids,
+            ids={**ids, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
             isolated=executor != PROCESS,
+            python="python3" if executor == CONTAINER else self._python,
+            artifacts=str(shelf),
+            resources=given,
+            result=str(shelf / result_name(lease.epoch)) if is_script else None,
+            config=read_config(resources) if is_script else None,
         )
+
+    def result(self, assignment: Assignment) -> bytes | None:
+        """Return what an attempt left in its result file, one byte more than counts at most."""
+        lease, space = assignment.lease, assignment.task.space
+        name = result_name(lease.epoch)
+        return self._artifacts.read(space, lease.run_id, name, LONGEST_RESULT + 1)
 
     async def start(
         self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
@@ -147,17 +168,20 @@ class HomeYard:
             raise Unavailable("this process does not have the home")
         for file in prepared.files:
             _write(Path(room.folder) / file.name, file.content)
+        if room.artifacts is not None:
+            await asyncio.to_thread(self._artifacts.prepare, Path(room.artifacts), kept.epoch)
         given = Cell(
             name=_name(kept),
             state=str(Path(room.folder).parent),
             folder=room.cwd,
             home=room.home,
-            readable=[room.folder],
+            artifacts=room.artifacts,
+            readable=[room.folder, room.resources] if room.resources else [room.folder],
             bounds=bounds,
             isolated=room.isolated,
             role=role,
         )
-        spec = self._executors[kept.executor].wrap(_found(prepared.command), given)
+        spec = self._executors[kept.executor].wrap(_found(prepared.command, room), given)
         self._rung[spec.name] = asyncio.Event()
         await asyncio.to_thread(self._start, kept, spec)
 
@@ -225,12 +249,20 @@ class HomeYard:
         bell.clear()
 
 
-def _found(command: Command) -> Command:
-    """Return a command whose program, where it lies in the working folder, is named by its path."""
-    check_program(command.argv)
+def _found(command: Command, room: Room) -> Command:
+    """Return a command whose program, where it lies in the working folder, is named by its path.
+
+    A file of Python's that cannot be executed by itself is run by Rota's interpreter.
+    """
     program, *words = command.argv
+    if program == room.python:
+        return command
+    check_program(command.argv)
     own = Path(command.cwd) / program
-    return replace(command, argv=(str(own), *words)) if own.is_file() else command
+    if not own.is_file():
+        return command
+    by_python = own.suffix == ".py" and not os.access(own, os.X_OK)
+    return replace(command, argv=(*([room.python] if by_python else []), str(own), *words))
 
 
 def _name(kept: Kept) -> str:

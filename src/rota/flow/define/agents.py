@@ -10,7 +10,9 @@ from rota.model.tasks import TaskKind
 from rota.ports.agent import Agents
 from rota.rules.wishes import WISHES, wish_in
 
-OF_AGENTS = ("agent", *WISHES)
+OF_PROGRAMS = frozenset({"output"})
+"""What scripts may want, too."""
+OF_AGENTS = ("agent", *(wish for wish in WISHES if wish not in OF_PROGRAMS))
 
 
 def with_agent(agents: Agents, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:

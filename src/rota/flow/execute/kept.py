@@ -11,22 +11,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from rota.errors import Invalid, RotaError, Unavailable
 from rota.flow.execute.again import Patience, again, what_is_left
+from rota.flow.execute.errands import unfolded
 from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.flow.execute.preparing import agent_of, bounds_of, ids_of, wish_of
 from rota.flow.execute.reporting import out_of_time, refusal, report_of, verdict_of
+from rota.flow.execute.scripts import result_line
 from rota.flow.execute.trying import Trying, in_session
 from rota.model.keeping import Ending, Heard, Kept, KeptSession, Pause, Reason, Stream
 from rota.model.outcomes import Report
+from rota.model.programs import Bounds
 from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Wish
-from rota.ports.agent import Agent, Room
+from rota.ports.agent import Agent, Reader, Room
 from rota.ports.clock import Random
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
@@ -41,7 +44,19 @@ DOUBT_SECONDS = 180.0
 """Slack, grace and clocks: how much later than its promise a keeper may really be gone."""
 RENEW_SECONDS = 10.0
 PART = 256 * 1024
+LAST_WORDS = 4 * 1024
 GONE_ON = "its run has gone on without it"
+
+
+class Ready(NamedTuple):
+    """What an attempt needs before it can begin."""
+
+    agent: Agent
+    wish: Wish
+    room: Room
+    bounds: Bounds
+    executor: str
+    role: Role
 
 
 class KeptWork:
@@ -137,22 +152,19 @@ class KeptWork:
 
     async def _run(self, assignment: Assignment) -> Report:
         try:
-            agent, wish = self._agent(assignment), wish_of(assignment)
-            agent.check(wish)
-            role = await self._role(assignment)
-            executor = self._yard.executor_of(assignment, role)
-            room = self._room(assignment, executor)
+            assignment = unfolded(assignment)
+            ready = await self._ready(assignment)
         except (Invalid, Unavailable) as fault:
             return refusal(fault, assignment.task.kind)
-        kept, hard = assignment.kept, bounds_of(assignment).hard_seconds
+        kept, agent, wish = assignment.kept, ready.agent, ready.wish
         while True:
             if kept is None or kept.until is not None:
-                started = await self._start(assignment, agent, wish, room, executor, role, kept)
+                started = await self._start(assignment, ready, kept)
                 if isinstance(started, Report):
                     return started
                 kept = started
             following = Following(agent.name, kept.session) if wish.keep_session else None
-            reader = agent.reader(wish, in_session(room, kept.session))
+            reader = agent.reader(wish, in_session(ready.room, kept.session))
             hearing = self._caught_up(kept, Hearing(reader, following))
             try:
                 ending = await self._hear(kept, hearing)
@@ -163,14 +175,29 @@ class KeptWork:
             if ending.reason is Reason.LOST_NEVER_STARTED and kept is assignment.kept:
                 kept = replace(kept, until=self._store.now())  # its process was killed before it
                 continue
-            verdict = verdict_of(ending, reader)
+            self._read_result(assignment, reader)
+            verdict = verdict_of(self._with_last_words(kept, ending), reader)
             pause = None
             if assignment.task.kind is TaskKind.AGENT:
+                hard = ready.bounds.hard_seconds
                 pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
             if pause is None:
                 return report_of(ending, verdict, assignment.task.kind)
             await self._pause(pause)
             kept = pause.kept
+
+    def _with_last_words(self, kept: Kept, ending: Ending) -> Ending:
+        """Return an ending whose standard error ends with what is in the spool, too."""
+        err = ending.err
+        words = self._yard.read(kept, Stream.ERR, max(0, err.size - LAST_WORDS), LAST_WORDS)
+        return replace(ending, err=replace(err, tail=words + err.tail))
+
+    def _read_result(self, assignment: Assignment, reader: Reader) -> None:
+        """Let what a script left in its result file count as its last line."""
+        if assignment.task.kind is TaskKind.SCRIPT:
+            line = result_line(self._yard.result(assignment) or b"")
+            if line is not None:
+                reader.feed(line)
 
     def _agent(self, assignment: Assignment) -> Agent:
         name = agent_of(assignment, self._usual)
@@ -187,21 +214,20 @@ class KeptWork:
             self._roles[space] = (await patiently(lambda: self._store.find_space(space))).role
         return self._roles[space]
 
-    def _room(self, assignment: Assignment, executor: str) -> Room:
-        return self._yard.room(assignment, executor, self._offered, ids_of(assignment))
+    async def _ready(self, assignment: Assignment) -> Ready:
+        """Return what an attempt needs; Invalid or Unavailable if it cannot be had."""
+        agent, wish = self._agent(assignment), wish_of(assignment)
+        agent.check(wish)
+        role = await self._role(assignment)
+        executor = self._yard.executor_of(assignment, role)
+        room = self._yard.room(assignment, executor, self._offered, ids_of(assignment))
+        return Ready(agent, wish, room, bounds_of(assignment, room.config), executor, role)
 
     async def _start(
-        self,
-        assignment: Assignment,
-        agent: Agent,
-        wish: Wish,
-        room: Room,
-        executor: str,
-        role: Role,
-        before: Kept | None,
+        self, assignment: Assignment, ready: Ready, before: Kept | None
     ) -> Kept | Report:
         """Write an attempt down and start its keeper; one that was tried before waits first."""
-        lease, bounds = assignment.lease, bounds_of(assignment)
+        lease, bounds, agent, wish = assignment.lease, ready.bounds, ready.agent, ready.wish
         if before is None:
             session = await self._trying.session(assignment, agent, wish)
             tries, began = 0, self._store.now()
@@ -212,7 +238,7 @@ class KeptWork:
             if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
                 return out_of_time()
         told = await self._trying.told(assignment, wish, resumed=session is not None)
-        room = in_session(room, session)
+        room = in_session(ready.room, session)
         try:
             prepared = agent.prepare(told, room)
         except (Invalid, Unavailable) as fault:
@@ -223,7 +249,7 @@ class KeptWork:
             home=self.home,
             nonce=f"{int(self._chance.random() * 2**63):016x}",
             boot=self._yard.boot,
-            executor=executor,
+            executor=ready.executor,
             tries=tries,
             began=began,
             session=session,
@@ -231,7 +257,7 @@ class KeptWork:
         if not await patiently(lambda: self._store.begin_kept(kept, self._holder())):
             await self._wait_to_be_fenced(kept)
         try:
-            await self._yard.start(kept, room, role, prepared, bounds)
+            await self._yard.start(kept, room, ready.role, prepared, bounds)
         except (Invalid, Unavailable) as fault:
             await patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
             return refusal(fault, assignment.task.kind)

@@ -7,18 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rota.flow.execute.scripts import SCRIPT, local_timeout, profile_of, script_wish, thread_of
 from rota.model.programs import Bounds
 from rota.model.runs import Question
 from rota.model.tasks import TaskKind
-from rota.model.wishes import Output, Wish
+from rota.model.wishes import Wish
 from rota.ports.runner import Assignment
 from rota.rules.wishes import wish_in
-
-ONCE = "rota"
-"""The origin of tasks whose runs say themselves what is to be done."""
-
-COMMAND = "command"
-"""The agent that is any program."""
 
 LONGEST_VARIABLE = 100 * 1024
 """A variable of an environment may have 128 KiB on Linux; a longer payload is read from a file."""
@@ -29,16 +24,8 @@ HARD = timedelta(minutes=30)
 def agent_of(assignment: Assignment, usual: str) -> str:
     """Return the name of the agent that a task wants."""
     if assignment.task.kind is TaskKind.SCRIPT:
-        return COMMAND
-    return str(spec_of(assignment).get("agent") or usual)
-
-
-def spec_of(assignment: Assignment) -> Mapping[str, Any]:
-    """Return what is to be done: by the task, or by the run itself where it is done once."""
-    if assignment.task.origin != ONCE:
-        return assignment.task.spec
-    errand = json.loads(assignment.lease.payload)
-    return errand if isinstance(errand, dict) else {}
+        return SCRIPT
+    return str(assignment.task.spec.get("agent") or usual)
 
 
 def wish_of(
@@ -49,12 +36,10 @@ def wish_of(
     A script reads the run's payload, as JSON, on its input. An agent is told its own questions with
     the answers; in a session that is `resumed` it is told nothing but the newest answer.
     """
-    spec = spec_of(assignment)
+    spec: Mapping[str, Any] = assignment.task.spec
     if assignment.task.kind is TaskKind.SCRIPT:
-        program = tuple(spec.get("command", ()))
-        return Wish(program=program, instructions=assignment.lease.payload, output=Output.LAST_LINE)
-    payload = json.loads(assignment.lease.payload)
-    told = _instructions(spec, spec.get("payload") if assignment.task.origin == ONCE else payload)
+        return script_wish(spec, assignment.lease.payload)
+    told = _instructions(spec, json.loads(assignment.lease.payload))
     answers = [_answered(question) for question in asked if question.answer is not None]
     return wish_in(spec, answers[-1] if answers and resumed else "\n\n".join([told, *answers]))
 
@@ -82,9 +67,11 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
         "ROTA_TASK": task.name,
         "ROTA_SPACE": task.space,
         "ROTA_TRACE_ID": assignment.trace_id,
+        "ROTA_PROFILE": profile_of(assignment),
     }
-    if lease.thread is not None:
-        told["ROTA_THREAD_KEY"] = lease.thread
+    thread = thread_of(assignment)
+    if thread is not None:
+        told["ROTA_THREAD_KEY"] = thread
     if lease.slot_key is not None:
         told["ROTA_SLOT"] = lease.slot_key
     answers = json.dumps(assignment.answers, ensure_ascii=False)
@@ -95,12 +82,11 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
     return told
 
 
-def bounds_of(assignment: Assignment) -> Bounds:
-    """Return how much of everything an attempt may use."""
-    spec = spec_of(assignment)
-    timeout = assignment.task.policy.timeout or HARD
-    if assignment.task.origin == ONCE and spec.get("timeout"):
-        timeout = timedelta(seconds=float(spec["timeout"]))
+def bounds_of(assignment: Assignment, config: str | None = None) -> Bounds:
+    """Return how much of everything an attempt may use; `config` is the task's local one."""
+    task = assignment.task
+    timeout = task.policy.timeout or local_timeout(config) or HARD
+    spec: Mapping[str, Any] = task.spec
     idle = spec.get("idle_seconds")
     return Bounds(
         hard_seconds=timeout.total_seconds(),
