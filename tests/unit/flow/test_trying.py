@@ -16,6 +16,7 @@ from rota.agents.command.agent import CommandAgent
 from rota.agents.command.script import ScriptAgent
 from rota.errors import Unavailable
 from rota.flow.claim import assigned
+from rota.flow.define.adhoc import NAMES, ORIGIN
 from rota.flow.define.runs import answer_question
 from rota.flow.execute import patiently
 from rota.flow.execute.again import Patience
@@ -351,7 +352,7 @@ async def test_what_is_done_once_says_itself_what_to_do(desk):
     given = await agent_run(desk)
     errand = {"instructions": "Go.", "agent": "command", "command": ["go"], "timeout": 7.0}
     given = given._replace(
-        task=replace(given.task, origin="rota", spec={}),
+        task=replace(given.task, name=NAMES[TaskKind.AGENT], origin=ORIGIN, spec={}),
         lease=given.lease._replace(payload=json.dumps(errand)),
     )
     yard = Trial(said(b"gone\n"))
