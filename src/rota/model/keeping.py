@@ -37,6 +37,7 @@ class Reason(StrEnum):
     LOST_REBOOT = "lost:reboot"
     LOST_NEVER_STARTED = "lost:never_started"
     LOST_KEEPER_DIED = "lost:keeper_died"
+    LOST_UNSWEPT = "lost:unswept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds
+from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
 from rota.ports.runner import Assignment
@@ -39,22 +40,22 @@ class Yard(Protocol):
     def promise(self, seconds: float) -> None:
         """Let every keeper go on for so long from now."""
 
-    def executor_of(self, assignment: Assignment, role: Role) -> str:
-        """Return where an attempt of a space of that role is to run; Unavailable if it cannot."""
-
     def room(
         self,
         assignment: Assignment,
-        executor: str,
+        site: Site,
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:
         """Return the folders of an attempt, by the paths its own program sees."""
 
     async def start(
-        self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
+        self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
-        """Start the keeper of an attempt, at most once; how that went is seen by looking."""
+        """Start the keeper of an attempt, at most once; how that went is seen by looking.
+
+        Raises Unavailable or NotPermitted, and starts nothing, where the site cannot be had.
+        """
 
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
@@ -67,6 +68,15 @@ class Yard(Protocol):
 
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree: politely, then for certain."""
+
+    def sweep(self, kept: Kept) -> None:
+        """End what outlives the tree of an attempt that has ended; it may take a while.
+
+        Raises Unavailable while something is left: the attempt is not over before.
+        """
+
+    def pane(self, kept: Kept) -> str | None:
+        """Return what the pane of an attempt shows, None where it has none; takes a moment."""
 
     def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""

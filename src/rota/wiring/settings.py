@@ -85,6 +85,9 @@ class Settings:
     agent: str = "claude"
     agent_retries: int = AGENT_RETRIES
     agent_wait: timedelta = AGENT_WAIT
+    engine: str | None = None
+    engine_users: str | None = None
+    mounts: Path | None = None
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -126,6 +129,13 @@ def _address(value: object) -> object:
 def _postgres(value: object) -> object:
     if not str(value).startswith(("postgresql://", "postgres://")):
         message = "write postgresql://rota_sql@host/name, or nothing for a SQLite database"
+        raise ValueError(message)
+    return value
+
+
+def _engine(value: object) -> object:
+    if value not in {"podman", "docker"} and not str(value).startswith("/"):
+        message = "write podman, docker or the whole path of one of them"
         raise ValueError(message)
     return value
 
@@ -187,6 +197,13 @@ MEANINGS = MappingProxyType(
         "agent_retries": "how often an agent is tried again inside an attempt when its provider "
         "limits, is overloaded or cannot be reached",
         "agent_wait": "how long it waits before each of these",
+        "engine": "what runs containers: `podman`, `docker`, or the path of one of them; the one "
+        "that is found if none is given",
+        "engine_users": "whom programs in containers are to this machine: `mapped`, nobody but for "
+        "their own folders, or `own`, the user that runs Rota; `mapped` for podman without root if "
+        "none is given",
+        "mounts": "the file that lists which folders tasks may ask to see beside their own; "
+        "`mounts.toml` in the home folder if none is given",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -227,6 +244,9 @@ class Wanted(BaseModel):
     agent: Literal["claude", "codex", "pi", "command"] = "claude"
     agent_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
     agent_wait: _Wait = AGENT_WAIT
+    engine: Annotated[str, BeforeValidator(_engine)] | None = None
+    engine_users: Literal["mapped", "own"] | None = None
+    mounts: Path | None = None
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

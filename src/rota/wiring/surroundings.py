@@ -11,6 +11,16 @@ DEFAULT_HOME = "~/.rota"
 OF_COMMANDS = ("home", "url", "key", "thread_key")
 """Variables that are no settings."""
 
+OF_ENGINES = (
+    "HOME",
+    "XDG_RUNTIME_DIR",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "DOCKER_HOST",
+    "DOCKER_CONFIG",
+)
+OF_TERMINALS = ("TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "HOME")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -42,6 +52,16 @@ def home_folder(typed: str | None = None) -> Path:
 def offered() -> dict[str, str]:
     """Return the environment from which programs may be given something, by name."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+
+
+def engine_environment() -> dict[str, str]:
+    """Return what the client of a container engine is told: where its own things are."""
+    return {name: os.environ[name] for name in OF_ENGINES if name in os.environ}
+
+
+def terminal_environment() -> dict[str, str]:
+    """Return what a program that draws on this terminal must know of it."""
+    return {name: os.environ[name] for name in OF_TERMINALS if name in os.environ}
 
 
 def _variable(name: str) -> str | None:

@@ -62,7 +62,8 @@ def systemd_unit(service: Service) -> str:
     """Return a user unit.
 
     A stop ends the daemon and nothing else: what it started is handed over, not killed. Delegate
-    gives it the right to part its own control group, where it bounds what it starts.
+    gives it the right to part its own control group, where it bounds what it starts; it stands in a
+    leaf of that group itself (an older systemd than 254 does not know that word and passes it by).
     """
     start = " ".join(_word(word, command=True) for word in service.words)
     environment = "\n".join(
@@ -85,6 +86,7 @@ KillMode=process
 KillSignal=SIGTERM
 TimeoutStopSec={service.stop_seconds}
 Delegate=yes
+DelegateSubgroup=rota.leaf
 UMask=0077
 
 [Install]

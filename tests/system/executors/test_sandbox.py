@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.executor import Interpreter, Network, Outlet
+from rota.executors.kit.executor import Interpreter, Outlet
 from rota.executors.sandbox.executor import SandboxExecutor
 from rota.model.programs import Bounds, Command
+from rota.model.sites import Network
 
 PYTHON = "/usr/bin/python3"
 

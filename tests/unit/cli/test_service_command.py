@@ -36,6 +36,7 @@ KillMode=process
 KillSignal=SIGTERM
 TimeoutStopSec=50
 Delegate=yes
+DelegateSubgroup=rota.leaf
 UMask=0077
 
 [Install]

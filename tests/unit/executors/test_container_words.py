@@ -10,10 +10,11 @@ from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.seccomp import profile
 from rota.executors.container.words import Engine, Users, mounted, pinned, program, walls
 from rota.executors.kit.calls import FORBIDDEN
-from rota.executors.kit.executor import Interpreter, Network, Outlet, Room
+from rota.executors.kit.executor import Interpreter, Outlet, Room
 from rota.executors.kit.mounts import Allowed, MountList
 from rota.executors.kit.spec import Term, Tree
 from rota.model.programs import Bounds, Command
+from rota.model.sites import Network
 
 PYTHON = Interpreter("/opt/python/bin/python3", "/opt/python", "/opt/rota")
 PODMAN = Engine(program="/bin/sh", kind="podman", options=["--root", "/r"], env={"HOME": "/h"})

@@ -44,19 +44,32 @@ def test_the_old_hierarchy_bounds_the_number_of_processes(tmp_path):
     assert found.settings(Bounds(processes=5, memory_bytes=9, cpus=1)) == {"pids.max": "5"}
 
 
-def test_a_daemon_moves_into_a_leaf_before_it_hands_down(tmp_path):
+def test_a_daemon_in_the_leaf_hands_its_controllers_down(tmp_path):
     folder = a_group(tmp_path, "/rota.service", controllers="cpuset cpu memory pids")
-    (folder / "cgroup.procs").write_text("17\n18\n")
-    leaf = a_group(tmp_path, "/rota.service/rota.leaf")
-    settle_in(str(tmp_path), own(tmp_path, "0::/rota.service\n"))
-    assert (leaf / "cgroup.procs").read_text() == "18"
+    a_group(tmp_path, "/rota.service/rota.leaf")
+    settle_in(str(tmp_path), own(tmp_path, "0::/rota.service/rota.leaf\n"))
     assert (folder / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
 
 
-def test_a_daemon_at_the_top_of_the_machine_moves_nothing(tmp_path):
-    folder = a_group(tmp_path, "/")
-    settle_in(str(tmp_path), own(tmp_path, "0::/\n"))
+@pytest.mark.parametrize("path", ["/", "/user.slice/session-1.scope", "/rota.service"])
+def test_a_daemon_anywhere_else_moves_and_changes_nothing(tmp_path, path):
+    """Others stand there too, or a restart of the service would find the group closed."""
+    folder = a_group(tmp_path, path)
+    (folder / "cgroup.procs").write_text("17\n18\n")
+    settle_in(str(tmp_path), own(tmp_path, f"0::{path}\n"))
     assert (folder / "cgroup.subtree_control").read_text() == ""
+    assert (folder / "cgroup.procs").read_text() == "17\n18\n"
+    assert not (folder / "rota.leaf").exists()
+
+
+def test_a_leaf_whose_group_is_not_ours_is_told_and_left(tmp_path, caplog):
+    settle_in(str(tmp_path), own(tmp_path, "0::/gone/rota.leaf\n"))
+    assert "groups.not_delegated" in caplog.text
+
+
+def test_a_machine_without_control_groups_has_none(tmp_path):
+    settle_in(str(tmp_path), str(tmp_path / "none"))
+    assert find_hierarchy(str(tmp_path), str(tmp_path / "none")) is None
 
 
 def test_bounds_are_written_before_anybody_steps_in(tmp_path):

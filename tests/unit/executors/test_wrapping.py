@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rota.errors import Invalid, NotPermitted, Unavailable
-from rota.executors.kit.executor import Interpreter, Network, Outlet, Room, environment
+from rota.executors.kit.executor import Interpreter, Outlet, Room, environment
 from rota.executors.kit.groups import Hierarchy
 from rota.executors.kit.holding import hold
 from rota.executors.kit.mounts import Allowed, MountList
@@ -14,6 +14,7 @@ from rota.executors.process.executor import START, ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
 from rota.executors.sandbox.profile import Host, closing, last_steps, walls
 from rota.model.programs import Bounds, Command
+from rota.model.sites import Network
 from rota.model.spaces import Role
 
 PYTHON = Interpreter("/opt/python/bin/python3", "/opt/python", "/opt/rota")

@@ -32,18 +32,16 @@ class FakeYard:
         self.left = None
         self.started = []
         self.cancelled = []
+        self.swept = []
         self.bell = asyncio.Event()
 
     def take(self):
         return True
 
-    def executor_of(self, assignment, role):
-        return "process"
-
-    def room(self, assignment, executor, offered, ids):
+    def room(self, assignment, site, offered, ids):
         return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
-    async def start(self, kept, room, role, prepared, bounds):
+    async def start(self, kept, room, site, role, prepared, bounds):
         self.started.append(prepared.command)
 
     def result(self, assignment):
@@ -54,6 +52,9 @@ class FakeYard:
 
     def read(self, kept, stream, offset, most):
         return getattr(self, stream.value)[offset : offset + most]
+
+    def sweep(self, kept):
+        self.swept.append(kept.run_id)
 
     def cancel(self, kept, grace_seconds, why):
         self.cancelled.append(why)

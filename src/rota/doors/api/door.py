@@ -29,6 +29,7 @@ from rota.wiring.compose import make_home
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.loop import settle_memory
 from rota.wiring.settings import Settings
+from rota.wiring.sites import LocalSites
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ async def open_door(
             bounds=bounds_of(settings),
             agents=agents_of(settings.agent),
             inquirer=inquirer,
+            sites=LocalSites(settings),
             daemon=daemon,
         )
         entrance = Entrance(store)

@@ -119,6 +119,7 @@ class Api:
             bounds=self._house.bounds,
             agents=self._house.agents,
             inquirer=self._house.inquirer,
+            sites=self._house.sites,
             daemon=self._house.daemon,
             stands=None if stands is None else stands.decode("latin-1"),
         )

@@ -19,6 +19,7 @@ MODULES = MappingProxyType(
         "ls": "task",
         "run": "run",
         "logs": "logs",
+        "attach": "attach",
         "why": "why",
         "status": "status",
         "watch": "watch",

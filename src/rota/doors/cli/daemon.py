@@ -16,6 +16,7 @@ from rota.doors.cli.calls import look_here
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.samples import create_samples
 from rota.doors.cli.values import maybe_whole
+from rota.executors.kit.groups import settle_in
 from rota.flow.observe.foresight import Foresight, foresee
 from rota.flow.observe.telling import counted
 from rota.wiring.addresses import hidden_password
@@ -77,6 +78,7 @@ def up(
     name_traces = configure_logging(settings.log_level, form, color=settings.color, file=file)
     look_here()
     import_first(desk, settings.home / FIRST_TASKS)
+    settle_in()
     run_async(_up(desk, settings, samples, name_traces))
 
 

@@ -17,6 +17,7 @@ from zoneinfo import available_timezones
 import typer
 
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.executors import executor_lines, executor_records
 from rota.doors.cli.remote import ADMIN_KEY, PLACE, find_daemon
 from rota.errors import RotaError
 from rota.flow.observe.status import Thresholds, view_status
@@ -26,6 +27,7 @@ from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.wiring.compose import database_exists, looked_at
 from rota.wiring.settings import Settings, read_settings, unknown_variables
+from rota.wiring.sites import LocalSites, Tried
 
 OTHERS = 0o077
 LEAST_FREE = 500 * 1024 * 1024
@@ -61,6 +63,8 @@ def doctor(
 ) -> None:
     """Look for what is wrong with this installation: files, settings, database, clock, queue.
 
+    It also tells where programs can run here, and what is missing for the rest.
+
     Exits with 0 if nothing was found, or everything found was mended, and with 1 otherwise.
 
     Example: rota doctor
@@ -72,10 +76,16 @@ def doctor(
         _wrong("settings", f"{name} is not a setting and has no effect", "unset it")
         for name in unknown_variables()
     ]
+    executors: list[Tried] = []
     if settings is not None:
         found += examine(settings)
+        try:
+            executors = LocalSites(settings).try_all()
+        except RotaError as fault:
+            found.append(_wrong("executors", str(fault), "correct it, then look again"))
     mended = [_mended(finding) if fix else False for finding in found]
-    desk.out.record({"ok": all(mended), "findings": _records(found, mended)})
+    told = {"ok": all(mended), "findings": _records(found, mended)}
+    desk.out.record({**told, "executors": executor_records(executors)})
     for finding, done in zip(found, mended, strict=True):
         desk.out.line(f"✗ {finding.sentence}")
         desk.out.line(f"  {'mended' if done else 'to do: ' + finding.advice}")
@@ -83,6 +93,8 @@ def doctor(
         desk.out.line("Nothing is wrong.")
     elif not fix and any(finding.mend is not None for finding in found):
         desk.out.talk("Some of it can be mended here: rota doctor --fix")
+    for line in executor_lines(executors):
+        desk.out.line(line)
     if not all(mended):
         raise typer.Exit(1)
 

@@ -17,6 +17,7 @@ from rota.wiring.agents import agents_of
 from rota.wiring.compose import opened
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.settings import Settings
+from rota.wiring.sites import LocalSites
 
 
 class Here:
@@ -28,6 +29,7 @@ class Here:
         self._open = AsyncExitStack()
         self._store: Store | None = None
         self._inquirer = inquirer_of(settings)
+        self._sites = LocalSites(settings)
 
     def call(
         self, method: str, path: str, said: dict[str, Any], *, dry_run: bool = False
@@ -57,6 +59,7 @@ class Here:
             bounds=bounds_of(self._settings),
             agents=agents_of(self._settings.agent),
             inquirer=self._inquirer,
+            sites=self._sites,
             local=True,
         )
         answer = await perform(command, office, asked, rehearsal=dry_run)

@@ -14,6 +14,7 @@ from rota.errors import Invalid
 
 HIGHEST_PRIORITY = 1_000_000
 MOST_ATTEMPTS = 1_000
+MOST_BOUND = 10_000_000
 LOCAL_THREAD = "cli"
 
 Text = str | None
@@ -33,6 +34,27 @@ Shell = Annotated[
 AgentName = Annotated[
     Text,
     typer.Option("--agent", metavar="NAME", help="claude, codex, pi or command [the setting]."),
+]
+Executor = Annotated[
+    Text,
+    typer.Option(
+        "--executor", metavar="NAME", help="process, sandbox, container or tmux [by the space]."
+    ),
+]
+Image = Annotated[
+    Text, typer.Option("--image", metavar="NAME@DIGEST", help="With container: what it runs in.")
+]
+Isolate = Annotated[bool, typer.Option("--isolate", help="With tmux: behind the sandbox's walls.")]
+Mounts = Annotated[
+    list[str] | None,
+    typer.Option("--mount", metavar="FOLDER", help="A folder it sees, '/data', '/data:rw'."),
+]
+NetworkName = Annotated[
+    Text, typer.Option("--network", metavar="NAME", help="Behind walls: none or open [none].")
+]
+MemoryMiB = Annotated[Text, typer.Option("--memory", metavar="MIB", help="Memory it may use.")]
+Processes = Annotated[
+    Text, typer.Option("--processes", metavar="N", help="Processes it may have at once.")
 ]
 Thread = Annotated[
     Text,
@@ -184,6 +206,18 @@ def schedule_of(given: Mapping[str, Any]) -> Record | None:
         advice = "goes with a schedule: give one of --cron --rrule --every --once-at --at-times"
         raise Invalid(stray.replace("_", "-"), given[stray], advice)
     return None
+
+
+def site_of(given: Mapping[str, Any]) -> Record:
+    """Return where and within which bounds the options say the program runs."""
+    plain = {name: given.get(name) for name in ("executor", "image", "network")}
+    return {
+        **plain,
+        "isolate": given.get("isolate") or None,
+        "mounts": list(given.get("mount") or ()) or None,
+        "memory_mib": maybe_whole("memory", given.get("memory"), 16, MOST_BOUND),
+        "processes": maybe_whole("processes", given.get("processes"), 1, MOST_BOUND),
+    }
 
 
 def policy_of(given: Mapping[str, Any]) -> Record | None:

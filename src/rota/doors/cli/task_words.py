@@ -42,7 +42,24 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
         out.line(f"  runs after {task['after']['task']} (on {task['after']['on']})")
     elif not schedules:
         out.line(f"  runs when asked: rota run {task['name']}")
+    if task["site"] is not None:
+        out.line(f"  runs in {site_words(task)}")
     out.line(f"  {results_of(task)}")
+
+
+def site_words(task: Record) -> str:
+    """Return where the programs of a task run."""
+    site = task["site"]
+    words = [f"a {site['executor']}" if site["executor"] != "tmux" else "a pane of tmux"]
+    if site["isolated"] and site["executor"] == "tmux":
+        words.append("behind walls")
+    if site["image"] is not None:
+        words.append(f"of {site['image']}")
+    if site["network"] == "open":
+        words.append("with the network")
+    if site["mounts"]:
+        words.append(f"with {', '.join(site['mounts'])}")
+    return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")
 
 
 def results_of(task: Record) -> str:

@@ -18,8 +18,10 @@ from rota.doors.commands.fields import (
 from rota.doors.commands.shapes import Asked, OneTask
 from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked
 from rota.flow.define import tasks
+from rota.model.sites import Network
 from rota.model.tasks import AfterOn, TaskKind
 from rota.model.wishes import MOST_TURNS, Output, PromptBy
+from rota.rules.sites import FIELDS
 from rota.rules.wishes import WISHES
 
 Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
@@ -28,9 +30,20 @@ Call = Annotated[
 ]
 Tool = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES)
+ROOM = (*FIELDS, "memory_mib", "processes")
+"""What a request may say about where and within which bounds a program runs."""
+TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM)
 PROGRAM = "command"
 """The agent that is any program; its task has instructions and a command."""
+
+
+Executor = Literal["process", "sandbox", "container", "tmux"]
+Mount = Annotated[
+    str,
+    StringConstraints(min_length=2, max_length=4_096, pattern=PLAIN),
+    Field(description="A folder of the host, `/path`, or `/path:rw` to write there."),
+]
+LARGEST = 10_000_000
 
 
 class AfterAsked(Asked):
@@ -59,6 +72,13 @@ class Work(Asked):
     prompt_by: PromptBy | None = None
     shell: bool | None = Field(default=None, description="The command is one line for a shell.")
     output: Output | None = None
+    executor: Executor | None = None
+    image: Word | None = None
+    isolate: bool | None = None
+    mounts: list[Mount] | None = Field(default=None, min_length=1, max_length=100)
+    network: Network | None = None
+    memory_mib: Annotated[int, Field(ge=16, le=LARGEST), WHOLE] | None = None
+    processes: Annotated[int, Field(ge=1, le=LARGEST), WHOLE] | None = None
 
     def spec(self) -> dict[str, Any]:
         """Return what the task's executor is told."""

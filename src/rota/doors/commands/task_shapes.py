@@ -15,7 +15,10 @@ from rota.model.codec import to_json
 from rota.model.instants import to_micros
 from rota.model.plans import ScheduleState, StoredSchedule
 from rota.model.schedules import RuleKind
+from rota.model.sites import Network
+from rota.model.spaces import Role
 from rota.model.tasks import AfterOn, Policy, Task, TaskKind
+from rota.rules.sites import site_of
 from rota.rules.wishes import WISHES
 from rota.timing.rules import from_record
 from rota.timing.words import describe
@@ -91,6 +94,17 @@ class TaskGiven(TaskListed):
         """Return what changes whenever the task or one of its schedules does."""
         parts = [to_micros(self.updated_at), *(s.version for s in self.schedules)]
         return f'"{self.id}-{"-".join(format(part, "x") for part in parts)}"'
+
+
+class SiteGiven(Given):
+    """Where a task's programs run; `usual` says that the task leaves it to its space."""
+
+    executor: str
+    usual: bool
+    isolated: bool
+    image: str | None
+    mounts: list[str]
+    network: Network
 
 
 class ActivityGiven(Given):
@@ -178,6 +192,24 @@ def task_listed(task: Task, schedules: Sequence[StoredSchedule], now: datetime) 
         _listed.clear()
     _listed[task.id] = (task, schedules, made)
     return made
+
+
+def site_given(task: Task, role: Role) -> SiteGiven | None:
+    """Return where a task's programs run; callables have no other place than Rota itself."""
+    if task.kind is TaskKind.PYTHON:
+        return None
+    try:
+        site = site_of(task.spec, role)
+    except RotaError:  # its runs are refused with the reason; the rest of the answer still stands
+        return None
+    return SiteGiven.model_construct(
+        executor=site.executor,
+        usual=task.spec.get("executor") is None,
+        isolated=site.isolated,
+        image=site.image,
+        mounts=[str(share) for share in site.mounts],
+        network=site.network,
+    )
 
 
 def activity_given(seen: Activity) -> ActivityGiven:

@@ -38,12 +38,15 @@ from rota.doors.commands.task_requests import (
 )
 from rota.doors.commands.task_shapes import (
     ActivityGiven,
+    SiteGiven,
     TaskGiven,
     TaskListed,
     activity_given,
+    site_given,
     task_given,
     task_listed,
 )
+from rota.doors.commands.task_sites import changed_spec, check_site
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -59,7 +62,6 @@ from rota.model.tasks import After, Policy, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
 from rota.rules.programs import check_script
-from rota.rules.wishes import WISHES
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
 FIRES = 3
@@ -91,6 +93,7 @@ class Tasks(Given):
 class TaskShown(TaskGiven):
     """A task with what it is doing, its tally and its newest runs."""
 
+    site: SiteGiven | None
     activity: ActivityGiven
     counts: dict[str, int]
     recent: list[RunGiven]
@@ -191,9 +194,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     """
     task = await task_of(office, asked.task, asked.space)
     stood = await _as_seen(office, task)
-    dropped = {n for n in WISHES if n in asked.model_fields_set and getattr(asked, n) is None}
-    kept = {name: value for name, value in task.spec.items() if name not in dropped}
-    spec = {**kept, **asked.spec()}
+    spec = changed_spec(task.spec, asked)
     if asked.command is not None or asked.shell is not None:
         check_script(spec)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
@@ -202,6 +203,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     if kinds - {task.kind}:
         raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
     _check_call(office, asked.call)
+    await check_site(office, task.kind, spec, asked, task.space)
     after = task.after
     if "after" in asked.model_fields_set:
         after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
@@ -310,6 +312,7 @@ async def _put(
         raise Invalid("kind", kind, _OTHER_KIND.format(replace.kind))
     _check_call(office, asked.call)
     owner = await office.store.find_space(space)
+    await check_site(office, kind, asked.spec(), asked, space)
     base = Policy(metered=kind is not TaskKind.PYTHON)
     following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
     return await tasks.put_task(
@@ -368,6 +371,7 @@ async def _shown(office: Office, task: Task) -> TaskShown:
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
     return TaskShown(
         **dict(given),
+        site=site_given(view.task, (await office.store.find_space(view.task.space)).role),
         activity=activity_given(view.activity),
         counts=view.counts,
         recent=[run_given(run) for run in view.recent],

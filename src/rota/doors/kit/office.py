@@ -12,6 +12,7 @@ from rota.flow.observe.status import Thresholds
 from rota.ports.agent import Agents
 from rota.ports.clock import Random
 from rota.ports.inquirer import Inquirer
+from rota.ports.sites import Sites
 from rota.ports.store import Store
 from rota.rules.permission import Caller
 
@@ -84,6 +85,7 @@ class House:
     bounds: Bounds = field(default_factory=Bounds)
     agents: Agents = NO_AGENTS
     inquirer: Inquirer | None = None
+    sites: Sites | None = None
     daemon: Daemon | None = None
     answers: Answers = field(default_factory=Counter)
 
@@ -102,6 +104,7 @@ class Office:
     bounds: Bounds = field(default_factory=Bounds)
     agents: Agents = NO_AGENTS
     inquirer: Inquirer | None = None
+    sites: Sites | None = None
     local: bool = False
     stands: str | None = None
     daemon: Daemon | None = None

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rota.errors import Invalid
-from rota.executors.kit.executor import Network, Room
+from rota.executors.kit.executor import Room
 from rota.executors.kit.mounts import Mount
 from rota.model.programs import MIB, Command
+from rota.model.sites import Network
 
 DIGEST = re.compile(r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}", re.ASCII)
 LOCAL = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)

@@ -12,13 +12,13 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rota.errors import Invalid, Unavailable
 from rota.executors.kit.spec import Spec
 from rota.model.programs import Bounds, Command
+from rota.model.sites import Network, Share
 from rota.model.spaces import Role
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,13 +38,6 @@ GUARDED = (
     ".envrc",
 )
 """What a tool of the host would run later without being asked."""
-
-
-class Network(StrEnum):
-    """What a program may reach beside the socket it is handed."""
-
-    NONE = "none"
-    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,8 @@ class Room:
     """What one attempt is given.
 
     `state` is the attempt's own folder, 0700, which the program never sees where it is isolated.
-    `folder` is where it works; `home` and `artifacts` are its own, always writable.
+    `folder` is where it works; `home` and `artifacts` are its own, always writable. `shared` is
+    what a task asks for beside: shown as it was asked, or nothing runs.
     """
 
     name: str
@@ -85,6 +79,7 @@ class Room:
     home: str
     artifacts: str | None = None
     readable: Sequence[str] = ()
+    shared: Sequence[Share] = ()
     writable: bool = True
     guarded: Sequence[str] = GUARDED
     outlet: Outlet | None = None
@@ -98,6 +93,7 @@ class Room:
         if not NAME.fullmatch(self.name):
             raise Invalid("name", self.name, "use a-z, 0-9, - and _, at most 63")
         own = [self.state, self.folder, self.home, *self.readable]
+        own += [share.path for share in self.shared]
         own += [self.artifacts] if self.artifacts else []
         own += [self.outlet.socket] if self.outlet else []
         for path in own:
@@ -125,6 +121,14 @@ class Executor(Protocol):
 
     def sweep(self, spec: Spec) -> None:
         """Clean up what outlives the tree; raise Unavailable while something is left."""
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """An executor whose programs can be watched."""
+
+    def capture(self, state: str) -> str:
+        """Return what the window of an attempt shows, by its state folder; nothing once gone."""
 
 
 def refuse(executor: str, missing: Sequence[Missing]) -> None:

@@ -1,12 +1,14 @@
 """Control groups: the only bound that holds for all processes of an attempt together.
 
 On a machine with cgroup v2 the group Rota runs in must be delegated to it (`Delegate=yes`), and
-Rota itself must stand in a leaf of it: a group with processes of its own cannot bound its children.
+Rota itself must stand in a leaf of it (`DelegateSubgroup=`, systemd 254): a group with processes of
+its own cannot bound its children.
 With the old hierarchies only the number of processes is bounded this way.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -16,6 +18,8 @@ from pathlib import Path
 
 from rota.errors import Unavailable
 from rota.model.programs import Bounds
+
+log = logging.getLogger(__name__)
 
 WANTED = frozenset({"pids", "memory", "cpu"})
 PREFIX = "rota-"
@@ -54,7 +58,7 @@ def find_hierarchy(
     root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup"
 ) -> Hierarchy | None:
     """Return where this process may make groups, or None where nothing is delegated to it."""
-    lines = [line.split(":", 2) for line in Path(own).read_text(encoding="utf-8").splitlines()]
+    lines = _memberships(own)
     for number, names, path in lines:
         if number == "0" and not names:
             here = _usable(_leafless(Path(root + path)))
@@ -87,24 +91,30 @@ def _usable(folder: Path) -> Hierarchy | None:
 
 
 def settle_in(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> None:
-    """Move this process into a leaf of its delegated group, and hand the controllers down.
+    """Hand the controllers down to the groups of attempts, where this process stands in the leaf.
 
-    Called once by a daemon, before its first attempt. Does nothing where nothing is delegated.
+    Called once by a daemon, before its first attempt. It moves no process: in a group that somebody
+    else made others may stand as well, and a service manager that puts its daemon at the top cannot
+    start it again beside programs that go on, once controllers are handed down there.
     """
-    for line in Path(own).read_text(encoding="utf-8").splitlines():
-        number, names, path = line.split(":", 2)
+    for number, names, path in _memberships(own):
         folder = Path(root + path)
-        if number != "0" or names or path == "/" or folder.name == LEAF:
+        if number != "0" or names or folder.name != LEAF:
             continue
-        if not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
-            continue
-        leaf = folder / LEAF
-        leaf.mkdir(exist_ok=True)
-        for pid in (folder / "cgroup.procs").read_text().split():
-            (leaf / "cgroup.procs").write_text(pid)
-        offered = set((folder / "cgroup.controllers").read_text().split())
-        wish = " ".join(f"+{name}" for name in sorted(WANTED & offered))
-        (folder / "cgroup.subtree_control").write_text(wish)
+        try:
+            offered = set((folder.parent / "cgroup.controllers").read_text().split())
+            wish = " ".join(f"+{name}" for name in sorted(WANTED & offered))
+            (folder.parent / "cgroup.subtree_control").write_text(wish)
+        except OSError as fault:
+            log.warning("groups.not_delegated", extra={"error": str(fault)})
+
+
+def _memberships(own: str) -> list[list[str]]:
+    try:
+        text = Path(own).read_text(encoding="utf-8")
+    except FileNotFoundError:  # not Linux
+        return []
+    return [line.split(":", 2) for line in text.splitlines()]
 
 
 def clear(hierarchy: Hierarchy, name: str, patience: float = PATIENCE) -> None:

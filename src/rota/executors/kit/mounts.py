@@ -16,6 +16,7 @@ from pathlib import Path
 from rota.errors import Invalid, NotPermitted, shown
 from rota.executors.kit.beneath import steps_below
 from rota.executors.kit.executor import Room
+from rota.model.sites import Share
 from rota.model.spaces import Role
 
 NEVER = ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var")
@@ -64,6 +65,13 @@ class MountList:
         may = entry.write and (role is Role.MAIN or entry.members_write)
         return Mount(root=entry.folder, path=path, write=write and may)
 
+    def share(self, share: Share, role: Role) -> Mount:
+        """Return how a folder that a task asks for is shown: as it asks, or not at all."""
+        made = self.mount(share.path, role, write=share.write)
+        if share.write and not made.write:
+            raise NotPermitted(f"{shown(share.path)} may only be read: ask for it without :rw")
+        return made
+
     def of(self, room: Room) -> list[Mount]:
         """Return every mount of a room, outer folders first, so that none hides another.
 
@@ -71,6 +79,7 @@ class MountList:
         path that is asked for twice is writable only if it may be both times.
         """
         made = [self.mount(path, room.role, write=False) for path in room.readable]
+        made += [self.share(share, room.role) for share in room.shared]
         made.append(self.mount(room.folder, room.role, write=room.writable))
         own = [room.home, room.artifacts] if room.artifacts else [room.home]
         made += [self.mount(path, Role.MAIN, write=True) for path in own]

@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
 from rota.executors.kit.building import Program, build
-from rota.executors.kit.executor import Executor, Interpreter
+from rota.executors.kit.executor import Executor, Interpreter, Windowed
 from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
@@ -25,17 +25,26 @@ from rota.executors.kit.wake import Wake
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.outcomes import LONGEST_RESULT
 from rota.model.programs import Bounds, Command
+from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Prepared, Room
 from rota.ports.runner import Assignment
 from rota.rules.programs import check_program
 
-PROCESS = "process"
-SANDBOX = "sandbox"
 CONTAINER = "container"
 PRIVATE = 0o700
 TIDY_SECONDS = 3600.0
+STATE_NAME = 8
+"""How long the names of state folders are: the path of a socket in one must be short."""
+WALLED_PROCESSES = 1024
+"""At once, for a program behind walls whose task does not say."""
+
+
+def states_of(home: Path, run_id: int, epoch: int) -> list[Path]:
+    """Return the state folders of an attempt in its home, one for each try, the newest last."""
+    room = home / "keepers" / "rooms" / _room_name(run_id, epoch)
+    return sorted(room.glob("[0-9a-f]" * STATE_NAME), key=lambda path: path.stat().st_mtime_ns)
 
 
 class HomeYard:
@@ -108,21 +117,10 @@ class HomeYard:
         if self._lease is not None:
             self._lease.renew(seconds)
 
-    def executor_of(self, assignment: Assignment, role: Role) -> str:
-        """Return where an attempt is to run: a member's behind walls, never anywhere else."""
-        usual = PROCESS if role is Role.MAIN else SANDBOX
-        wanted = str(assignment.task.spec.get("executor") or usual)
-        if wanted not in self._executors:
-            known = ", ".join(sorted(self._executors))
-            raise Unavailable(f"there is no executor {wanted!r} here: there are {known}")
-        if role is not Role.MAIN and wanted == PROCESS:
-            raise Unavailable(f"programs of member spaces run behind walls: choose {SANDBOX!r}")
-        return wanted
-
     def room(
         self,
         assignment: Assignment,
-        executor: str,
+        site: Site,
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:
@@ -134,20 +132,20 @@ class HomeYard:
         own = self._spaces / assignment.task.space
         room = self._rooms / _room_name(lease.run_id, lease.epoch)
         resources = resources_of(own, assignment.task.name)
-        folders = (room / "files", own / "work", own / "home", room / "tmp", resources)
+        folders = (room, room / "files", own / "work", own / "home", room / "tmp", resources)
         for folder in folders:
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        files, work, home, tmp, given = (str(folder.absolute()) for folder in folders)
+        files, work, home, tmp, given = (str(folder.absolute()) for folder in folders[1:])
         shelf = shelf_of(own, lease.run_id)
         is_script = assignment.task.kind is TaskKind.SCRIPT
         return Room(
             folder=files,
             cwd=work,
             home=home,
-            offered={**offered, "TMPDIR": tmp} if executor == PROCESS else offered,
+            offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
             ids={**ids, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
-            isolated=executor != PROCESS,
-            python="python3" if executor == CONTAINER else self._python,
+            isolated=site.isolated,
+            python="python3" if site.executor == CONTAINER else self._python,
             artifacts=str(shelf),
             resources=given,
             result=str(shelf / result_name(lease.epoch)) if is_script else None,
@@ -161,7 +159,7 @@ class HomeYard:
         return self._artifacts.read(space, lease.run_id, name, LONGEST_RESULT + 1)
 
     async def start(
-        self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
+        self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
         """Start the keeper of an attempt, at most once; how that went is seen by looking."""
         if self._lock < 0:
@@ -170,20 +168,32 @@ class HomeYard:
             _write(Path(room.folder) / file.name, file.content)
         if room.artifacts is not None:
             await asyncio.to_thread(self._artifacts.prepare, Path(room.artifacts), kept.epoch)
+        state = Path(room.folder).parent / _state_name(kept.nonce)
+        state.mkdir(mode=PRIVATE)
         given = Cell(
             name=_name(kept),
-            state=str(Path(room.folder).parent),
+            state=str(state),
             folder=room.cwd,
             home=room.home,
             artifacts=room.artifacts,
             readable=[room.folder, room.resources] if room.resources else [room.folder],
-            bounds=bounds,
-            isolated=room.isolated,
+            shared=site.mounts,
+            network=site.network,
+            bounds=_walled(bounds) if site.isolated else bounds,
+            isolated=site.isolated,
             role=role,
+            image=site.image,
         )
-        spec = self._executors[kept.executor].wrap(_found(prepared.command, room), given)
+        spec = self._executor(kept.executor).wrap(_found(prepared.command, room), given)
         self._rung[spec.name] = asyncio.Event()
         await asyncio.to_thread(self._start, kept, spec)
+
+    def _executor(self, name: str) -> Executor:
+        try:
+            return self._executors[name]
+        except KeyError:
+            known = ", ".join(sorted(self._executors))
+            raise Unavailable(f"there is no executor {name!r} here: there are {known}") from None
 
     def _start(self, kept: Kept, spec: Spec) -> None:
         if self._program is None:
@@ -213,12 +223,21 @@ class HomeYard:
         if folder.exists():
             cancel(folder, self._epoch, grace_seconds, why)
 
+    def sweep(self, kept: Kept) -> None:
+        """End what outlives the tree of an attempt; raise Unavailable while something is left."""
+        self._executor(kept.executor).sweep(Spec(name=_name(kept), command=Command(argv=())))
+
+    def pane(self, kept: Kept) -> str | None:
+        """Return what the pane of an attempt shows, None where it has none; takes a moment."""
+        executor: object = self._executors.get(kept.executor)
+        if not isinstance(executor, Windowed):
+            return None
+        room = self._rooms / _room_name(kept.run_id, kept.epoch)
+        return executor.capture(str(room / _state_name(kept.nonce)))
+
     def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
         self._rung.pop(_name(kept), None)
-        executor = self._executors.get(kept.executor)
-        if executor is not None:
-            executor.sweep(Spec(name=_name(kept), command=Command(argv=())))
         for folder in (
             self._attempts / _name(kept),
             self._rooms / _room_name(kept.run_id, kept.epoch),
@@ -265,12 +284,21 @@ def _found(command: Command, room: Room) -> Command:
     return replace(command, argv=(*([room.python] if by_python else []), str(own), *words))
 
 
+def _walled(bounds: Bounds) -> Bounds:
+    """Return bounds within which strangers may run: a number of processes is always among them."""
+    return bounds if bounds.processes is not None else replace(bounds, processes=WALLED_PROCESSES)
+
+
 def _name(kept: Kept) -> str:
     return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
 
 
 def _room_name(run_id: int, epoch: int) -> str:
     return f"{run_id}-{epoch}"
+
+
+def _state_name(nonce: str) -> str:
+    return nonce[:STATE_NAME]
 
 
 def _identity(kept: Kept) -> Identity:

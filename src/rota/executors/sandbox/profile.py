@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rota.executors.kit import forward, start
 from rota.executors.kit.beneath import steps_below
-from rota.executors.kit.executor import Interpreter, Network, Outlet, Room
+from rota.executors.kit.executor import Interpreter, Outlet, Room
 from rota.executors.kit.mounts import Mount
 from rota.model.programs import MIB, Command
+from rota.model.sites import Network
 
 USER = 1000
 OWN_MEMORY = {"/dev/shm": 256 * MIB, "/tmp": 1024 * MIB, "/var/tmp": 256 * MIB}  # noqa: S108

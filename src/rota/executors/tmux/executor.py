@@ -19,6 +19,7 @@ from rota.executors.kit.executor import (
 )
 from rota.executors.kit.spec import Spec
 from rota.executors.tmux.files import LONGEST_SOCKET, SOCKET
+from rota.executors.tmux.pane import Pane
 from rota.model.programs import Command
 
 COLUMNS, LINES = "200", "50"
@@ -81,6 +82,10 @@ class TmuxExecutor:
         """Clean up behind both; each looks for what bears the attempt's name."""
         self._walled.sweep(spec)
         self._plain.sweep(spec)
+
+    def capture(self, state: str) -> str:
+        """Return what the pane of an attempt shows; nothing once it is gone."""
+        return Pane(state, self._search_path).capture()
 
     def _tmux(self) -> str:
         return shutil.which("tmux", path=self._search_path) or ""

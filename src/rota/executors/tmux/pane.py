@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 
-from rota.errors import NotFound, Unavailable
+from rota.errors import NotFound, NotPermitted, Unavailable
 from rota.executors.kit.executor import SEARCH_PATH
 from rota.executors.tmux.files import SESSION, SOCKET
+from rota.model.texts import clean
 
 PATIENCE = 5.0
 BUFFER = "rota"
+LONGEST_CAPTURE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +25,30 @@ class Pane:
     state: str
     search_path: str = SEARCH_PATH
 
+    @property
+    def there(self) -> bool:
+        """Whether there is a pane; raises NotPermitted if it is another user's."""
+        try:
+            facts = os.lstat(f"{self.state}/{SOCKET}")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except PermissionError:
+            facts = None
+        if facts is None or facts.st_uid != os.geteuid():
+            raise NotPermitted("the pane is another user's: ask as the user that runs Rota")
+        return stat.S_ISSOCK(facts.st_mode)
+
     def attach_argv(self, *, typing: bool = False) -> list[str]:
         """Return what shows the living pane in a terminal; keys reach it only when `typing`."""
         words = self._words("attach-session", "-t", SESSION)
         return words if typing else [*words, "-r"]
 
     def capture(self) -> str:
-        """Return what the pane shows now; nothing once it is gone."""
+        """Return what the pane shows now as safe text, cut at its end; nothing once it is gone."""
         done = self._ask("capture-pane", "-p", "-t", SESSION)
-        return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+        if done.returncode:
+            return ""
+        return clean(done.stdout.decode(errors="replace")).rstrip()[:LONGEST_CAPTURE]
 
     def send(self, text: str, *, enter: bool = True) -> None:
         """Type text as if it were pasted: no key, no escape sequence, no command of tmux's."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
-from rota.errors import Invalid, RotaError, Unavailable
+from rota.errors import Invalid, NotPermitted, RotaError, Unavailable
 from rota.flow.execute.again import Patience, again, what_is_left
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.following import Following
@@ -26,6 +26,7 @@ from rota.flow.execute.trying import Trying, in_session
 from rota.model.keeping import Ending, Heard, Kept, KeptSession, Pause, Reason, Stream
 from rota.model.outcomes import Report
 from rota.model.programs import Bounds
+from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Wish
@@ -34,6 +35,7 @@ from rota.ports.clock import Random
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
+from rota.rules.sites import site_of
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +45,11 @@ KEEPER_SECONDS = 15 * 60.0
 DOUBT_SECONDS = 180.0
 """Slack, grace and clocks: how much later than its promise a keeper may really be gone."""
 RENEW_SECONDS = 10.0
+SWEEP_SECONDS = 60.0
+"""How long an engine may refuse to end what it runs before the attempt is given up as lost."""
 PART = 256 * 1024
 LAST_WORDS = 4 * 1024
+CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
 GONE_ON = "its run has gone on without it"
 
 
@@ -55,7 +60,7 @@ class Ready(NamedTuple):
     wish: Wish
     room: Room
     bounds: Bounds
-    executor: str
+    site: Site
     role: Role
 
 
@@ -137,6 +142,8 @@ class KeptWork:
         if self._yard.look(kept) is None:
             self._yard.cancel(kept, 0.0, GONE_ON)
             return  # it is looked at again when its keeper has had the time to end it
+        if await self._sweep(kept):
+            return
         await asyncio.to_thread(self._yard.forget, kept)
         await self._store.drop_kept(kept.run_id, kept.epoch)
 
@@ -154,7 +161,7 @@ class KeptWork:
         try:
             assignment = unfolded(assignment)
             ready = await self._ready(assignment)
-        except (Invalid, Unavailable) as fault:
+        except CANNOT_BE_HAD as fault:
             return refusal(fault, assignment.task.kind)
         kept, agent, wish = assignment.kept, ready.agent, ready.wish
         while True:
@@ -215,13 +222,13 @@ class KeptWork:
         return self._roles[space]
 
     async def _ready(self, assignment: Assignment) -> Ready:
-        """Return what an attempt needs; Invalid or Unavailable if it cannot be had."""
+        """Return what an attempt needs; raises if it may not or cannot be had."""
         agent, wish = self._agent(assignment), wish_of(assignment)
         agent.check(wish)
         role = await self._role(assignment)
-        executor = self._yard.executor_of(assignment, role)
-        room = self._yard.room(assignment, executor, self._offered, ids_of(assignment))
-        return Ready(agent, wish, room, bounds_of(assignment, room.config), executor, role)
+        site = site_of(assignment.task.spec, role)
+        room = self._yard.room(assignment, site, self._offered, ids_of(assignment))
+        return Ready(agent, wish, room, bounds_of(assignment, room.config), site, role)
 
     async def _start(
         self, assignment: Assignment, ready: Ready, before: Kept | None
@@ -241,7 +248,7 @@ class KeptWork:
         room = in_session(ready.room, session)
         try:
             prepared = agent.prepare(told, room)
-        except (Invalid, Unavailable) as fault:
+        except CANNOT_BE_HAD as fault:
             return refusal(fault, assignment.task.kind)
         kept = Kept(
             run_id=lease.run_id,
@@ -249,7 +256,7 @@ class KeptWork:
             home=self.home,
             nonce=f"{int(self._chance.random() * 2**63):016x}",
             boot=self._yard.boot,
-            executor=ready.executor,
+            executor=ready.site.executor,
             tries=tries,
             began=began,
             session=session,
@@ -257,8 +264,8 @@ class KeptWork:
         if not await patiently(lambda: self._store.begin_kept(kept, self._holder())):
             await self._wait_to_be_fenced(kept)
         try:
-            await self._yard.start(kept, room, ready.role, prepared, bounds)
-        except (Invalid, Unavailable) as fault:
+            await self._yard.start(kept, room, ready.site, ready.role, prepared, bounds)
+        except CANNOT_BE_HAD as fault:
             await patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
             return refusal(fault, assignment.task.kind)
         return kept
@@ -284,13 +291,30 @@ class KeptWork:
 
     async def _hear(self, kept: Kept, hearing: Hearing) -> Ending:
         """Record what is said until the attempt has ended and all of it was heard."""
+        patience = SWEEP_SECONDS
         while True:
             ending = self._yard.look(kept)
             while await self._hear_some(kept, hearing, last=ending is not None):
                 pass
             if ending is not None:
-                return ending
+                left = await self._sweep(kept)
+                if not left:
+                    return ending
+                patience -= LOOK_SECONDS
+                if patience < 0:
+                    return replace(ending, reason=Reason.LOST_UNSWEPT, detail=left, proven=False)
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
             await self._yard.rung(kept, LOOK_SECONDS)
+
+    async def _sweep(self, kept: Kept) -> str:
+        """End what outlives the tree and return what is left; only without is an attempt over."""
+        try:
+            await asyncio.to_thread(self._yard.sweep, kept)
+        except Unavailable as fault:
+            log.warning("run.unswept", extra={"run_id": kept.run_id, "error": str(fault)})
+            return str(fault)
+        return ""
 
     async def _hear_some(self, kept: Kept, hearing: Hearing, *, last: bool) -> bool:
         heard = []

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from rota.flow.execute.scripts import SCRIPT, local_timeout, profile_of, script_wish, thread_of
-from rota.model.programs import Bounds
+from rota.model.programs import MIB, Bounds
 from rota.model.runs import Question
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Wish
@@ -88,8 +88,11 @@ def bounds_of(assignment: Assignment, config: str | None = None) -> Bounds:
     timeout = task.policy.timeout or local_timeout(config) or HARD
     spec: Mapping[str, Any] = task.spec
     idle = spec.get("idle_seconds")
+    memory, processes = spec.get("memory_mib"), spec.get("processes")
     return Bounds(
         hard_seconds=timeout.total_seconds(),
         idle_seconds=None if idle is None else float(idle),
         grace_seconds=float(spec.get("grace_seconds", Bounds().grace_seconds)),
+        memory_bytes=None if memory is None else int(memory) * MIB,
+        processes=None if processes is None else int(processes),
     )

@@ -25,6 +25,7 @@ UNTOLD = {
     Reason.LOST_REBOOT: "the machine was started again",
     Reason.LOST_NEVER_STARTED: "it was never started",
     Reason.LOST_KEEPER_DIED: "its keeper was killed",
+    Reason.LOST_UNSWEPT: "what it left behind could not be ended",
 }
 """Ends that say nothing about the work itself: the attempt is lost."""
 

@@ -1,0 +1,44 @@
+"""Where programs can run here, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rota.wiring.sites import Tried
+
+
+def executor_records(tried: Sequence[Tried]) -> list[dict[str, object]]:
+    """Return what is known of each executor."""
+    return [
+        {
+            "name": each.executor.name,
+            "available": each.available,
+            "certain_kill": each.executor.certain_kill,
+            "missing": [
+                {
+                    "what": one.what,
+                    "where": one.where,
+                    "to_do": one.remedy,
+                    "needed": one.needed,
+                }
+                for one in each.missing
+            ],
+        }
+        for each in tried
+    ]
+
+
+def executor_lines(tried: Sequence[Tried]) -> Iterator[str]:
+    """Yield for each executor whether it can be had, and what to do where it cannot."""
+    if tried:
+        yield "Programs can run in:"
+    for each in tried:
+        name = each.executor.name
+        if each.available:
+            stops = "certain" if each.executor.certain_kill else "not certain if a keeper is killed"
+            yield f"  ✓ {name:<9}  every stop is {stops}"
+        else:
+            yield f"  ✗ {name:<9}  cannot be had here"
+        for one in each.missing:
+            lack = "needs" if one.needed else "without"
+            yield f"      {lack} {one}"

@@ -1,0 +1,43 @@
+"""What a request says about where a task's programs run: read, checked and tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.doors.commands.task_requests import ROOM, Work
+from rota.doors.kit.office import Office
+from rota.errors import Invalid
+from rota.model.tasks import TaskKind
+from rota.rules.sites import FIELDS, site_of
+from rota.rules.wishes import WISHES
+
+
+def changed_spec(stood: Mapping[str, Any], asked: Work) -> dict[str, Any]:
+    """Return a task's spec with what was asked for, and without what was asked to be nothing.
+
+    An executor says its whole site anew.
+    """
+    anew = FIELDS if "executor" in asked.model_fields_set else ()
+    dropped = {name for name in (*WISHES, *ROOM) if name in asked.model_fields_set}
+    kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
+    return {**kept, **asked.spec()}
+
+
+async def check_site(
+    office: Office, kind: TaskKind, spec: Mapping[str, Any], asked: Work, space: str
+) -> None:
+    """Refuse a site that the task may not have, or that it names and cannot be had here.
+
+    What a task leaves to its space is not tried: it may run on another machine, or later.
+    """
+    touched = [name for name in ROOM if name in asked.model_fields_set]
+    said = [name for name in touched if getattr(asked, name) is not None]
+    if not touched or (kind is TaskKind.PYTHON and not said):
+        return
+    if kind is TaskKind.PYTHON:
+        raise Invalid(said[0], getattr(asked, said[0]), "a callable runs within Rota: leave it out")
+    role = (await office.store.find_space(space)).role
+    site = site_of(spec, role)
+    if office.sites is not None and any(name in FIELDS for name in said):
+        await office.sites.admit(site, role)

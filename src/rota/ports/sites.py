@@ -1,0 +1,15 @@
+"""Whether a program can run somewhere on this machine, asked before anybody relies on it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rota.model.sites import Site
+from rota.model.spaces import Role
+
+
+class Sites(Protocol):
+    """Where programs can run here."""
+
+    async def admit(self, site: Site, role: Role) -> None:
+        """Raise Unavailable, NotPermitted or Invalid, with what to do, unless it can be had."""
