@@ -22,8 +22,30 @@ def sound(rota):
 
 
 def test_a_sound_home_has_no_findings(sound):
-    assert sound.ok("doctor").out == "Nothing is wrong.\n"
-    assert sound.json("doctor") == {"ok": True, "findings": []}
+    assert sound.ok("doctor").out.startswith("Nothing is wrong.\nPrograms can run in:\n")
+    answer = sound.json("doctor")
+    assert (answer["ok"], answer["findings"]) == (True, [])
+
+
+def test_each_executor_is_told_with_what_it_lacks(sound):
+    (sound.home / "rota.toml").write_text('engine = "/nonexistent/podman"\n')
+    told = {each["name"]: each for each in sound.json("doctor")["executors"]}
+    assert list(told) == ["process", "sandbox", "container", "tmux"]
+    assert told["process"]["available"]
+    assert all(isinstance(each["certain_kill"], bool) for each in told.values())
+    container = told["container"]
+    assert not container["available"]
+    (missing,) = container["missing"]
+    assert (missing["what"], missing["needed"]) == ("podman", True)
+    assert "install docker or podman" in missing["to_do"]
+    lines = sound.ok("doctor").out
+    assert "  ✗ container  cannot be had here\n      needs podman (/nonexistent/podman)" in lines
+
+
+def test_a_list_of_mounts_that_cannot_be_trusted_is_found(sound):
+    (sound.home / "mounts.toml").write_text(f'[[mount]]\nfolder = "{sound.home}"\n')
+    answer = sound("doctor", "--json")
+    assert (answer.code, codes(answer)) == (1, ["executors"])
 
 
 def test_a_home_that_does_not_exist_yet_is_not_made(rota):

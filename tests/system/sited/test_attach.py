@@ -1,0 +1,123 @@
+"""`rota attach` shows the living pane of a run, and the yard can capture it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import time
+
+import pytest
+
+from rota.executors.kit.yard import HomeYard
+from rota.model.keeping import Kept
+from rota.wiring.settings import load_settings
+from rota.wiring.sites import LocalSites
+
+PATIENCE = 30.0
+ASKING = """
+import os, time
+print("\\x1b[31mname?\\x1b[0m", flush=True)
+try:
+    print("hello", open("/dev/tty").readline().strip(), flush=True)
+except OSError:  # behind walls a program has a terminal, but none that controls it
+    while not os.path.exists("go"):
+        time.sleep(0.02)
+    print("hello nobody", flush=True)
+"""
+
+
+@pytest.fixture
+def asking(sited, place):
+    """A run in a pane that waits for somebody to type."""
+    sited.settle(place)
+    (sited.work / "ask.py").write_text(ASKING)
+    sited.make("ask", "python3", "ask.py")
+    sited.up()
+    run = sited.start("ask")
+    sited.said(run, "name?")
+    return run
+
+
+@contextlib.contextmanager
+def attached(sited, run, *words):
+    """`rota attach` on a terminal of its own."""
+    house = sited.house
+    line = house._command(["attach", str(run), *words])
+    number, terminal = pty.fork()
+    if number == 0:
+        os.environ["TERM"] = "xterm"
+        os.execve(line[0], line, {**house._environment({}), "TERM": "xterm"})  # noqa: S606
+    try:
+        yield terminal
+    finally:
+        os.kill(number, signal.SIGTERM)
+        with contextlib.suppress(OSError):
+            while os.read(terminal, 65536):
+                pass
+        os.waitpid(number, 0)
+        os.close(terminal)
+
+
+def shown(terminal, text):
+    seen, until = b"", time.monotonic() + PATIENCE
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, until - time.monotonic()))
+        assert ready, seen
+        seen += os.read(terminal, 65536)
+
+
+def captured(sited, run):
+    home = sited.house.home
+    yard = HomeYard(home, "here", LocalSites(load_settings(str(home))).executors)
+    kept = Kept(run_id=run, epoch=1, home="", nonce="", boot="", executor="tmux")
+    return yard.pane(kept)
+
+
+@pytest.mark.parametrize("place", ["walled"], indirect=True)
+def test_a_pane_behind_walls_is_watched_and_captured(sited, place, asking):
+    assert captured(sited, asking) == "name?"
+    with attached(sited, asking) as terminal:
+        shown(terminal, b"name?")
+        sited.go()
+        assert sited.ended(asking)["result"] == "hello nobody"
+    assert captured(sited, asking) == ""
+
+
+@pytest.mark.parametrize("place", ["tmux"], indirect=True)
+def test_what_is_typed_reaches_a_pane_only_when_asked_for(sited, place, asking):
+    with attached(sited, asking) as terminal:
+        shown(terminal, b"name?")
+        os.write(terminal, b"nobody\r")
+    assert captured(sited, asking) == "name?"
+    with attached(sited, asking, "--write") as terminal:
+        shown(terminal, b"name?")
+        os.write(terminal, b"Ada\r")
+        ended = sited.ended(asking)
+    assert (ended["state"], ended["result"]) == ("succeeded", "hello Ada"), ended
+    told = sited.rota("attach", str(asking))
+    assert (told.returncode != 0, "has ended" in told.stderr) == (True, True)
+
+
+@pytest.mark.parametrize("place", ["tmux"], indirect=True)
+def test_a_pane_is_for_terminals_only(sited, place, asking):
+    told = sited.rota("attach", str(asking))
+    assert f"rota logs {asking} -f" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place", ["process"], indirect=True)
+def test_a_run_without_a_pane_says_what_to_do(sited, place):
+    sited.settle(place)
+    sited.make("slow", "python3", "count.py", "1")
+    sited.up()
+    run = sited.start("slow")
+    sited.said(run, "line 0")
+    told = sited.rota("attach", str(run))
+    assert told.returncode != 0
+    assert f"run {run} has no pane" in told.stderr
+    assert f"rota logs {run} -f" in told.stderr
+    sited.go()
+    sited.ended(run)

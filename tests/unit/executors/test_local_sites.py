@@ -1,0 +1,93 @@
+"""From settings to where programs can run."""
+
+import pytest
+
+from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.model.sites import Share, Site
+from rota.model.spaces import Role
+from rota.wiring.settings import load_settings
+from rota.wiring.sites import LocalSites, engine_of, mounts_of
+
+
+@pytest.fixture
+def home(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    (tmp_path / "data").mkdir()
+    return folder
+
+
+def a_list(path, *folders, more=""):
+    path.write_text("".join(f'[[mount]]\nfolder = "{folder}"\n{more}' for folder in folders))
+    path.chmod(0o600)
+
+
+def test_without_a_list_only_what_is_rotas_own_is_shown(home, tmp_path):
+    mounts = mounts_of(load_settings(str(home)))
+    assert mounts.mount(str(home / "spaces" / "main"), Role.MAIN, write=True).write
+    for path in (home, home / "rota.db", home / "keepers", tmp_path / "data"):
+        with pytest.raises(NotPermitted):
+            mounts.mount(str(path), Role.MAIN, write=False)
+
+
+async def test_what_the_list_names_may_be_asked_for(home, tmp_path):
+    data = str(tmp_path / "data")
+    a_list(home / "mounts.toml", data, more="members_write = false\n")
+    sites = LocalSites(load_settings(str(home)))
+    sites.try_out = lambda name: _Fine()
+    shared = Site(executor="sandbox", isolated=True, mounts=(Share(path=data, write=True),))
+    await sites.admit(shared, Role.MAIN)
+    with pytest.raises(NotPermitted, match="may only be read"):
+        await sites.admit(shared, Role.MEMBER)
+    elsewhere = Site(executor="sandbox", isolated=True, mounts=(Share(path="/opt"),))
+    with pytest.raises(NotPermitted, match="may not be shown"):
+        await sites.admit(elsewhere, Role.MAIN)
+
+
+class _Fine:
+    missing = ()
+
+
+def test_a_list_that_hands_out_rotas_home_is_refused(home, tmp_path):
+    for folder in (tmp_path, home, home / "spaces"):
+        a_list(home / "mounts.toml", folder)
+        with pytest.raises(Invalid, match="move it out|outside of Rota's home"):
+            mounts_of(load_settings(str(home)))
+    a_list(tmp_path / "list.toml", home / "keepers")
+    with pytest.raises(Invalid, match="outside of Rota's home"):
+        mounts_of(load_settings(str(home), mounts=tmp_path / "list.toml"))
+
+
+def test_a_list_that_programs_could_write_is_refused(home):
+    (home / "spaces").mkdir()
+    a_list(home / "spaces" / "list.toml")
+    with pytest.raises(Invalid, match="out of the spaces"):
+        mounts_of(load_settings(str(home), mounts=home / "spaces" / "list.toml"))
+
+
+def test_a_list_that_is_named_must_be_there(home):
+    with pytest.raises(Invalid, match="cannot be read"):
+        mounts_of(load_settings(str(home), mounts=home / "none.toml"))
+
+
+async def test_an_engine_that_is_not_there_is_refused_in_one_sentence(home):
+    sites = LocalSites(load_settings(str(home), engine="/nonexistent/docker"))
+    site = Site(executor="container", isolated=True, image="x@sha256:" + "0" * 64)
+    with pytest.raises(Unavailable, match="container cannot be had here: docker"):
+        await sites.admit(site, Role.MAIN)
+
+
+@pytest.mark.parametrize(
+    ("named", "kind"),
+    [("/opt/bin/podman", "podman"), ("/opt/bin/docker", "docker"), ("docker", "docker")],
+)
+def test_the_engine_is_the_one_that_is_named(home, named, kind):
+    engine = engine_of(load_settings(str(home), engine=named))
+    assert (engine.kind, engine.program.endswith(named)) == (kind, True)
+    assert "PATH" in engine.env
+    assert not any(name.startswith("ROTA_") for name in engine.env)
+
+
+def test_users_in_containers_are_as_the_settings_say(home):
+    assert engine_of(load_settings(str(home), engine_users="mapped")).users == "mapped"
+    assert engine_of(load_settings(str(home), engine="docker")).users == "own"

@@ -1,0 +1,76 @@
+"""Where a task's programs run: what it says, what its space may, and what is usual."""
+
+import pytest
+
+from rota.errors import Invalid, NotPermitted
+from rota.model.sites import Network, Share, Site
+from rota.model.spaces import Role
+from rota.rules.sites import site_of
+
+IMAGE = "python@sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("spec", "role", "site"),
+    [
+        ({}, Role.MAIN, Site(executor="process")),
+        ({}, Role.MEMBER, Site(executor="sandbox", isolated=True)),
+        ({"executor": "sandbox"}, Role.MAIN, Site(executor="sandbox", isolated=True)),
+        ({"executor": "tmux"}, Role.MAIN, Site(executor="tmux")),
+        ({"executor": "tmux", "isolate": True}, Role.MAIN, Site(executor="tmux", isolated=True)),
+        ({"executor": "tmux"}, Role.MEMBER, Site(executor="tmux", isolated=True)),
+        (
+            {"executor": "container", "image": IMAGE, "network": "open"},
+            Role.MAIN,
+            Site(executor="container", isolated=True, image=IMAGE, network=Network.OPEN),
+        ),
+        (
+            {"mounts": ["/a", "/b:rw", "/c:ro"]},
+            Role.MEMBER,
+            Site(
+                executor="sandbox",
+                isolated=True,
+                mounts=(Share(path="/a"), Share(path="/b", write=True), Share(path="/c")),
+            ),
+        ),
+    ],
+)
+def test_a_task_runs_where_it_says_or_where_it_is_usual(spec, role, site):
+    assert site_of(spec, role) == site
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"executor": "moon"}, "executor"),
+        ({"executor": "container"}, "image"),
+        ({"executor": "sandbox", "image": IMAGE}, "image"),
+        ({"isolate": True}, "isolate"),
+        ({"executor": "sandbox", "isolate": False}, "isolate"),
+        ({"mounts": ["/a"]}, "mounts"),
+        ({"executor": "tmux", "mounts": ["/a"]}, "mounts"),
+        ({"network": "open"}, "network"),
+        ({"executor": "sandbox", "mounts": ["a"]}, "mounts"),
+        ({"executor": "sandbox", "mounts": ["/a/../b"]}, "mounts"),
+        ({"executor": "sandbox", "mounts": ["/a:rx"]}, "mounts"),
+        ({"executor": "sandbox", "mounts": ["/a:b:rw"]}, "mounts"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(spec, field):
+    with pytest.raises(Invalid) as refused:
+        site_of(spec, Role.MAIN)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"executor": "process"}, {"network": "open"}, {"executor": "sandbox", "network": "open"}],
+)
+def test_a_member_stays_behind_walls(spec):
+    with pytest.raises(NotPermitted):
+        site_of(spec, Role.MEMBER)
+
+
+def test_a_member_cannot_take_the_walls_of_a_pane_away():
+    with pytest.raises(Invalid, match="behind walls in any case"):
+        site_of({"executor": "tmux", "isolate": False}, Role.MEMBER)
