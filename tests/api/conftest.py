@@ -29,6 +29,7 @@ from rota.doors.api.guard import Guard, Trust
 from rota.doors.api.routes import Api
 from rota.doors.api.server import Place, opened_socket, serving
 from rota.doors.kit.office import Bounds, House
+from rota.executors.kit.artifacts import HomeArtifacts
 from rota.flow.define.keys import create_key
 from rota.flow.observe.verify import verify
 from rota.model.keys import EVERY_SCOPE
@@ -135,8 +136,9 @@ class Loop:
 class Door:
     """A server, its store, and who may come in."""
 
-    def __init__(self, loop: Loop, store, clock):
+    def __init__(self, loop: Loop, store, clock, artifacts=None):
         self.store = store
+        self.artifacts = artifacts
         self.clock = clock
         self.bench = Bench(store, clock)
         self._loop = loop
@@ -172,8 +174,10 @@ class Door:
             bounds=bounds,
             agents=agents_of("claude"),
             inquirer=inquirer,
+            artifacts=self.artifacts,
         )
         api = Api(house)
+        self.downloads = api.downloads
         self._open.push_async_callback(api.close)
         self.guard = Guard(api, self.entrance, trust, Backoff(self.clock.monotonic), **given)
         await self._open.enter_async_context(serving(self.guard, sock, place))
@@ -232,7 +236,8 @@ def bounds():
 
 @pytest.fixture
 def door(loop, kind, clock, place, trust, bounds, request, tmp_path):
-    made = Door(loop, _store(kind, clock, request, tmp_path), clock)
+    kept = HomeArtifacts(tmp_path / "home")
+    made = Door(loop, _store(kind, clock, request, tmp_path), clock, kept)
     made.start(place, trust, **bounds)
     yield made
     made.stop()

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from rota.agents.command.script import ScriptAgent
+from rota.executors.kit.artifacts import HomeArtifacts
 from rota.executors.kit.yard import HomeYard
 from rota.flow.execute.again import Patience
 from rota.flow.execute.kept import KeptWork
+from rota.flow.prune import prune_artifacts
+from rota.ports.artifacts import ArtifactKeeping
 from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.wiring.agents import agents_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
 from rota.wiring.surroundings import offered
+
+
+def artifacts_of(settings: Settings) -> ArtifactKeeping:
+    """Return where the files are that runs of this home have left."""
+    return HomeArtifacts(settings.home.absolute())
 
 
 def kept_work(
@@ -29,4 +38,5 @@ def kept_work(
         usual_agent=settings.agent,
         offered=offered(),
         patience=Patience(retries=settings.agent_retries, wait=settings.agent_wait),
+        tidy=partial(prune_artifacts, store, artifacts_of(settings), settings.retention),
     )

@@ -35,6 +35,7 @@ WAYS = {
     "show_run": "logs",
     "cancel_run": "cancel",
     "retry_run": "retry",
+    "list_artifacts": "artifacts",
     "answer_run": "answer",
     "show_status": "status",
     "list_workers": "worker list",

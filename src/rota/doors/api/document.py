@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib.metadata import version
+from inspect import getdoc
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from rota.doors.api.downloads import PATH
 from rota.doors.api.streams import FOLLOWING, Following
+from rota.doors.commands.artifacts import OneArtifact, open_artifact
 from rota.doors.kit.catalogue import Command, every_command
 from rota.model.keys import KeyScope
 
@@ -99,6 +102,7 @@ def describe_api() -> dict[str, Any]:
         operation = _operation(command, takes, refs[command.gives, "serialization"], schemas)
         paths.setdefault(command.path, {})[command.method.lower()] = operation
     paths |= {route.path: {"get": _following(route)} for route in FOLLOWING}
+    paths[PATH] = {"get": _download()}
     schemas["Error"] = ERROR
     used = {_name(refs[c.takes, "validation"]) for c in commands if c.method not in BODIES}
     for name in used - _referred(paths, schemas):
@@ -203,6 +207,28 @@ def _following(route: Following) -> dict[str, Any]:
         "x-stream": True,
         "parameters": [*parameters, LAST_EVENT_ID],
         "responses": {"200": given, **over, **_faults(ALWAYS)},
+    }
+
+
+def _download() -> dict[str, Any]:
+    """Return what the route of an artifact gives."""
+    fields = OneArtifact.model_json_schema()["properties"]
+    about = getdoc(open_artifact) or ""
+    given = {
+        "description": "The file.",
+        "content": {"application/octet-stream": {"schema": {}}},
+    }
+    return {
+        "operationId": open_artifact.__name__,
+        "summary": about.partition("\n")[0].rstrip("."),
+        "description": about,
+        "tags": ["artifacts"],
+        "x-scope": KeyScope.READ.value,
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": fields[name]}
+            for name in ("run", "name")
+        ],
+        "responses": {"200": given, **_faults(ALWAYS)},
     }
 
 

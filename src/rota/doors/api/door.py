@@ -27,6 +27,7 @@ from rota.wiring.admin import ensure_admin_key
 from rota.wiring.agents import agents_of
 from rota.wiring.compose import make_home
 from rota.wiring.inquiring import inquirer_of
+from rota.wiring.keeping import artifacts_of
 from rota.wiring.loop import settle_memory
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
@@ -65,6 +66,7 @@ async def open_door(
             agents=agents_of(settings.agent),
             inquirer=inquirer,
             sites=LocalSites(settings),
+            artifacts=artifacts_of(settings),
             daemon=daemon,
         )
         entrance = Entrance(store)

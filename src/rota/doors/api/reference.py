@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rota.doors.api.downloads import PATH
 from rota.doors.api.streams import FOLLOWING
+from rota.doors.commands.artifacts import open_artifact
 from rota.doors.kit.catalogue import Command, commands_of, every_command
 from rota.doors.kit.faults import TOLD
 from rota.model.keys import KeyScope
 
 FILE = "http.md"
+GIVES = open_artifact.__doc__
 MADE = "This page is made by `python -m rota.doors.api.reference`; a test keeps it current."
 BEGIN = """\
 `rota up` serves the API on `http://127.0.0.1:7682`, or on another port if that one is taken;
@@ -76,6 +79,8 @@ def http_page() -> str:
     groups = dict.fromkeys(command.group for command in every_command())
     for group in groups:
         rows = [_row(command) for command in commands_of(group)]
+        if group == "artifacts":
+            rows.append(f"| `GET {PATH}` | `{KeyScope.READ}` | {_first_sentence(GIVES)} |")
         parts.append(f"## {group.capitalize()}\n\n" + "\n".join([*head, *rows]))
     follows = [
         f"| `GET {route.path}` | `{KeyScope.READ}` | {_first_sentence(route.about)} |"

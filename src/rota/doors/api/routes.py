@@ -15,11 +15,13 @@ from pydantic_core import from_json
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
 from rota.doors.api.document import describe_api
+from rota.doors.api.downloads import PATH, Download, Downloads, find_download
 from rota.doors.api.guard import METRICS, Turned
 from rota.doors.api.hub import Hub
 from rota.doors.api.metrics import KIND, Metrics
 from rota.doors.api.sharing import Sharing
 from rota.doors.api.streams import Following, Stream, Streams, find_following
+from rota.doors.commands.artifacts import OneArtifact, open_artifact
 from rota.doors.kit.catalogue import Command, every_command, pattern_of
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import House, Office
@@ -73,6 +75,7 @@ class Api:
         self._hub = Hub(house.store, SystemClock(), house.chance)
         self._streams = Streams(house.store, self._hub)
         self._metrics = Metrics(house)
+        self.downloads = Downloads()
 
     async def close(self) -> None:
         """Let clients go whose answer has no end."""
@@ -96,7 +99,7 @@ class Api:
             reply = Reply.record(500, {"error": error})
         await reply.send(send)
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply | Stream:
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply | Stream | Download:
         method, path = scope["method"], scope["path"]
         found = self._find(method, path)
         if found is None:
@@ -104,6 +107,10 @@ class Api:
             if following is not None:
                 scope["route"] = f"GET {following[0].path}"
                 return await self._follow(*following, scope, receive)
+            wanted = find_download(path) if method == "GET" else None
+            if wanted is not None:
+                scope["route"] = f"GET {PATH}"
+                return await self._fetch(wanted, scope, receive)
             if (method, path) == ("GET", METRICS):
                 return await self._figures(scope)
             return await self._other(method, path)
@@ -111,18 +118,7 @@ class Api:
         scope["route"] = f"{method} {command.path}"
         headers = dict(scope["headers"])
         asked = await self._asked(found, scope, receive)
-        stands = headers.get(b"if-match")
-        office = Office(
-            store=self._house.store,
-            caller=_caller(scope),
-            chance=self._house.chance,
-            bounds=self._house.bounds,
-            agents=self._house.agents,
-            inquirer=self._house.inquirer,
-            sites=self._house.sites,
-            daemon=self._house.daemon,
-            stands=None if stands is None else stands.decode("latin-1"),
-        )
+        office = self._office(scope, headers.get(b"if-match"))
         if command.writes:
             key = headers.get(b"idempotency-key")
             answer = await perform(
@@ -134,6 +130,29 @@ class Api:
             )
             return _reply_of(answer)
         return await self._look(command, office, asked)
+
+    def _office(self, scope: Scope, stands: bytes | None = None) -> Office:
+        house = self._house
+        return Office(
+            store=house.store,
+            caller=_caller(scope),
+            chance=house.chance,
+            bounds=house.bounds,
+            agents=house.agents,
+            inquirer=house.inquirer,
+            sites=house.sites,
+            artifacts=house.artifacts,
+            daemon=house.daemon,
+            stands=None if stands is None else stands.decode("latin-1"),
+        )
+
+    async def _fetch(self, wanted: dict[str, str], scope: Scope, receive: Receive) -> Download:
+        try:
+            asked = OneArtifact.model_validate_strings({**_query(scope), **wanted})
+        except ValidationError as fault:
+            raise refused(fault) from None
+        opened = await open_artifact(self._office(scope), asked)
+        return self.downloads.begin(opened, receive)
 
     async def _figures(self, scope: Scope) -> Reply:
         """Return figures; who comes without a key was let through by the guard."""
@@ -190,7 +209,7 @@ class Api:
         return Reply.record(404, {"error": {"code": "not_found", "message": NOTHING_HERE}})
 
     def _allowed(self, path: str) -> Iterable[str]:
-        if path in {DOCUMENT, READY, METRICS} or find_following(path) is not None:
+        if path in {DOCUMENT, READY, METRICS} or find_following(path) or find_download(path):
             yield "GET"
         yield from (method for method, known in self._plain if known == path)
         for route in self._routes:

@@ -20,6 +20,7 @@ MODULES = MappingProxyType(
         "run": "run",
         "logs": "logs",
         "attach": "attach",
+        "artifacts": "artifacts",
         "why": "why",
         "status": "status",
         "watch": "watch",

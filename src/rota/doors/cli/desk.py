@@ -6,7 +6,7 @@ one, or else the database itself, in this process. The answers are the same.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -46,6 +46,9 @@ class Clerk(Protocol):
 
     def call(self, method: str, path: str, said: Record, *, dry_run: bool = False) -> Record:
         """Return the answer, which is empty for a rehearsal that went well."""
+
+    def fetch(self, run: int, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an artifact."""
 
     def close(self) -> None:
         """Let go of what is held."""
@@ -97,6 +100,10 @@ class Desk:
         clerk = self._here if here and self.url is None else self._clerk
         plain = {name: value for name, value in (said or {}).items() if value is not None}
         return clerk.call(method, path, plain, dry_run=dry_run)
+
+    def fetch(self, run: int, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an artifact, from wherever it is."""
+        return self._clerk.fetch(run, name)
 
     def task(
         self,

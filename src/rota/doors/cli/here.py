@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
+from rota.doors.commands.artifacts import OneArtifact, open_artifact
 from rota.doors.kit.catalogue import find_command
 from rota.doors.kit.office import Office, bounds_of
 from rota.doors.kit.perform import perform, read_request
+from rota.ports.artifacts import Opened
 from rota.ports.store import Store
 from rota.rules.permission import LOCAL
 from rota.wiring.agents import agents_of
 from rota.wiring.compose import opened
 from rota.wiring.inquiring import inquirer_of
+from rota.wiring.keeping import artifacts_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
+
+CHUNK = 64 * 1024
 
 
 class Here:
@@ -44,15 +50,31 @@ class Here:
         finally:
             self._runner.close()
 
+    def fetch(self, run: int, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an artifact."""
+        asked = read_request(OneArtifact, {"run": run, "name": name})
+        opened = self._runner.run(self._open_artifact(cast("OneArtifact", asked)))
+        with opened.file as file:
+            while part := file.read(CHUNK):
+                yield part
+
+    async def _open_artifact(self, asked: OneArtifact) -> Opened:
+        return await open_artifact(await self._office(), asked)
+
     async def _perform(
         self, method: str, path: str, said: dict[str, Any], *, dry_run: bool
     ) -> dict[str, Any]:
         command, named = find_command(method, path)
         asked = read_request(command.takes, {**said, **named})
+        answer = await perform(command, await self._office(), asked, rehearsal=dry_run)
+        record: dict[str, Any] = json.loads(answer.text) if answer.text else {}
+        return record
+
+    async def _office(self) -> Office:
         if self._store is None:
             self._store = await self._open.enter_async_context(opened(self._settings))
             self._open.push_async_callback(self._inquirer.close)
-        office = Office(
+        return Office(
             store=self._store,
             caller=LOCAL,
             chance=random.SystemRandom(),
@@ -60,8 +82,6 @@ class Here:
             agents=agents_of(self._settings.agent),
             inquirer=self._inquirer,
             sites=self._sites,
+            artifacts=artifacts_of(self._settings),
             local=True,
         )
-        answer = await perform(command, office, asked, rehearsal=dry_run)
-        record: dict[str, Any] = json.loads(answer.text) if answer.text else {}
-        return record

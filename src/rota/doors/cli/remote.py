@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from rota.doors.kit.faults import exit_code_of
 from rota.errors import Invalid, RotaError, Unavailable
@@ -21,6 +21,7 @@ REFUSED = 400
 LOOK_SECONDS = 0.5
 """How long a daemon that the home folder tells of may take to say that it is there."""
 ANSWER_SECONDS = 60.0
+CHUNK = 64 * 1024
 IN_PATH = frozenset({"GET", "DELETE"})
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -70,6 +71,25 @@ class Remote:
             error = answer.get("error")
             raise Answered(status, error if isinstance(error, dict) else {})
         return answer
+
+    def fetch(self, run: int, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an artifact."""
+        path = f"{self._parts.path}/v1/runs/{run}/artifacts/{quote(name)}"
+        try:
+            self._connection.request("GET", path, None, self._headers("application/octet-stream"))
+            response = self._connection.getresponse()
+            if response.status >= REFUSED:
+                raise Answered(response.status, _read(response).get("error") or {})
+            left = int(response.headers["Content-Length"])
+            while left and (part := response.read(min(CHUNK, left))):
+                left -= len(part)
+                yield part
+        except (OSError, HTTPException, ValueError, TypeError) as fault:
+            raise Unavailable(_silence(self.url, fault)) from fault
+        finally:
+            self._connection.close()
+        if left:
+            raise Unavailable(f"the daemon at {self.url} broke off: fetch it again")
 
     def follow(self, path: str, last: str | None) -> Iterator[Told]:
         """Yield what the daemon sends, from after the last on that was told, until it ends."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rota.flow.observe.status import Thresholds
 from rota.ports.agent import Agents
+from rota.ports.artifacts import ArtifactKeeping
 from rota.ports.clock import Random
 from rota.ports.inquirer import Inquirer
 from rota.ports.sites import Sites
@@ -86,6 +87,7 @@ class House:
     agents: Agents = NO_AGENTS
     inquirer: Inquirer | None = None
     sites: Sites | None = None
+    artifacts: ArtifactKeeping | None = None
     daemon: Daemon | None = None
     answers: Answers = field(default_factory=Counter)
 
@@ -105,6 +107,7 @@ class Office:
     agents: Agents = NO_AGENTS
     inquirer: Inquirer | None = None
     sites: Sites | None = None
+    artifacts: ArtifactKeeping | None = None
     local: bool = False
     stands: str | None = None
     daemon: Daemon | None = None

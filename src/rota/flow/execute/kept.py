@@ -47,6 +47,8 @@ DOUBT_SECONDS = 180.0
 RENEW_SECONDS = 10.0
 SWEEP_SECONDS = 60.0
 """How long an engine may refuse to end what it runs before the attempt is given up as lost."""
+TIDY_FIRST_MICROS = 60 * 1_000_000
+TIDY_MICROS = 3600 * 1_000_000
 PART = 256 * 1024
 LAST_WORDS = 4 * 1024
 CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
@@ -81,6 +83,7 @@ class KeptWork:
         offered: Mapping[str, str],
         patience: Patience | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tidy: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._store = store
         self._yard = yard
@@ -90,6 +93,8 @@ class KeptWork:
         self._usual = usual_agent
         self._offered = offered
         self._trying = Trying(store, patience or Patience(), sleep)
+        self._tidy = tidy
+        self._tidy_at = 0
         self._taken = False
         self._roles: dict[str, Role] = {}
         self._left: set[int] = set()
@@ -115,6 +120,7 @@ class KeptWork:
     async def open(self) -> bool:
         """Take the home for this process; false if another one has it."""
         self._taken = self._yard.take()
+        self._tidy_at = self._store.now() + TIDY_FIRST_MICROS
         return self._taken
 
     async def close(self) -> None:
@@ -135,7 +141,14 @@ class KeptWork:
             if not kept.current and kept.run_id not in self._going:
                 await self.discard(kept)
         self._yard.tidy(known)
+        await self._tidy_now_and_then()
         return RENEW_SECONDS
+
+    async def _tidy_now_and_then(self) -> None:
+        now = self._store.now()
+        if self._tidy is not None and now >= self._tidy_at:
+            self._tidy_at = now + TIDY_MICROS
+            await self._tidy()
 
     async def discard(self, kept: Kept) -> None:
         """End what is left of an attempt whose run has gone on without it, and forget it."""
