@@ -13,7 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = ["docs/tutorial/command-line.md", "docs/how-to/http.md", "docs/how-to/service.md"]
+PAGES = [
+    "docs/tutorial/command-line.md",
+    "docs/how-to/http.md",
+    "docs/how-to/service.md",
+    "docs/how-to/scripts.md",
+]
 PATIENCE = 60.0
 
 
