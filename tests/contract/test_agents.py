@@ -5,12 +5,13 @@ import pytest
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
+from rota.agents.command.script import ScriptAgent
 from rota.agents.pi.agent import PiAgent
 from rota.model.wishes import Wish
 from rota.testing.contracts.agent import AgentContract
 
 
-@pytest.fixture(params=[ClaudeAgent, CodexAgent, CommandAgent, PiAgent])
+@pytest.fixture(params=[ClaudeAgent, CodexAgent, CommandAgent, PiAgent, ScriptAgent])
 def agent(request):
     return request.param()
 

@@ -1,0 +1,122 @@
+"""Scripts and errands: what is told, for how long, and from where the work comes."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rota.errors import Invalid
+from rota.flow.claim import assigned
+from rota.flow.define import adhoc
+from rota.flow.execute.errands import unfolded
+from rota.flow.execute.preparing import bounds_of, ids_of, wish_of
+from rota.flow.execute.scripts import local_timeout, profile_of
+from rota.model.tasks import NewTask, Policy, TaskKind
+from rota.model.wishes import Output
+from rota.rules.permission import LOCAL
+
+
+async def assignment(desk, *, policy=None, payload=None, **spec):
+    await desk.worker("w1")
+    owner = await desk.space("main")
+    new = NewTask(
+        space_id=owner.id, name="job", title="A job", kind=TaskKind.SCRIPT, route="script",
+        spec=spec, policy=policy or Policy(), origin="api", thread="telegram:chat:-100:topic:7",
+    )  # fmt: skip
+    return await claimed(desk, await desk.store.put_task(new, None, None), payload)
+
+
+async def claimed(desk, task, payload):
+    batch = desk.batch(task, payloads=[payload])
+    await desk.enqueue(batch)
+    found = await desk.claimed(1, routes=[task.route])
+    return assigned(found, desk.store.incarnation)[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        (None, None),
+        ({}, None),
+        ({"timeout": 90}, timedelta(seconds=90)),
+        ({"timeout": 0.5}, timedelta(milliseconds=500)),
+        ({"timeout": "10m"}, timedelta(minutes=10)),
+    ],
+)
+def test_a_local_config_says_how_long(config, length):
+    assert local_timeout(None if config is None else json.dumps(config)) == length
+
+
+@pytest.mark.parametrize("value", [0, -1, True, [], {}, "soon", 1e300, 10**400])
+def test_a_local_config_that_says_nonsense_is_refused(value):
+    with pytest.raises(Invalid, match="^timeout "):
+        local_timeout(json.dumps({"timeout": value}))
+
+
+async def test_the_tasks_timeout_goes_before_the_configs_and_both_before_half_an_hour(desk):
+    plain = await assignment(desk, command=["x"])
+    assert bounds_of(plain).hard_seconds == 1800
+    assert bounds_of(plain, '{"timeout": 5}').hard_seconds == 5
+    policy = Policy(timeout=timedelta(seconds=7))
+    own = plain._replace(task=replace(plain.task, policy=policy))
+    assert bounds_of(own, '{"timeout": 5}').hard_seconds == 7
+
+
+async def test_a_script_knows_its_run_its_task_and_its_conversation(desk):
+    given = await assignment(desk, command=["x"], payload={"a": 1})
+    told = ids_of(given)
+    assert told["ROTA_THREAD_KEY"] == "telegram:chat:-100:topic:7"
+    assert told["ROTA_TRACE_ID"] == given.trace_id
+    assert json.loads(told["ROTA_PAYLOAD"]) == {"a": 1}
+    assert json.loads(told["ROTA_PROFILE"]) == json.loads(profile_of(given))
+    assert json.loads(profile_of(given)) == {
+        "name": "job", "title": "A job", "kind": "script", "space": "main",
+        "thread": "telegram:chat:-100:topic:7", "attempts": 1, "pool": "background",
+    }  # fmt: skip
+
+
+async def test_a_payload_that_is_too_long_for_a_variable_is_in_none(desk):
+    given = await assignment(desk, command=["x"], payload="é" * 60_000)
+    assert "ROTA_PAYLOAD" not in ids_of(given)
+
+
+async def test_a_shell_gets_one_line(desk):
+    wish = wish_of(
+        await assignment(desk, command=["a | b"], shell=True, output="lines")
+    )
+    assert (wish.program, wish.output) == (("sh", "-c", "a | b"), Output.LINES)
+
+
+async def errand(desk, kind, told):
+    await desk.worker("w1")
+    await desk.space("main")
+    task = await adhoc.task_for(desk.store, LOCAL, kind, "main")
+    return await claimed(desk, task, told)
+
+
+async def test_an_errand_of_a_script_brings_its_own_work(desk):
+    told = {"command": ["a", "b"], "timeout": 7.0, "payload": [1], "metadata": {"of": "ann"}}
+    given = unfolded(await errand(desk, TaskKind.SCRIPT, told))
+    wish = wish_of(given)
+    assert (wish.program, wish.instructions) == (("a", "b"), "[1]")
+    assert bounds_of(given).hard_seconds == 7
+    assert json.loads(profile_of(given))["metadata"] == {"of": "ann"}
+
+
+async def test_an_errand_of_an_agent_brings_its_own_work(desk):
+    told = {"instructions": "Look.", "agent": "claude", "tools": ["Read"], "payload": {"x": 1}}
+    wish = wish_of(unfolded(await errand(desk, TaskKind.AGENT, told)))
+    assert (wish.instructions, wish.tools) == ('Look.\n\n{"x": 1}', ("Read",))
+
+
+@pytest.mark.parametrize("told", [None, "x", {"command": "rm -rf"}, {"command": [1]},
+                                  {"command": ["x"], "timeout": "soon"}])  # fmt: skip
+async def test_an_errand_that_brings_nonsense_is_refused(desk, told):
+    with pytest.raises(Invalid):
+        unfolded(await errand(desk, TaskKind.SCRIPT, told))
+
+
+async def test_the_payload_of_a_task_is_only_a_payload(desk):
+    given = await assignment(desk, command=["mine"], payload={"command": ["evil"]})
+    assert wish_of(unfolded(given)).program == ("mine",)
