@@ -52,7 +52,7 @@ async def settle_runs(
                     now=now,
                     chance=chance.random(),
                 ),
-            )
+            )._replace(holder=run.holder)
             for run, report in ended
         ]
     )

@@ -183,6 +183,8 @@ class OpenRun:
     created_micros: int
     depth: int
     cancel_requested: bool = False
+    holder: str | None = None
+    """Who held it when it was found lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

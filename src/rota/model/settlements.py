@@ -60,7 +60,10 @@ PLAIN_SUCCESS = Extras(counts=-1)
 
 
 class Settlement(NamedTuple):
-    """One move of one run, compare-and-set on the state and epoch it was decided for."""
+    """One move of one run, compare-and-set on the state and epoch it was decided for.
+
+    One that was lost also has to be its lost `holder`'s still: nobody has adopted it meanwhile.
+    """
 
     run_id: RunId
     epoch: Epoch
@@ -69,3 +72,4 @@ class Settlement(NamedTuple):
     state: RunState
     outcome: str
     extras: Extras = PLAIN
+    holder: str | None = None

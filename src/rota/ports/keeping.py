@@ -18,7 +18,7 @@ class Keeping(Timed, Protocol):
         """Promise that the keepers of a home end by themselves at an instant, and not before."""
 
     async def fence_home(self, home: str, worker: str) -> int:
-        """Fence every other worker of a home; only for whoever holds the home's lock."""
+        """Fence who else holds attempts of a home; only for whoever holds the home's lock."""
 
     async def begin_kept(self, kept: Kept, worker: str) -> bool:
         """Note that a keeper is about to start; false if the run is no longer the worker's."""

@@ -28,7 +28,7 @@ class Keeping(Dialect):
         await self.write(renew_home, home, host, until)
 
     async def fence_home(self, home: str, worker: str) -> int:
-        """Fence every other worker of a home; only for whoever holds the home's lock."""
+        """Fence who else holds attempts of a home; only for whoever holds the home's lock."""
         return await self.write(fence_home, home, worker)
 
     async def begin_kept(self, kept: Kept, worker: str) -> bool:
@@ -76,7 +76,7 @@ async def renew_home(session: Session, home: str, host: str, until: int) -> None
 
 
 async def fence_home(session: Session, home: str, worker: str) -> int:
-    """Fence the earlier workers of a home."""
+    """Fence the earlier workers of a home, which hold attempts that are kept in it."""
     return len(await session.rows("fence_home", home=home, worker=worker))
 
 

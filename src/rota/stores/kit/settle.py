@@ -54,9 +54,10 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
     late: list[Settlement] = []
     moved: list[Settlement] = []
     for settlement in settlements:
-        run_id, epoch, _, was, state, outcome, extras = settlement
+        run_id, epoch, _, was, state, outcome, extras, holder = settlement
         row = rows.get(run_id)
-        if row is None or row[1] != epoch or row[2] != was:
+        adopted = row is not None and holder is not None and row[6] != holder
+        if row is None or row[1] != epoch or row[2] != was or adopted:
             # The same settlement again, because its first answer was lost: it stands already. Only
             # a worker repeats itself; a second answer to a question is somebody else's.
             stands = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from rota.model.events import EventName
@@ -32,7 +33,7 @@ async def renew(session: Session, worker: str, until: int, now: int) -> Renewal:
     held = await session.rows("held_runs", worker=worker)
     return Renewal(
         alive=True,
-        held=tuple(RunId(row[0]) for row in held),
+        held=tuple(RunId(row[0]) for row in held if not row[2]),
         cancels=tuple(RunId(row[0]) for row in held if row[1] is not None),
     )
 
@@ -54,7 +55,8 @@ async def retire(session: Session, worker: str) -> None:
 
 async def lost_runs(session: Session, now: int, most: int) -> list[OpenRun]:
     """Return running runs whose worker is fenced or unknown, and which no keeper carries on."""
-    return [as_open_run(row) for row in await session.rows("lost_runs", now=now, most=most)]
+    rows = await session.rows("lost_runs", now=now, most=most)
+    return [replace(as_open_run(row[:-1]), holder=row[-1]) for row in rows]
 
 
 async def expired_runs(session: Session, now: int, most: int) -> list[OpenRun]:

@@ -81,6 +81,44 @@ class KeepingContract:
         await bench.end(lease)
         assert not await bench.store.begin_kept(kept_for(lease), "w1")
 
+    async def test_a_fenced_worker_keeps_nothing_new(self, bench: Bench) -> None:
+        await bench.worker("w1", SHORT)
+        await bench.queue(await bench.task())
+        lease = await bench.claim_one()
+        bench.clock.advance(SHORT + timedelta(seconds=1))
+        await bench.store.fence()
+        assert not await bench.store.begin_kept(kept_for(lease), "w1")
+        assert [run.run_id for run in await bench.store.lost_runs(10)] == [lease.run_id]
+
+    async def test_only_who_holds_attempts_of_a_home_is_fenced_for_it(self, bench: Bench) -> None:
+        await self._begun(bench)
+        await bench.worker("beside", SHORT)
+        await bench.worker("w2", SHORT)
+        assert await bench.store.fence_home(HOME, "w2") == 1
+        assert (await bench.store.renew("beside", bench.store.now() + micros(LONG))).alive
+        assert not (await bench.store.renew("w1", bench.store.now() + micros(LONG))).alive
+
+    async def test_one_that_was_adopted_meanwhile_is_not_lost(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        bench.clock.advance(timedelta(hours=1))
+        await bench.store.fence()
+        lost = await bench.store.lost_runs(10)
+        assert [run.run_id for run in lost] == [lease.run_id]
+        await bench.worker("w2", timedelta(hours=1))
+        assert (await bench.store.adopt(lease.run_id, lease.epoch, "w2")).leases == [lease]
+        settlement = (await bench.decide(lost[0], Lost(reason="gone")))._replace(holder="w1")
+        assert lost[0].holder == "w1"
+        assert await bench.store.settle([settlement]) == [False]
+        assert await bench.state(lease.run_id) is RunState.RUNNING
+
+    async def test_a_kept_run_is_not_taken_for_a_claim_without_an_answer(
+        self, bench: Bench
+    ) -> None:
+        lease = await self._begun(bench)
+        await bench.store.request_cancel([lease.run_id])
+        renewal = await bench.store.renew("w1", bench.store.now() + micros(LONG))
+        assert (renewal.held, renewal.cancels) == ((), (lease.run_id,))
+
     async def test_what_was_heard_is_recorded_once(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         hear, run_id, epoch = bench.store.hear, lease.run_id, lease.epoch
@@ -145,8 +183,9 @@ class KeepingContract:
     async def test_a_fenced_worker_adopts_nothing(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         await bench.worker("w2", SHORT)
+        bench.clock.advance(SHORT + timedelta(seconds=1))
         await bench.worker("w3", SHORT)
-        await bench.store.fence_home(HOME, "w3")
+        await bench.store.fence()
         assert (await bench.store.adopt(lease.run_id, lease.epoch, "w2")).leases == []
         assert (await bench.store.adopt(lease.run_id, lease.epoch, "w3")).leases == [lease]
 

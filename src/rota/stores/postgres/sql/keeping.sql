@@ -2,16 +2,20 @@
 insert into rota.homes (id, host, until) values (:home::text, :host::text, :until::bigint)
 on conflict (id) do update set host = excluded.host, until = greatest(homes.until, excluded.until);
 
--- name: fence_home
-update rota.workers set fenced = 1 where fenced = 0 and home = :home::text and id <> :worker::text
+-- name: fence_home  who holds an attempt that is kept in a home has had it before
+update rota.workers set fenced = 1
+where fenced = 0 and id <> :worker::text
+  and id in (select r.holder from rota.kept k join rota.runs r on r.id = k.run_id
+    where k.home = :home::text and r.epoch = k.epoch and r.state = 'running')
 returning id;
 
 -- name: begin_kept
 insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session)
-select id, epoch, :home::text, :nonce::text, :boot::text, :executor::text, :tries::int,
+select r.id, r.epoch, :home::text, :nonce::text, :boot::text, :executor::text, :tries::int,
   :began::bigint, :session::text
-from rota.runs
-where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
+from rota.runs r join rota.workers w on w.id = r.holder
+where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
+  and r.holder = :worker::text and w.fenced = 0
 for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,

@@ -1,6 +1,6 @@
 -- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
 select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited,
-  (cancel_at is not null)::int as cancelling
+  (cancel_at is not null)::int as cancelling, holder
 from rota.runs where id = any(:ids::bigint[])
 order by id for update;
 
@@ -110,7 +110,7 @@ from rota.runs where id = any(:ids::bigint[]);
 
 -- name: lost_runs  running, but nobody trusted works on them and no keeper can be alive
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
-  cancel_at is not null as cancelling
+  cancel_at is not null as cancelling, holder
 from rota.runs r
 where state = 'running'
   and not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0)

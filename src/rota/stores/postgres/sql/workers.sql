@@ -14,7 +14,9 @@ select 1 from rota.workers where id = :worker::text and fenced = 1
 union all select 1 from rota.facts where name = 'paused';
 
 -- name: held_runs
-select id, cancel_at from rota.runs where state = 'running' and holder = :worker::text;
+select id, cancel_at,
+  exists (select 1 from rota.kept k where k.run_id = runs.id and k.epoch = runs.epoch) as kept
+from rota.runs where state = 'running' and holder = :worker::text;
 
 -- name: fence_expired
 update rota.workers set fenced = 1 where fenced = 0 and lease_until < :now::bigint returning id;

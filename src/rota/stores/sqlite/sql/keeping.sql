@@ -2,13 +2,18 @@
 insert into homes (id, host, until) values (:home, :host, :until)
 on conflict (id) do update set host = excluded.host, until = max(homes.until, excluded.until);
 
--- name: fence_home
-update workers set fenced = 1 where fenced = 0 and home = :home and id <> :worker returning id;
+-- name: fence_home  who holds an attempt that is kept in a home has had it before
+update workers set fenced = 1
+where fenced = 0 and id <> :worker
+  and id in (select r.holder from kept k join runs r on r.id = k.run_id
+    where k.home = :home and r.epoch = k.epoch and r.state = 'running')
+returning id;
 
 -- name: begin_kept
 insert into kept (run_id, epoch, home, nonce, boot, executor, tries, began, session)
 select id, epoch, :home, :nonce, :boot, :executor, :tries, :began, :session from runs
 where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
+  and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
   err_at = 0, tries = excluded.tries, until = null, began = excluded.began,

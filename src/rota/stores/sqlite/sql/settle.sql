@@ -1,6 +1,6 @@
 -- name: lock_runs
 select id, epoch, state, lane, (select count(*) > 0 from limits) as limited,
-  cancel_at is not null as cancelling
+  cancel_at is not null as cancelling, holder
 from runs where id in (select value from json_each(:ids));
 
 -- name: heads_of
@@ -102,7 +102,7 @@ from runs where id in (select value from json_each(:ids));
 
 -- name: lost_runs  running, but nobody trusted works on them and no keeper can be alive
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
-  cancel_at is not null as cancelling
+  cancel_at is not null as cancelling, holder
 from runs indexed by runs_running
 where state = 'running' and holder not in (select id from workers where fenced = 0)
   and not exists (select 1 from kept k join homes h on h.id = k.home

@@ -12,7 +12,9 @@ select 1 from workers where id = :worker and fenced = 1
 union all select 1 from facts where name = 'paused';
 
 -- name: held_runs
-select id, cancel_at from runs indexed by runs_running where state = 'running' and holder = :worker;
+select id, cancel_at,
+  exists (select 1 from kept k where k.run_id = runs.id and k.epoch = runs.epoch) as kept
+from runs indexed by runs_running where state = 'running' and holder = :worker;
 
 -- name: fence_expired
 update workers set fenced = 1 where fenced = 0 and lease_until < :now returning id;
