@@ -119,6 +119,10 @@ class Kept:
     session: KeptSession | None = None
     current: bool = True
 
+    def at(self, stream: Stream) -> int:
+        """Return up to where a stream is on record."""
+        return self.out_at if stream is Stream.OUT else self.err_at
+
 
 class Happened(NamedTuple):
     """Something that an attempt did or said, to be recorded as an event."""

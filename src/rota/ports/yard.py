@@ -37,8 +37,11 @@ class Yard(Protocol):
     def close(self) -> None:
         """Let go of the home; its keepers go on until the promise ends."""
 
-    def promise(self, seconds: float) -> None:
-        """Let every keeper go on for so long from now."""
+    def moment(self) -> float:
+        """Return the seconds since this machine was started, sleep included."""
+
+    def promise(self, until: float) -> None:
+        """Let every keeper go on until a moment."""
 
     def room(
         self,
@@ -69,7 +72,7 @@ class Yard(Protocol):
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree: politely, then for certain."""
 
-    def sweep(self, kept: Kept) -> None:
+    async def sweep(self, kept: Kept) -> None:
         """End what outlives the tree of an attempt that has ended; it may take a while.
 
         Raises Unavailable while something is left: the attempt is not over before.
@@ -78,7 +81,7 @@ class Yard(Protocol):
     def pane(self, kept: Kept) -> str | None:
         """Return what the pane of an attempt shows, None where it has none; takes a moment."""
 
-    def forget(self, kept: Kept) -> None:
+    async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
 
     def tidy(self, known: Sequence[Kept]) -> None:

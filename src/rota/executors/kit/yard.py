@@ -17,7 +17,7 @@ from rota.executors.kit.executor import Executor, Interpreter, Windowed
 from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
-from rota.executors.kit.lease import Lease
+from rota.executors.kit.lease import NANOSECONDS, Lease, boot_time
 from rota.executors.kit.probing import Ended, probe
 from rota.executors.kit.resources import read_config, resources_of
 from rota.executors.kit.spec import Spec
@@ -112,10 +112,14 @@ class HomeYard:
             if name in self._rung:
                 self._rung[name].set()
 
-    def promise(self, seconds: float) -> None:
-        """Let every keeper go on for so long from now."""
+    def moment(self) -> float:
+        """Return the seconds since this machine was started, sleep included."""
+        return boot_time() / NANOSECONDS
+
+    def promise(self, until: float) -> None:
+        """Let every keeper go on until a moment."""
         if self._lease is not None:
-            self._lease.renew(seconds)
+            self._lease.renew(until, since=0)
 
     def room(
         self,
@@ -196,6 +200,8 @@ class HomeYard:
             raise Unavailable(f"there is no executor {name!r} here: there are {known}") from None
 
     def _start(self, kept: Kept, spec: Spec) -> None:
+        if self._lease is None or self._lease.until < boot_time():
+            return  # who was away for so long may not be this run's any more
         if self._program is None:
             self._program = build(self._folder / "program")
         start(
@@ -223,9 +229,10 @@ class HomeYard:
         if folder.exists():
             cancel(folder, self._epoch, grace_seconds, why)
 
-    def sweep(self, kept: Kept) -> None:
+    async def sweep(self, kept: Kept) -> None:
         """End what outlives the tree of an attempt; raise Unavailable while something is left."""
-        self._executor(kept.executor).sweep(Spec(name=_name(kept), command=Command(argv=())))
+        spec = Spec(name=_name(kept), command=Command(argv=()))
+        await asyncio.to_thread(self._executor(kept.executor).sweep, spec)
 
     def pane(self, kept: Kept) -> str | None:
         """Return what the pane of an attempt shows, None where it has none; takes a moment."""
@@ -235,9 +242,12 @@ class HomeYard:
         room = self._rooms / _room_name(kept.run_id, kept.epoch)
         return executor.capture(str(room / _state_name(kept.nonce)))
 
-    def forget(self, kept: Kept) -> None:
+    async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
         self._rung.pop(_name(kept), None)
+        await asyncio.to_thread(self._forget, kept)
+
+    def _forget(self, kept: Kept) -> None:
         for folder in (
             self._attempts / _name(kept),
             self._rooms / _room_name(kept.run_id, kept.epoch),

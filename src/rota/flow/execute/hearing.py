@@ -11,7 +11,7 @@ from typing import Any
 
 from rota.flow.execute.following import Following
 from rota.model.events import EventName
-from rota.model.keeping import Happened, Heard, Stream
+from rota.model.keeping import Happened, Heard, KeptSession, Stream
 from rota.model.said import Fault, Progress, Question, Result, Said, Session, Text, ToolCall, Usage
 from rota.model.texts import clean
 from rota.ports.agent import Reader
@@ -30,7 +30,7 @@ class Hearing:
 
     def __init__(self, reader: Reader, following: Following | None = None) -> None:
         self.reader = reader
-        self.following = following
+        self._following = following
         self._at = dict.fromkeys(Stream, 0)
         self._text_left = MOST_TEXT
         self._events_left = MOST_EVENTS
@@ -42,6 +42,15 @@ class Hearing:
     def skip(self, stream: Stream, end: int) -> None:
         """Count a part of a stream as heard that cannot be read any more."""
         self._at[stream] = end
+
+    def news(self) -> KeptSession | None:
+        """Return the agent's session, if it is followed and not what is on record."""
+        return None if self._following is None else self._following.news()
+
+    def recorded(self) -> None:
+        """Note that everything heard is on record."""
+        if self._following is not None:
+            self._following.recorded()
 
     def take(self, stream: Stream, data: bytes, *, last: bool = False) -> Heard | None:
         """Hear the bytes at the offset of a stream; what is no whole line yet is left.
@@ -64,8 +73,8 @@ class Hearing:
             yield from self._bounded(_output(stream, at, text))
             return
         for said in self.reader.feed(line, cut=cut):
-            if self.following is not None:
-                self.following.note(said)
+            if self._following is not None:
+                self._following.note(said)
             event = happening(said, at)
             if event is not None:
                 yield from self._bounded(event)

@@ -1,0 +1,123 @@
+"""Listening: what an attempt says goes on record, each byte once, until nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from rota.errors import Unavailable
+from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.patiently import LOOK_SECONDS, patiently
+from rota.model.keeping import Ending, Heard, Kept, KeptSession, Reason, Stream
+from rota.ports.store import Store
+from rota.ports.yard import Yard
+
+log = logging.getLogger(__name__)
+
+PART = 256 * 1024
+SWEEP_SECONDS = 60.0
+"""How long an engine may refuse to end what it runs before the attempt is given up as lost."""
+
+
+class Listening:
+    """Hears the attempts of a home; `abandon` is awaited for a run that is another's."""
+
+    def __init__(
+        self, store: Store, yard: Yard, abandon: Callable[[Kept], Awaitable[NoReturn]]
+    ) -> None:
+        self._store = store
+        self._yard = yard
+        self._abandon = abandon
+
+    async def to_the_end(
+        self, kept: Kept, holder: str, begin: Callable[[], Hearing]
+    ) -> tuple[Ending, Hearing]:
+        """Record what is said until the attempt has ended and all of it was heard.
+
+        `begin` makes a hearing that has heard nothing; it is fed with what is on record already.
+        """
+        hearing = self._caught_up(kept, begin())
+        patience = SWEEP_SECONDS
+        while True:
+            ending = self.look(kept)
+            while heard := self._heard(kept, hearing, last=ending is not None):
+                stands = await self._record(kept, holder, heard, hearing.news())
+                if stands is None:
+                    hearing.recorded()
+                else:
+                    hearing = self._caught_up(stands, begin())
+            if ending is None:
+                await self._yard.rung(kept, LOOK_SECONDS)
+                continue
+            left = await self.sweep(kept)
+            if not left:
+                return ending, hearing
+            patience -= LOOK_SECONDS
+            if patience < 0:
+                lost = replace(ending, reason=Reason.LOST_UNSWEPT, detail=left, proven=False)
+                return lost, hearing
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def look(self, kept: Kept) -> Ending | None:
+        """Return how an attempt ended; while the machine gives no answer, it is taken to go on."""
+        try:
+            return self._yard.look(kept)
+        except OSError as fault:
+            log.warning("run.unseen", extra={"run_id": kept.run_id, "error": str(fault)})
+            return None
+
+    async def sweep(self, kept: Kept) -> str:
+        """End what outlives the tree and return what is left; only without is an attempt over."""
+        try:
+            await self._yard.sweep(kept)
+        except Unavailable as fault:
+            log.warning("run.unswept", extra={"run_id": kept.run_id, "error": str(fault)})
+            return str(fault)
+        return ""
+
+    def _caught_up(self, kept: Kept, hearing: Hearing) -> Hearing:
+        """Return a hearing that knows what is on record already."""
+        for stream in Stream:
+            end = kept.at(stream)
+            while hearing.at(stream) < end:
+                at = hearing.at(stream)
+                data = self._yard.read(kept, stream, at, min(PART, end - at))
+                if hearing.take(stream, data, last=True) is None:
+                    hearing.skip(stream, end)  # the spool is shorter: power was lost
+        hearing.recorded()
+        return hearing
+
+    def _heard(self, kept: Kept, hearing: Hearing, *, last: bool) -> list[Heard]:
+        heard = []
+        for stream in Stream:
+            data = self._yard.read(kept, stream, hearing.at(stream), PART)
+            part = hearing.take(stream, data, last=last and len(data) < PART)
+            if part is not None:
+                heard.append(part)
+        return heard
+
+    async def _record(
+        self, kept: Kept, holder: str, heard: Sequence[Heard], session: KeptSession | None
+    ) -> Kept | None:
+        """Record what was heard, once: after a lost answer the record says whether it was.
+
+        Where the record stands neither before nor behind it, return how it stands.
+        """
+        while True:
+            try:
+                if await self._store.hear(kept.run_id, kept.epoch, holder, heard, session):
+                    return None
+            except Unavailable as fault:
+                log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
+                await asyncio.sleep(LOOK_SECONDS)
+            rows = await patiently(lambda: self._store.kept_of(self._yard.home))
+            stands = next((row for row in rows if row.run_id == kept.run_id), None)
+            if stands is None or not stands.current or stands.nonce != kept.nonce:
+                await self._abandon(kept)
+            elif all(stands.at(part.stream) == part.end for part in heard):
+                return None
+            elif any(stands.at(part.stream) != part.start for part in heard):
+                return stands

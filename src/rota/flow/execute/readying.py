@@ -1,0 +1,78 @@
+"""Readying: what an attempt needs before it can begin, or be carried on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from rota.errors import Unavailable
+from rota.flow.execute.patiently import patiently
+from rota.flow.execute.preparing import agent_of, bounds_of, ids_of, wish_of
+from rota.model.programs import Bounds
+from rota.model.sites import Site
+from rota.model.spaces import Role
+from rota.model.wishes import Wish
+from rota.ports.agent import Agent, Room
+from rota.ports.runner import Assignment
+from rota.ports.store import Store
+from rota.ports.yard import Yard
+from rota.rules.sites import site_of
+
+
+class Ready(NamedTuple):
+    """What an attempt needs."""
+
+    agent: Agent
+    wish: Wish
+    room: Room
+    bounds: Bounds
+    site: Site
+    role: Role
+
+
+class Readying:
+    """Finds out what attempts need."""
+
+    def __init__(
+        self,
+        store: Store,
+        yard: Yard,
+        agents: Mapping[str, Agent],
+        usual_agent: str,
+        offered: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._yard = yard
+        self._agents = agents
+        self._usual = usual_agent
+        self._offered = offered
+        self._roles: dict[str, Role] = {}
+
+    async def ready(self, assignment: Assignment) -> Ready:
+        """Return what an attempt needs; raises if it may not or cannot be had.
+
+        What is carried on stays where it is, whatever its task says now.
+        """
+        agent, wish = self._agent(assignment), wish_of(assignment)
+        agent.check(wish)
+        role = await self._role(assignment.task.space)
+        site = site_of(assignment.task.spec, role)
+        if assignment.kept is not None:
+            site = replace(site, executor=assignment.kept.executor)
+        room = self._yard.room(assignment, site, self._offered, ids_of(assignment))
+        return Ready(agent, wish, room, bounds_of(assignment, room.config), site, role)
+
+    def _agent(self, assignment: Assignment) -> Agent:
+        name = agent_of(assignment, self._usual)
+        agent = self._agents.get(name)
+        if agent is None:
+            known = ", ".join(sorted(self._agents))
+            raise Unavailable(f"no agent {name!r} is known here: there are {known}")
+        return agent
+
+    async def _role(self, space: str) -> Role:
+        """Return whether a space may do everything; that never changes."""
+        if space not in self._roles:
+            self._roles[space] = (await patiently(lambda: self._store.find_space(space))).role
+        return self._roles[space]
