@@ -81,9 +81,6 @@ class Keepers(Protocol):
     async def close(self) -> None:
         """Let go of the home; its keepers go on until the promise ends."""
 
-    async def discard(self, kept: Kept) -> None:
-        """End what is left of an attempt whose run has gone on without it, and forget it."""
-
 
 def failure(fault: BaseException) -> Failed:
     """Return an exception as a failure that a person can act on: the sentence, then the trace."""

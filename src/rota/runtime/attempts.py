@@ -10,11 +10,13 @@ from enum import StrEnum
 from typing import Self, TypeAlias
 
 from rota.model.ids import RunId
-from rota.model.outcomes import Failed, Report
+from rota.model.outcomes import Cancelled, Drained, Failed, Report
 from rota.model.settlements import Settlement
 from rota.ports.runner import Assignment
 
 log = logging.getLogger(__name__)
+
+CANCELLED = "somebody cancelled it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,20 @@ def timed_out(assignment: Assignment) -> Failed:
     timeout = assignment.timeout
     seconds = 0.0 if timeout is None else timeout.total_seconds()
     return Failed(code="timeout", message=f"it took longer than its timeout of {seconds:g} s")
+
+
+def stopped(reason: Stop | None, assignment: Assignment) -> Report:
+    """Return the report of an attempt that was told to stop."""
+    match reason:
+        case Stop.TIMEOUT:
+            return Report(outcome=timed_out(assignment))
+        case Stop.CANCEL:
+            return Report(outcome=Cancelled(reason=CANCELLED))
+        case Stop.DRAIN | Stop.FENCED:
+            return Report(outcome=Drained())
+        case _:
+            sentence = "the work cancelled itself (asyncio.CancelledError)"
+            return Report(outcome=Failed(code="exception", message=sentence))
 
 
 def log_settled(assignment: Assignment, report: Report, took: float) -> None:

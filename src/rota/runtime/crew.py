@@ -85,6 +85,7 @@ class Crew:
         self._steady = SteadyClock(clock)
         self._alone = False
         self._lives = 0
+        self._has_home = False
         self._stopping = False
         self._healed_at = self._pruned_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
@@ -129,10 +130,12 @@ class Crew:
     async def start(self) -> None:
         """Take the roles, register, and give back what an earlier process left behind."""
         self._alone = await self._store.take_roles()
+        if not await self._open_home():
+            log.warning("keepers.taken")
         await self._register(self.worker.id)
         if self._alone:
             await self._store.fence_others(self.worker.id)
-        await self._take_home()
+        await self._keep_step()
         await rescue(self._store, self._chance, fence=not self._alone)
         await self._store.heal()
         if "planner" in self.settings.roles:
@@ -178,7 +181,8 @@ class Crew:
         self.pulse.stop()
         if self._unsubscribe is not None:
             self._unsubscribe()
-        if self._keepers is not None:
+        if self._keepers is not None and self._has_home:
+            self._has_home = False
             await self._keepers.close()
         reach("drain.end")
         await self._store.retire(self.worker.id)
@@ -193,32 +197,46 @@ class Crew:
             if not (planned.schedules or planned.promoted or sent or self.worker.running):
                 return
 
-    async def _take_home(self) -> None:
-        """Take over the home's keepers from a process that is gone, if this one may."""
-        if self._keepers is None:
-            return
-        if not await self._keepers.open():
-            log.warning("keepers.taken", extra={"home": self._keepers.home})
-            self._keepers = None
-            return
-        await self._store.fence_home(self.settings.home, self.worker.id)
-        await self._keepers.renew()
-        await self._adopt()
+    async def _open_home(self) -> bool:
+        """Take the home's keepers if this crew works and no other process has them."""
+        if self._keepers is None or "worker" not in self.settings.roles or self._has_home:
+            return True
+        self._has_home = await self._keepers.open()
+        return self._has_home
 
     async def _adopt(self) -> None:
-        """Carry on what the home's keepers are keeping, and end what has been gone on without."""
+        """Carry on what the home's keepers keep and nobody here works on.
+
+        Whoever held it before is gone: this process has the home. Offsets are read when nobody
+        else can move them any more.
+        """
         if self._keepers is None:
             return
-        for kept in await self._store.kept_of(self._keepers.home):
+        home, adopted = self._keepers.home, []
+        rows = await self._store.kept_of(home)
+        wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
+        if not wanted:
+            return
+        await self._store.fence_home(home, self.worker.id)
+        for kept in wanted:
             found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
-            if not found.leases:
-                await self._keepers.discard(kept)
-            for assignment in assigned(found, self._store.incarnation):
-                log.info("run.adopted", extra={"run_id": kept.run_id, "attempt": kept.epoch})
-                self.worker.adopt(assignment._replace(kept=kept))
+            adopted += assigned(found, self._store.incarnation)
+        stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
+        for assignment in adopted:
+            lease = assignment.lease
+            now_kept = stands.get((lease.run_id, lease.epoch))
+            if now_kept is None or self._stopping or self.worker.has(lease.run_id):
+                continue
+            log.info("run.adopted", extra={"run_id": lease.run_id, "attempt": lease.epoch})
+            self.worker.adopt(assignment._replace(kept=now_kept))
 
     async def _keep_step(self) -> float:
-        return PLANNER_POLL if self._keepers is None else await self._keepers.renew()
+        await self._open_home()
+        if self._keepers is None or not self._has_home or self._stopping:
+            return PLANNER_POLL
+        rest = await self._keepers.renew()
+        await self._adopt()
+        return rest
 
     async def _register(self, worker_id: str) -> None:
         settings, sent_at = self.settings, self._clock.monotonic()
@@ -298,4 +316,5 @@ class Crew:
             await self._store.retire(worker_id)
         else:
             self.worker.id = worker_id
-            await self._adopt()
+            if self._has_home:
+                await self._adopt()

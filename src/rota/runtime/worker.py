@@ -16,12 +16,12 @@ from rota.faultpoints import reach
 from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
 from rota.model.ids import RunId
-from rota.model.outcomes import Cancelled, Drained, Expired, Failed, Lost, Report, Succeeded
+from rota.model.outcomes import Drained, Expired, Failed, Lost, Report, Succeeded
 from rota.model.states import RunState
 from rota.ports.clock import Clock, Random
 from rota.ports.runner import Assignment, Runner, failure
 from rota.ports.store import Store
-from rota.runtime.attempts import Attempt, Failure, FailureHook, Stop, log_settled, timed_out
+from rota.runtime.attempts import Attempt, Failure, FailureHook, Stop, log_settled, stopped
 from rota.runtime.service import Service
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ BEHIND = 10.0
 """How long a run that came back waits for its earlier attempt, which was fenced, to end."""
 MOST_CLAIMED = 1_000
 MOST_SETTLED = 2_000
-CANCELLED = "somebody cancelled it"
 NOT_STOPPING = "its earlier attempt, which lost its lease, does not stop"
 
 
@@ -142,7 +141,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         if assignment.lease.run_id in self._attempts:  # fenced, and not ended yet
             self._behind[assignment.lease.run_id] = assignment
-            loop.call_later(BEHIND, self._give_up, assignment)
+            if assignment.kept is None:
+                loop.call_later(BEHIND, self._give_up, assignment)
             return
         attempt = Attempt(assignment, loop.create_task(self._attempt(assignment)))
         self._attempts[assignment.lease.run_id] = attempt
@@ -154,6 +154,13 @@ class Worker:
             attempt.timer = loop.call_later(
                 timeout.total_seconds(), self._stop, attempt, Stop.TIMEOUT
             )
+
+    def has(self, run_id: int) -> bool:
+        """Whether a run is worked on here, or about to be, or about to be settled."""
+        attempt = self._attempts.get(run_id)
+        if (attempt is not None and attempt.stop is not Stop.FENCED) or run_id in self._behind:
+            return True
+        return any(a.lease.run_id == run_id for a, _ in (*self._ended, *self._settling))
 
     def _keeps(self, assignment: Assignment) -> bool:
         return self._by_route[assignment.lease.route].keeps
@@ -170,7 +177,9 @@ class Worker:
         attempt.entered = True
         try:
             reach("attempt.begin")
-            if attempt.stop is not None:
+            if assignment.kept is not None:
+                report = await self._carry_on(attempt)
+            elif attempt.stop is not None:
                 report = self._stopped(assignment)
             elif lease.expires_micros is not None and lease.expires_micros <= self._store.now():
                 report = Report(outcome=Expired(reason="it waited in the queue past its deadline"))
@@ -183,6 +192,12 @@ class Worker:
             report = Report(outcome=failure(fault))
         self._end(assignment, report)
 
+    async def _carry_on(self, attempt: Attempt) -> Report:
+        """Carry on what is going on already, whatever became of its time to begin."""
+        if attempt.stop is not None:
+            attempt.task.cancel()
+        return await self._by_route[attempt.assignment.lease.route].run(attempt.assignment)
+
     def _end(self, assignment: Assignment, report: Report) -> None:
         attempt = self._attempts.pop(assignment.lease.run_id)
         if attempt.timer is not None:
@@ -193,9 +208,9 @@ class Worker:
         if attempt.stop is Stop.FENCED or self._handed_on(attempt, report):
             return
         if attempt.stop is Stop.TIMEOUT:
-            report = Report(outcome=timed_out(assignment))
+            report = stopped(Stop.TIMEOUT, assignment)
         elif attempt.stop is Stop.CANCEL and not isinstance(report.outcome, Succeeded):
-            report = Report(outcome=Cancelled(reason=CANCELLED))
+            report = stopped(Stop.CANCEL, assignment)
         if attempt.began:
             self._took[assignment.lease.run_id] = self._clock.monotonic() - attempt.began
         self._add_ended(assignment, report)
@@ -220,16 +235,7 @@ class Worker:
         self._ended.append((assignment, report))
 
     def _stopped(self, assignment: Assignment) -> Report:
-        match self._attempts[assignment.lease.run_id].stop:
-            case Stop.TIMEOUT:
-                return Report(outcome=timed_out(assignment))
-            case Stop.CANCEL:
-                return Report(outcome=Cancelled(reason=CANCELLED))
-            case Stop.DRAIN | Stop.FENCED:
-                return Report(outcome=Drained())
-            case _:
-                sentence = "the work cancelled itself (asyncio.CancelledError)"
-                return Report(outcome=Failed(code="exception", message=sentence))
+        return stopped(self._attempts[assignment.lease.run_id].stop, assignment)
 
     async def _settle_step(self) -> float:
         if not self._ended:
@@ -287,20 +293,24 @@ class Worker:
 
     def stop_run(self, run_id: int, reason: Stop) -> None:
         """Tell the attempt of a run to stop, or one that has not begun not to."""
-        if run_id in self._behind:
-            outcome = Cancelled(reason=CANCELLED) if reason is Stop.CANCEL else Drained()
-            self._add_ended(self._behind.pop(run_id), Report(outcome=outcome))
+        if run_id in self._behind and self._behind[run_id].kept is not None:
+            if reason is Stop.DRAIN:
+                del self._behind[run_id]  # it goes on, and the next process carries it on
+        elif run_id in self._behind:
+            behind = self._behind.pop(run_id)
+            self._add_ended(behind, stopped(reason, behind))
         elif run_id in self._attempts:
             self._stop(self._attempts[run_id], reason)
 
     def _stop(self, attempt: Attempt, reason: Stop) -> None:
         """Tell one attempt to stop; what cannot be stopped is marked stuck and keeps its slot."""
-        if attempt.stop is not None:
+        lets_go = reason in {Stop.DRAIN, Stop.FENCED} and self._keeps(attempt.assignment)
+        if attempt.stop is not None and not (lets_go and attempt.stop is Stop.CANCEL):
             return
         if reason is Stop.TIMEOUT and self._time_left(attempt):
             return
         attempt.stop = reason
-        if reason in {Stop.DRAIN, Stop.FENCED} and self._keeps(attempt.assignment):
+        if lets_go:
             run_id = attempt.assignment.lease.run_id
             self._released.add(run_id)
             self._by_route[attempt.assignment.lease.route].let_go(run_id)

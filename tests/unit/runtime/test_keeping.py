@@ -6,9 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
+from rota.errors import Unavailable
 from rota.model.keeping import Kept
 from rota.model.outcomes import Lost, Report, Succeeded
 from rota.model.states import RunState
+from rota.model.views import Renewal
 from rota.runtime.attempts import Stop
 from rota.runtime.crew import Crew, CrewSettings
 
@@ -40,7 +44,6 @@ class KeptPuppet:
         self.machine = machine
         self.worker = worker
         self.left = set()
-        self.discarded = []
 
     def routes(self):
         return ["python:job"]
@@ -64,10 +67,6 @@ class KeptPuppet:
     async def close(self):
         self.machine.locked = False
 
-    async def discard(self, kept):
-        self.discarded.append(kept.run_id)
-        await self.desk.store.drop_kept(kept.run_id, kept.epoch)
-
     async def run(self, assignment):
         lease, machine = assignment.lease, self.machine
         if assignment.kept is None:
@@ -83,6 +82,16 @@ class KeptPuppet:
             if lease.run_id not in self.left:
                 machine.stopped.append(lease.run_id)
             raise
+
+
+@pytest.fixture
+def shared(desk, monkeypatch):
+    """A store where a lease tells who works, and no lock."""
+
+    async def nobody_alone():
+        return False
+
+    monkeypatch.setattr(desk.store, "take_roles", nobody_alone)
 
 
 class Life:
@@ -113,6 +122,15 @@ class Life:
                 yield self
             finally:
                 await self.crew.stop()
+
+
+@asynccontextmanager
+async def second_beside(first, second):
+    """Let two processes of one home live; the first one has it."""
+    async with first.lived():
+        second.runner.routes = lambda: ["python:job"] if second.crew._has_home else []
+        async with second.lived():
+            yield
 
 
 async def until(desk, run_id, state):
@@ -155,16 +173,69 @@ async def test_a_keeper_that_died_meanwhile_is_a_lost_attempt(desk, chance):
         await until(desk, run_id, RunState.SUCCEEDED)
 
 
-async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance):
+@pytest.mark.usefixtures("shared")
+async def test_who_lost_its_lease_and_not_its_home_carries_on_its_own_work(desk, chance):
     machine = Machine()
-    async with Life(desk, chance, machine, "one").lived():
+    async with Life(desk, chance, machine, "one").lived() as life:
+        (run_id,) = await desk.queue(await desk.task())
+        first = await machine.begun.get()
+        await life.crew._renewed(Renewal(alive=False))
+        second = await machine.begun.get()
+        assert (second.lease, second.kept.run_id) == (first.lease, run_id)
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+    assert machine.stopped == []
+    (attempt,) = await desk.store.list_attempts(run_id)
+    assert attempt.worker == "one~1"
+
+
+@pytest.mark.usefixtures("shared")
+async def test_what_could_not_be_adopted_at_once_is_adopted_soon(desk, chance, monkeypatch):
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived() as life:
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
-    await desk.end_open(run_id, Succeeded())
-    life = Life(desk, chance, machine, "two")
-    async with life.lived():
-        assert life.runner.discarded == [run_id]
-    assert await desk.store.kept_of(HOME) == []
+
+        async def fails(*_):
+            raise Unavailable("the connection was lost")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(desk.store, "adopt", fails)
+            with pytest.raises(Unavailable):
+                await life.crew._renewed(Renewal(alive=False))
+        life.crew.keeping.wake()
+        assert (await machine.begun.get()).kept.run_id == run_id
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+
+
+@pytest.mark.usefixtures("shared")
+async def test_the_next_process_takes_the_home_when_the_first_one_leaves_it(desk, chance):
+    machine = Machine()
+    first = Life(desk, chance, machine, "one")
+    second = Life(desk, chance, machine, "two")
+    async with second_beside(first, second):
+        (run_id,) = await desk.queue(await desk.task())
+        assert (await machine.begun.get()).kept is None
+        await first.crew.stop()
+        second.crew.keeping.wake()
+        assert (await machine.begun.get()).kept.run_id == run_id
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
+    assert machine.stopped == []
+
+
+async def test_a_deadline_for_beginning_does_not_end_what_has_begun(desk, chance):
+    machine = Machine()
+    task = await desk.task(deadline=timedelta(minutes=1))
+    async with Life(desk, chance, machine, "one").lived():
+        (run_id,) = await desk.queue(task)
+        await machine.begun.get()
+    desk.clock.advance(timedelta(minutes=2))
+    async with Life(desk, chance, machine, "two").lived():
+        assert (await machine.begun.get()).kept.run_id == run_id
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
 
 
 async def test_a_cancelled_one_is_stopped(desk, chance):
