@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 from rota.errors import Conflict, IllegalMove, RotaError, Unavailable
 from rota.flow.define import limits, pausing, runs, schedules, tasks
@@ -14,7 +15,7 @@ from rota.model.ids import RunId
 from rota.model.instants import from_micros
 from rota.model.runs import Question, RunBatch, Source
 from rota.model.states import RunState
-from rota.model.tasks import After, AfterOn
+from rota.model.tasks import After, AfterOn, TaskKind
 from rota.model.views import RunFilter
 from rota.rules.permission import LOCAL
 from rota.testing.simulation.faults import Sea, SimStore
@@ -27,11 +28,19 @@ TASKS = tuple(f"t{number}" for number in range(6))
 KEYS = tuple(f"k{number}" for number in range(4))
 SPACES = ("main", "guests")
 MOST_TRIES = 4
+SCRIPTS = (1, 4)
 
 
 def space_of(task: str) -> str:
     """Return where a task lives: every third one belongs to the guests."""
     return SPACES[int(task[1:]) % 3 == 2]
+
+
+def _work(number: int) -> dict[str, Any]:
+    """Return what a task runs: two of them are programs under keepers."""
+    if number in SCRIPTS:
+        return {"kind": TaskKind.SCRIPT, "route": "script", "spec": {"command": ["program"]}}
+    return {"route": OTHER_ROUTE if number == 3 else ROUTE}
 
 
 class Caller:
@@ -90,7 +99,7 @@ class Caller:
             LOCAL,
             name,
             space=space_of(name),
-            route=OTHER_ROUTE if number == 3 else ROUTE,
+            **_work(number),
             policy=self._draw.policy(),
             after=after,
             replace=True,

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from rota.testing.simulation.database import Change, Row
 from rota.testing.simulation.history import Violation
+from rota.testing.simulation.keeping import KeptJudge
 from rota.testing.simulation.limits import Limits
 from rota.testing.simulation.paths import walked
 from rota.testing.simulation.picture import FINISHED, Commit, Picture, process_of
@@ -57,6 +58,7 @@ class Checker:
         self._to_deliver: set[int] = set()
         self._settled: Counter[int] = Counter()
         self._workers_ever: set[str] = set()
+        self.kept = KeptJudge(sometimes, self.picture, self.reports)
         self._paused = False
         self._rules: dict[str, Callable[[Change, Commit, _Batch], None]] = {
             "runs": self._run,
@@ -87,6 +89,7 @@ class Checker:
         self._pauses(batch)
         check_planning(self.picture, batch.by_table, commit)
         self._limits.judge(batch.by_table, commit.now)
+        self.kept.committed(batch.by_table, commit)
         self._keep(changes, commit)
         for path in walked(batch.by_table, commit):
             self._sometimes.hit(path)
@@ -148,6 +151,8 @@ class Checker:
         self._within_policy(old, new)
         if claimed:
             self._claimed(old, new, commit)
+        elif commit.operation == "adopt":
+            self._note_delivery(new)
         if ended:
             self._ended(old, new, commit, batch)
         if self.clocks_agree and new.state == "expired" and new.expires_at > commit.at:
@@ -181,10 +186,14 @@ class Checker:
             self._tried_again[new.id] += 1
             if self._tried_again[new.id] >= self._most_attempts.get(new.task_id, 1):
                 _broken("attempts stay within the policy", f"run {new.id} is tried too often")
-        if json.loads(self.picture.tasks[new.task_id].policy).get("deliver_to"):
-            self._to_deliver.add(new.id)
+        self._note_delivery(new)
+
+    def _note_delivery(self, run: Row) -> None:
+        """An attempt is judged by its task as it stood when it was claimed, or adopted."""
+        if json.loads(self.picture.tasks[run.task_id].policy).get("deliver_to"):
+            self._to_deliver.add(run.id)
         else:
-            self._to_deliver.discard(new.id)
+            self._to_deliver.discard(run.id)
 
     def _ended(self, old: Row, new: Row, commit: Commit, batch: _Batch) -> None:
         worker = self.picture.workers.get(old.holder)
@@ -258,6 +267,8 @@ class Checker:
             _broken("fenced is for ever", old.id)
         elif new.fenced > old.fenced and commit.operation == "fence":
             self._fenced(old, commit)
+        elif new.fenced > old.fenced and commit.operation == "fence_home":
+            self.kept.fenced(old, commit)
 
     def _fenced(self, worker: Row, commit: Commit) -> None:
         if worker.lease_until >= commit.now:

@@ -63,6 +63,9 @@ class Fault(StrEnum):
     SLOW = "slow line"
     SKEW = "skew"
     LEAP = "leap"
+    KILL_KEEPER = "keeper killed"
+    REBOOT = "reboot"
+    DISK = "disk full"
 
 
 CALL_FAULTS = (
@@ -144,6 +147,12 @@ class Sea:
     stores: dict[str, SimStore] = field(default_factory=dict)
     master: str | None = None
     healed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def lose_caches(self) -> None:
+        """Lose what claiming keeps beside the runs."""
+        self.sometimes.hit("the caches of claiming are lost")
+        self.history.note("nature", "caches lost")
+        self.database.forget_caches()
 
     async def wait(self, seconds: float) -> None:
         """Let time pass; what hangs in the outside world goes on when the world is healed."""

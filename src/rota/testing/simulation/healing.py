@@ -104,6 +104,7 @@ class Healing:
             due = delivery.state == "pending" and delivery.available_at <= now
             if due or delivery.state == "sending":
                 yield f"delivery {delivery.id} is {delivery.state}"
+        yield from self._sea.checker.kept.left()
 
     def _check_workers(self) -> None:
         living = self._living()

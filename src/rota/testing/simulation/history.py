@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import marshal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rota.testing.simulation.database import Change
 from rota.testing.simulation.loop import SimLoop
@@ -69,3 +71,14 @@ def _moves(changes: Sequence[Change]) -> str:
         elif change.table == "ledger" and new is not None:
             words.append(f"ledger {new.schedule_id} {new.reason} x{new.count}")
     return "; ".join(words)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keep the engine's log out of the way; the trace tells what happened."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -7,27 +7,30 @@ healing phase nothing goes wrong any more, and within a bounded time nothing may
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from rota.agents.command.agent import CommandAgent
 from rota.errors import RotaError, Unavailable
+from rota.flow.execute.kept import KeptWork, Terms
 from rota.model.spaces import Role
+from rota.ports.agent import Agent
 from rota.runtime.crew import Crew, CrewSettings
 from rota.testing.simulation.callers import TASKS, Caller
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Database
 from rota.testing.simulation.faults import Fault, Faults, Sea, SimStore
 from rota.testing.simulation.healing import Healing
-from rota.testing.simulation.history import LAST_LINES, History, Violation
+from rota.testing.simulation.history import LAST_LINES, History, Violation, silence
 from rota.testing.simulation.loop import Exhausted, SimLoop, Unseen
+from rota.testing.simulation.machines import Home, Machine, built
 from rota.testing.simulation.processes import Process, SimClock, Time
 from rota.testing.simulation.runners import OTHER_ROUTE, ROUTE, SimChannel, SimRunner, Works
 from rota.testing.simulation.sometimes import Sometimes
 from rota.testing.simulation.wishes import Draw
+from rota.testing.simulation.yard import SimYard
 
 MOST_STEPS = 200_000
 EVERY_ROLE = ("planner", "worker", "postman", "caretaker")
@@ -40,6 +43,8 @@ BEGINNINGS = (
 LEASE = timedelta(seconds=12)
 """Shorter than in earnest, so that more of them end in a history."""
 DRAIN = timedelta(seconds=5)
+TERMS = Terms(seconds=15.0, doubt=20.0, renew=4.0)
+AGENTS: Mapping[str, Agent] = {"command": CommandAgent()}
 EXIT_PATIENCE = 15.0
 
 
@@ -63,6 +68,7 @@ class Member:
     name: str
     roles: tuple[str, ...] = ()
     lives: int = 0
+    home: Home | None = None
     process: Process | None = None
     crew: Crew | None = None
     store: SimStore | None = field(default=None, repr=False)
@@ -92,12 +98,26 @@ class World:
         )
         self.works = Works(self.sea, Random(f"{seed}/works"))
         self.keep = self.draw.one((timedelta(seconds=40), timedelta(days=30)))
+        self.machines = self._machines()
+        homes = [home for machine in self.machines for home in machine.homes]
         self.crews = [
-            Member(name=f"crew{n}", roles=self._roles(n)) for n in range(self.draw.number(2, 3))
+            Member(name=f"crew{n}", roles=self._roles(n), home=homes[n % len(homes)])
+            for n in range(self.draw.number(2, 3))
         ]
         self.callers = [Member(name=f"caller{n}") for n in range(2)]
         self.healing = False
         self._chance = Random(f"{seed}/chance")
+
+    def _machines(self) -> list[Machine]:
+        """Return one machine with one home or two, or two machines."""
+        machines = built(self.draw.one((1, 1, 2)), self.draw.number(1, 2), self.loop)
+        kept = self.checker.kept
+        kept.homes = {home.name: home for machine in machines for home in machine.homes}
+        kept.origin = self.time.right().timestamp()
+        kept.clocks_agree = self.checker.clocks_agree
+        kept.leaps = Fault.LEAP in self.faults.kinds
+        kept.living = self._living
+        return machines
 
     def _roles(self, number: int) -> tuple[str, ...]:
         if number == 0 or self.sea.alone or self.draw.odds(0.5):
@@ -107,7 +127,7 @@ class World:
     def run(self) -> Verdict:
         """Live through the history and return what became of it."""
         violation = None
-        with _silence():
+        with silence():
             try:
                 self.loop.run_until_complete(self._live())
             except Violation as broken:
@@ -206,10 +226,11 @@ class World:
     ) -> None:
         everything = self.sea.alone or member is self.crews[0]
         routes = [ROUTE, OTHER_ROUTE] if everything else [ROUTE]
+        home = member.home or self.machines[0].homes[0]
         settings = CrewSettings(
             worker_id=process.name,
-            home="simulated",
-            host="simulated",
+            home=home.name,
+            host=home.machine.name,
             pid=member.lives,
             slots=4,
             drain=DRAIN,
@@ -220,7 +241,19 @@ class World:
         )
         runner = SimRunner(self.works, process, routes)
         channels = {"test": SimChannel(self.works)}
-        member.crew = Crew(store, [runner], channels, settings, clock, self._chance)
+        kept = KeptWork(
+            store,
+            SimYard(self.sea, process, home, self.works.chance),
+            AGENTS,
+            lambda: process.name if member.crew is None else member.crew.worker.id,
+            self._chance,
+            usual_agent="command",
+            offered={},
+            terms=TERMS,
+        )
+        member.crew = Crew(
+            store, [runner, kept], channels, settings, clock, self._chance, keepers=kept
+        )
         try:
             await member.crew.start()
         except Unavailable as fault:
@@ -252,8 +285,10 @@ class World:
             Fault.DRAIN: self._drain,
             Fault.CUT_OFF: self._cut_off,
             Fault.OUTAGE: self._outage,
-            Fault.CACHES: self._lose_caches,
+            Fault.CACHES: self.sea.lose_caches,
             Fault.LEAP: self._leap,
+            Fault.KILL_KEEPER: self._kill_keeper,
+            Fault.REBOOT: self._reboot,
         }
         while self.loop.time() < end:
             await asyncio.sleep(self.draw.seconds(1, 10).total_seconds())
@@ -314,17 +349,29 @@ class World:
     def _back(self) -> None:
         self.sea.away = False
 
-    def _lose_caches(self) -> None:
-        self.sometimes.hit("the caches of claiming are lost")
-        self.history.note("nature", "caches lost")
-        self.sea.database.forget_caches()
-
     def _leap(self) -> None:
         span = self.draw.seconds(-800, 800)
         forward = span > self.time.leapt
         self.sometimes.hit(f"the clock leaps {'forward' if forward else 'back'}")
         self.history.note("nature", f"the clock is wrong by {span.total_seconds():.1f} s")
         self.time.leapt = span
+
+    def _kill_keeper(self) -> None:
+        living = [k for machine in self.machines for k in machine.keepers() if k.look() is None]
+        if living:
+            keeper = self.draw.one(living)
+            self.sometimes.hit("a keeper is killed")
+            self.history.note("nature", f"kills the keeper of run {keeper.kept.run_id}")
+            keeper.kill()
+
+    def _reboot(self) -> None:
+        machine = self.draw.one(self.machines)
+        self.sometimes.hit("a machine is started again")
+        self.history.note("nature", f"{machine.name} is started again")
+        machine.reboot(self.draw.random())
+        for member in self.crews:
+            if member.home in machine.homes and member.process is not None:
+                member.process.crash()
 
     def _heal(self) -> None:
         """Let nothing go wrong any more; callers leave, crews come back."""
@@ -343,14 +390,3 @@ class World:
         for member in self.callers:
             if member.process is not None:
                 member.process.crash()
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep the engine's log out of the way; the trace tells what happened."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)

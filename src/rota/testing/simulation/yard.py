@@ -1,0 +1,180 @@
+"""The yard of a simulated process: the port that kept work asks, over a simulated machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from rota.errors import Unavailable
+from rota.model.keeping import Ending, Kept, Reason, Stream
+from rota.model.programs import Bounds
+from rota.model.spaces import Role
+from rota.ports.agent import Prepared, Room
+from rota.ports.runner import Assignment
+from rota.testing.simulation.faults import Fault, Sea
+from rota.testing.simulation.history import Violation
+from rota.testing.simulation.machines import Home, Keeper, Line, Program
+from rota.testing.simulation.processes import Process
+
+LONGEST_START = 0.5
+
+
+class SimYard:
+    """One process's hands on a home; what it starts goes on without it."""
+
+    def __init__(self, sea: Sea, process: Process, home: Home, chance: Random) -> None:
+        self._sea = sea
+        self._process = process
+        self._home = home
+        self._chance = chance
+        self.home = home.name
+        self.host = home.machine.name
+        self.boot = home.machine.boot
+
+    def take(self) -> bool:
+        """Take the home for this process; false if another one has it."""
+        taken = self._home.take(self._process)
+        self._sea.sometimes.hit("a home is taken" if taken else "a home is another process's")
+        return taken
+
+    def close(self) -> None:
+        """Let go of the home."""
+        self._home.leave(self._process)
+
+    def moment(self) -> float:
+        """Return the seconds since some instant, which a promise counts in."""
+        return self._sea.loop.time()
+
+    def promise(self, until: float) -> None:
+        """Let every keeper go on until a moment."""
+        if self._home.holder is not self._process:
+            return
+        self._judge(lambda: self._sea.checker.kept.promised(self._home, until))
+        self._home.promise(until)
+
+    def executor_of(self, assignment: Assignment, role: Role) -> str:  # noqa: ARG002
+        """Everything runs in a process."""
+        return "process"
+
+    def room(
+        self,
+        assignment: Assignment,  # noqa: ARG002
+        executor: str,  # noqa: ARG002
+        offered: Mapping[str, str],
+        ids: Mapping[str, str],
+    ) -> Room:
+        """Return folders that nobody looks into."""
+        return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
+
+    async def start(
+        self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
+    ) -> None:
+        """Start a keeper in a thread: who stops waiting for it does not stop the thread."""
+        del room, role, prepared
+        drawn = self._chance.random()
+        if drawn < 0.02 and self._sea.faults.on:
+            message = "there is no such program"
+            raise Unavailable(message)
+        started = self._sea.loop.create_future()
+        self._process.call(self._spawn, kept, bounds, started, after=LONGEST_START * drawn)
+        await started
+
+    def _spawn(self, kept: Kept, bounds: Bounds, started: asyncio.Future[None]) -> None:
+        home, sea = self._home, self._sea
+        if home.holder is not self._process or home.lease < sea.loop.time():
+            sea.sometimes.hit("a program is not started because the promise has ended")
+        else:
+            certain = self._chance.random() < 0.7
+            keeper = Keeper(home, kept, self._program(kept), bounds, certain=certain)
+            sea.history.note(self._process.name, f"starts {_name(kept)}")
+            self._judge(lambda: sea.checker.kept.started(keeper))
+            home.keepers[_name(kept)] = keeper
+        if not started.done():
+            started.set_result(None)
+
+    def _program(self, kept: Kept) -> Program:
+        """Draw what a program does; in a healed world all of them are well-behaved."""
+        draw = self._chance.random
+        healed = self._sea.healed.is_set()
+        seconds = 0.2 if healed else draw() ** 2 * 40
+        lines = [
+            Line(
+                draw() * seconds,
+                Stream.ERR if draw() < 0.2 else Stream.OUT,
+                b"e%d line %d\n" % (kept.epoch, n),
+            )
+            for n in range(1 if healed else int(draw() * 6))
+        ]
+        lines.sort(key=lambda line: line.after)
+        if lines and draw() < 0.2:
+            lines[-1] = lines[-1]._replace(data=lines[-1].data.rstrip(b"\n"))
+        full = draw() < 0.1 and self._sea.faults.has(Fault.DISK)
+        if full:
+            self._sea.sometimes.hit("a spool is full")
+        return Program(
+            lines=tuple(lines),
+            seconds=seconds,
+            code=1 if not healed and draw() < 0.2 else 0,
+            stubborn=draw() < 0.3,
+            room=int(draw() * 40) if full else None,
+        )
+
+    def look(self, kept: Kept) -> Ending | None:
+        """Return how an attempt ended; what is left of an orphaned tree is ended first."""
+        keeper = self._home.keepers.get(_name(kept))
+        if keeper is None:
+            reboot = kept.boot != self.boot
+            reason = Reason.LOST_REBOOT if reboot else Reason.LOST_NEVER_STARTED
+            self._sea.sometimes.hit(f"kept: {reason.value}")
+            return Ending(reason=reason, proven=True)
+        if keeper.look() is None and keeper.orphaned:
+            self._sea.sometimes.hit("an orphaned tree is swept")
+            keeper.sweep()
+        ending = keeper.look()
+        if ending is not None:
+            self._sea.sometimes.hit(f"kept: {ending.reason.value}")
+            self._sea.checker.kept.ended(keeper)
+        return ending
+
+    def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
+        """Return what a stream has at an offset."""
+        keeper = self._home.keepers.get(_name(kept))
+        return b"" if keeper is None else keeper.spool(stream)[offset : offset + most]
+
+    def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
+        """Ask a keeper to end its tree."""
+        keeper = self._home.keepers.get(_name(kept))
+        if keeper is not None:
+            self._sea.history.note(self._process.name, f"cancels {_name(kept)}: {why}")
+            keeper.cancel(grace_seconds)
+
+    async def forget(self, kept: Kept) -> None:
+        """Delete the folder of an attempt."""
+        keeper = self._home.keepers.pop(_name(kept), None)
+        if keeper is not None and keeper.lives:
+            self._sea.loop.fail(Violation("only what has ended is forgotten", _name(kept)))
+
+    def tidy(self, known: Sequence[Kept]) -> None:
+        """Delete what has ended and is not known any more."""
+        names = {_name(kept) for kept in known}
+        for name, keeper in list(self._home.keepers.items()):
+            if name not in names and not keeper.lives:
+                del self._home.keepers[name]
+
+    async def rung(self, kept: Kept, seconds: float) -> None:
+        """Wait until a keeper has something new, at most so long."""
+        keeper = self._home.keepers.get(_name(kept))
+        now = self._sea.loop.time()
+        sign = now + seconds if keeper is None else keeper.next_sign()
+        await asyncio.sleep(min(seconds, sign - now))
+
+    def _judge(self, rule: Callable[[], None]) -> None:
+        try:
+            rule()
+        except Violation as violation:
+            self._sea.loop.fail(violation)
+
+
+def _name(kept: Kept) -> str:
+    return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
