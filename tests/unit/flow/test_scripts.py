@@ -82,7 +82,8 @@ async def test_a_payload_that_is_too_long_for_a_variable_is_in_none(desk):
 
 
 async def test_a_shell_gets_one_line(desk):
-    wish = wish_of(await assignment(desk, command=["a | b"], **{"shell": True, "output": "lines"}))
+    said = {"command": ["a | b"], "shell": True, "output": "lines"}
+    wish = wish_of(await assignment(desk, **said))
     assert (wish.program, wish.output) == (("sh", "-c", "a | b"), Output.LINES)
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from tests.unit.flow.test_kept import FakeYard, assignment, texts
+from tests.unit.flow.kept_yard import FakeYard, assignment, texts
 
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
@@ -50,7 +50,7 @@ class Trial(FakeYard):
         self.bounds = []
 
     async def start(self, kept, room, *rest):
-        await super().start(kept, room, *rest[-3:])
+        await super().start(kept, room, *rest)
         self.rooms.append(room)
         self.nonces.append(kept.nonce)
         self.bounds.append(rest[-1])

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from rota.agents.command.agent import CommandAgent
+from rota.agents.command.script import ScriptAgent
 from rota.errors import RotaError, Unavailable
 from rota.flow.execute.kept import KeptWork, Terms
 from rota.model.spaces import Role
@@ -44,7 +45,7 @@ LEASE = timedelta(seconds=12)
 """Shorter than in earnest, so that more of them end in a history."""
 DRAIN = timedelta(seconds=5)
 TERMS = Terms(seconds=15.0, doubt=20.0, renew=4.0)
-AGENTS: Mapping[str, Agent] = {"command": CommandAgent()}
+AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CommandAgent(), ScriptAgent())}
 EXIT_PATIENCE = 15.0
 
 

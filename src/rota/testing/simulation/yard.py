@@ -9,6 +9,7 @@ from random import Random
 from rota.errors import Unavailable
 from rota.model.keeping import Ending, Kept, Reason, Stream
 from rota.model.programs import Bounds
+from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
 from rota.ports.runner import Assignment
@@ -53,14 +54,10 @@ class SimYard:
         self._judge(lambda: self._sea.checker.kept.promised(self._home, until))
         self._home.promise(until)
 
-    def executor_of(self, assignment: Assignment, role: Role) -> str:  # noqa: ARG002
-        """Everything runs in a process."""
-        return "process"
-
     def room(
         self,
         assignment: Assignment,  # noqa: ARG002
-        executor: str,  # noqa: ARG002
+        site: Site,  # noqa: ARG002
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:
@@ -68,10 +65,10 @@ class SimYard:
         return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
     async def start(
-        self, kept: Kept, room: Room, role: Role, prepared: Prepared, bounds: Bounds
+        self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
         """Start a keeper in a thread: who stops waiting for it does not stop the thread."""
-        del room, role, prepared
+        del room, site, role, prepared
         drawn = self._chance.random()
         if drawn < 0.02 and self._sea.faults.on:
             message = "there is no such program"
@@ -148,6 +145,17 @@ class SimYard:
         if keeper is not None:
             self._sea.history.note(self._process.name, f"cancels {_name(kept)}: {why}")
             keeper.cancel(grace_seconds)
+
+    def result(self, assignment: Assignment) -> bytes | None:  # noqa: ARG002
+        """No program here writes one."""
+        return None
+
+    async def sweep(self, kept: Kept) -> None:
+        """Nothing outlives a tree here."""
+
+    def pane(self, kept: Kept) -> str | None:  # noqa: ARG002
+        """There are no panes here."""
+        return None
 
     async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt."""

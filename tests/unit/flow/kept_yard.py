@@ -1,0 +1,108 @@
+"""A yard of no machine, and attempts on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rota.agents.command.agent import CommandAgent
+from rota.agents.command.script import ScriptAgent
+from rota.flow.claim import assigned
+from rota.flow.execute.kept import KeptWork
+from rota.model.keeping import Ending, Reason, Spooled
+from rota.model.tasks import NewTask, Policy, TaskKind
+from rota.ports.agent import Room
+
+
+class FakeYard:
+    """A keeper that has written what a test says."""
+
+    home, host, boot = "here:/home", "here", "boot"
+
+    def __init__(self):
+        self.out = b""
+        self.err = b""
+        self.ending = None
+        self.left = None
+        self.started = []
+        self.cancelled = []
+        self.swept = []
+        self.forgotten = []
+        self.starting = asyncio.Event()
+        self.starting.set()
+        self.bell = asyncio.Event()
+
+    def take(self):
+        return True
+
+    def moment(self):
+        return 0.0
+
+    def promise(self, until):
+        self.promised = until
+
+    def tidy(self, known):
+        self.known = known
+
+    async def forget(self, kept):
+        self.forgotten.append(kept.run_id)
+
+    def room(self, assignment, site, offered, ids):
+        return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
+
+    async def start(self, kept, room, site, role, prepared, bounds):
+        await self.starting.wait()
+        self.started.append(prepared.command)
+
+    def result(self, assignment):
+        return self.left
+
+    def look(self, kept):
+        return self.ending
+
+    def read(self, kept, stream, offset, most):
+        return getattr(self, stream.value)[offset : offset + most]
+
+    async def sweep(self, kept):
+        self.swept.append(kept.run_id)
+
+    def cancel(self, kept, grace_seconds, why):
+        self.cancelled.append(why)
+        self.ending = Ending(reason=Reason.CANCELLED, proven=True)
+        self.bell.set()
+
+    async def rung(self, kept, seconds):
+        await self.bell.wait()
+        self.bell.clear()
+
+    def end(self, out=b"", **facts):
+        self.out += out
+        told = {"reason": Reason.EXITED, "code": 0, "proven": True, **facts}
+        sizes = {"out": Spooled(size=len(self.out)), "err": Spooled(size=len(self.err))}
+        self.ending = Ending(**told, **sizes)
+        self.bell.set()
+
+
+async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, **spec):
+    await desk.worker("w1")
+    owner = await desk.space("main")
+    task = await desk.store.put_task(
+        NewTask(
+            space_id=owner.id, name="job", title="", kind=kind, route=kind.value,
+            spec={"command": list(command), **spec}, policy=Policy(), origin="api",
+        ),
+        None, None,
+    )  # fmt: skip
+    desk.routes = [kind.value]
+    await desk.queue(task)
+    claimed = await desk.claimed(1, routes=[kind.value])
+    return assigned(claimed, desk.store.incarnation)[0]
+
+
+def work_on(store, yard, chance, holder="w1"):
+    agents = {"command": CommandAgent(), "script": ScriptAgent()}
+    return KeptWork(store, yard, agents, lambda: holder, chance, usual_agent="command", offered={})
+
+
+async def texts(desk, run_id):
+    events = await desk.store.run_output(run_id, 1_000)
+    return "\n".join(event.data["text"] for event in events).splitlines()
