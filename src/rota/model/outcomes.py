@@ -77,10 +77,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """An outcome, and what the attempt wants done in the same transaction."""
+    """An outcome, and what the attempt wants done in the same transaction.
+
+    `ending` is how its processes ended, as JSON, where it had any.
+    """
 
     outcome: Outcome
     messages: tuple[Message, ...] = field(default=())
+    ending: str | None = None
 
 
 DONE = Report(outcome=Succeeded())

@@ -157,7 +157,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try at a run, ended."""
+    """One try at a run, ended; `ending` tells how its processes ended, where it had any."""
 
     run_id: RunId
     number: Epoch
@@ -167,6 +167,7 @@ class Attempt:
     ended_at: datetime
     outcome: str
     error: str | None
+    ending: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

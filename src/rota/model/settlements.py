@@ -50,6 +50,8 @@ class Extras:
     counts: int = 0
     """+1 adds to the task's consecutive failures, -1 resets them, 0 leaves them."""
     disable_after: int = 0
+    ending: str | None = None
+    """How the processes of the attempt ended, as JSON."""
 
 
 PLAIN = Extras()

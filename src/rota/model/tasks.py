@@ -99,10 +99,15 @@ class Policy:
 
     `overlap` None means: slots of one task queue behind each other, runs that were asked for run
     side by side. Given, it also puts the runs that were asked for into the task's lane.
+
+    `idle_timeout` is how long a program may write nothing, `grace` how long it has to end once it
+    was asked to; callables have neither.
     """
 
     retry: Retry = field(default_factory=Retry)
     timeout: timedelta | None = None
+    idle_timeout: timedelta | None = None
+    grace: timedelta | None = None
     pool: Pool = Pool.BACKGROUND
     priority: int = 0
     lane: str | None = None

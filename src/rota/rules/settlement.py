@@ -60,6 +60,13 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
 
     A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
     """
+    settlement = _settle(run, report, context)
+    if report.ending is None:
+        return settlement
+    return settlement._replace(extras=replace(settlement.extras, ending=report.ending))
+
+
+def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
     outcome = report.outcome
     if run.cancel_requested and isinstance(outcome, (Asked, Drained, Failed, Lost)):
         outcome = Cancelled(reason="it was cancelled while it ran")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.errors import Unavailable
@@ -210,7 +211,8 @@ class Worker:
         if attempt.stop is Stop.TIMEOUT:
             report = stopped(Stop.TIMEOUT, assignment)
         elif attempt.stop is Stop.CANCEL and not isinstance(report.outcome, Succeeded):
-            report = stopped(Stop.CANCEL, assignment)
+            outcome = stopped(Stop.CANCEL, assignment).outcome
+            report = replace(report, outcome=outcome, messages=())
         if attempt.began:
             self._took[assignment.lease.run_id] = self._clock.monotonic() - attempt.began
         self._add_ended(assignment, report)

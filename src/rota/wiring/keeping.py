@@ -11,6 +11,7 @@ from rota.executors.kit.yard import HomeYard
 from rota.flow.execute.again import Patience
 from rota.flow.execute.kept import KeptWork
 from rota.flow.prune import prune_artifacts
+from rota.model.programs import Bounds
 from rota.ports.artifacts import ArtifactKeeping
 from rota.ports.clock import Random
 from rota.ports.store import Store
@@ -39,4 +40,15 @@ def kept_work(
         offered=offered(),
         patience=Patience(retries=settings.agent_retries, wait=settings.agent_wait),
         tidy=partial(prune_artifacts, store, artifacts_of(settings), settings.retention),
+        usual=usual_bounds(settings),
+    )
+
+
+def usual_bounds(settings: Settings) -> Bounds:
+    """Return what programs are held to whose task says nothing."""
+    idle = settings.idle_timeout
+    return Bounds(
+        hard_seconds=settings.timeout.total_seconds(),
+        idle_seconds=None if idle is None else idle.total_seconds(),
+        grace_seconds=settings.grace.total_seconds(),
     )

@@ -45,6 +45,11 @@ LIMIT_SPACE_BACKGROUND = 1
 """Agents and scripts at once, in all and for one space; callables count against slots only."""
 QUEUE_WARNING = 25
 """Ready runs from which `rota status` warns."""
+TIMEOUT = timedelta(minutes=30)
+GRACE = timedelta(seconds=10)
+"""For programs whose task says nothing."""
+HEARTBEAT = timedelta(seconds=60)
+"""How often a process tells of what it runs; two missed are noticed."""
 RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
 AGENT_RETRIES = 3
@@ -75,6 +80,10 @@ class Settings:
     limit_space_background: int = LIMIT_SPACE_BACKGROUND
     queue_warning: int = QUEUE_WARNING
     running_warning: timedelta = RUNNING_WARNING
+    timeout: timedelta = TIMEOUT
+    idle_timeout: timedelta | None = None
+    grace: timedelta = GRACE
+    heartbeat: timedelta = HEARTBEAT
     host: str = "127.0.0.1"
     port: int | None = None
     tls_cert: Path | None = None
@@ -185,6 +194,12 @@ MEANINGS = MappingProxyType(
         "limit_space_background": "metered runs of one space at once in the background pool",
         "queue_warning": "ready runs from which `rota status` warns of `queue_depth_high`",
         "running_warning": "age of a running run from which it warns of `running_task_stale`",
+        "timeout": "how long a program may take whose task does not say",
+        "idle_timeout": "how long a program may write nothing whose task does not say; for ever if "
+        "none is given",
+        "grace": "how long a program has to end once it was asked to, if its task does not say",
+        "heartbeat": "how often a process tells of every attempt it runs: see "
+        "[heartbeats](../decisions/heartbeats.md)",
         "host": "the address the API listens on; any other than loopback needs TLS or a proxy",
         "port": "the port of the API; 7682 if it is free, or else any, if none is given",
         "tls_cert": "a certificate in PEM, for `https`",
@@ -234,6 +249,10 @@ class Wanted(BaseModel):
     limit_space_background: _Cap = LIMIT_SPACE_BACKGROUND
     queue_warning: _Count = QUEUE_WARNING
     running_warning: _Span = RUNNING_WARNING
+    timeout: _Span = TIMEOUT
+    idle_timeout: _Span | None = None
+    grace: _Span = GRACE
+    heartbeat: _Lease = HEARTBEAT
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     port: _Port | None = None
     tls_cert: Path | None = None

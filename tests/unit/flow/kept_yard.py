@@ -52,6 +52,7 @@ class FakeYard:
     async def start(self, kept, room, site, role, prepared, bounds):
         await self.starting.wait()
         self.started.append(prepared.command)
+        self.bounds = bounds
 
     def result(self, assignment):
         return self.left
@@ -82,13 +83,13 @@ class FakeYard:
         self.bell.set()
 
 
-async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, **spec):
+async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, **spec):
     await desk.worker("w1")
     owner = await desk.space("main")
     task = await desk.store.put_task(
         NewTask(
             space_id=owner.id, name="job", title="", kind=kind, route=kind.value,
-            spec={"command": list(command), **spec}, policy=Policy(), origin="api",
+            spec={"command": list(command), **spec}, policy=policy or Policy(), origin="api",
         ),
         None, None,
     )  # fmt: skip
@@ -98,9 +99,11 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, **spec):
     return assigned(claimed, desk.store.incarnation)[0]
 
 
-def work_on(store, yard, chance, holder="w1"):
+def work_on(store, yard, chance, holder="w1", **more):
     agents = {"command": CommandAgent(), "script": ScriptAgent()}
-    return KeptWork(store, yard, agents, lambda: holder, chance, usual_agent="command", offered={})
+    return KeptWork(
+        store, yard, agents, lambda: holder, chance, usual_agent="command", offered={}, **more
+    )
 
 
 async def texts(desk, run_id):

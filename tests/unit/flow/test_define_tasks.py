@@ -68,6 +68,8 @@ async def test_a_bad_name_is_refused_in_one_sentence(main, name):
         (Policy(retry=Retry(base=timedelta(seconds=-1))), "retry.base"),
         (Policy(retry=Retry(factor=0.5)), "retry.factor"),
         (Policy(timeout=timedelta()), "timeout"),
+        (Policy(idle_timeout=timedelta(seconds=1)), "idle_timeout"),
+        (Policy(grace=timedelta(seconds=1)), "grace"),
         (Policy(deadline=timedelta(days=9_999)), "deadline"),
         (Policy(priority=10**9), "priority"),
         (Policy(lane=""), "lane"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
@@ -11,9 +12,11 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 from rota.errors import Unavailable
 from rota.flow.execute import kept as kept_module
 from rota.flow.execute import patiently as patiently_module
+from rota.flow.execute.preparing import USUAL
 from rota.model.keeping import Reason
 from rota.model.outcomes import Failed, Lost, Succeeded
-from rota.model.tasks import TaskKind
+from rota.model.programs import Bounds
+from rota.model.tasks import Policy, TaskKind
 
 
 @pytest.fixture
@@ -204,3 +207,63 @@ async def test_the_agent_command_is_told_its_instructions(desk, chance, yard):
     outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
     assert outcome == Succeeded(result='"seen"')
     assert yard.started[0].stdin == b"Look."
+
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "usual", "wanted"),
+    [
+        (Policy(), USUAL, (1800.0, None, 10.0)),
+        (
+            Policy(),
+            Bounds(hard_seconds=60.0, idle_seconds=5.0, grace_seconds=2.0),
+            (60.0, 5.0, 2.0),
+        ),
+        (Policy(timeout=SECOND, idle_timeout=2 * SECOND, grace=3 * SECOND), USUAL, (1.0, 2.0, 3.0)),
+        (Policy(idle_timeout=3600 * SECOND), USUAL, (3630.0, 3600.0, 10.0)),
+        (Policy(idle_timeout=5 * SECOND), USUAL, (1800.0, 5.0, 10.0)),
+    ],
+)
+async def test_a_task_says_its_timeouts_and_the_settings_say_the_rest(
+    desk, chance, yard, policy, usual, wanted
+):
+    given = await assignment(desk, policy=policy)
+    yard.end(b"done\n")
+    work = work_on(desk.store, yard, chance, usual=usual)
+    await work.run(given)
+    bounds = yard.bounds
+    assert (bounds.hard_seconds, bounds.idle_seconds, bounds.grace_seconds) == wanted
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (
+            {"reason": Reason.HARD_TIMEOUT, "killed": True},
+            "it took longer than its timeout of 60 s, and had to be killed",
+        ),
+        (
+            {"reason": Reason.IDLE_TIMEOUT},
+            "it wrote nothing for 5 s, its idle timeout, and ended when it was asked to",
+        ),
+        (
+            {"reason": Reason.IDLE_TIMEOUT, "killed": True, "proven": False},
+            (
+                "it wrote nothing for 5 s, its idle timeout, and had to be killed; "
+                "whether all of it is gone could not be proven"
+            ),
+        ),
+    ],
+)
+async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard, facts, sentence):
+    policy = Policy(timeout=60 * SECOND, idle_timeout=5 * SECOND)
+    given = await assignment(desk, policy=policy)
+    yard.end(b"half\n", code=None, **facts)
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert report.outcome.message == sentence
+    told = json.loads(report.ending)
+    assert told["reason"] == facts["reason"].value
+    assert told["killed"] is facts.get("killed", False)
+    assert told["proven"] is facts.get("proven", True)

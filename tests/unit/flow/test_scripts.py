@@ -57,10 +57,10 @@ def test_a_local_config_that_says_nonsense_is_refused(value):
 async def test_the_tasks_timeout_goes_before_the_configs_and_both_before_half_an_hour(desk):
     plain = await assignment(desk, command=["x"])
     assert bounds_of(plain).hard_seconds == 1800
-    assert bounds_of(plain, '{"timeout": 5}').hard_seconds == 5
+    assert bounds_of(plain, config='{"timeout": 5}').hard_seconds == 5
     policy = Policy(timeout=timedelta(seconds=7))
     own = plain._replace(task=replace(plain.task, policy=policy))
-    assert bounds_of(own, '{"timeout": 5}').hard_seconds == 7
+    assert bounds_of(own, config='{"timeout": 5}').hard_seconds == 7
 
 
 async def test_a_script_knows_its_run_its_task_and_its_conversation(desk):

@@ -47,13 +47,13 @@ class Trial(FakeYard):
         self.ends = list(ends)
         self.rooms = []
         self.nonces = []
-        self.bounds = []
+        self.all_bounds = []
 
     async def start(self, kept, room, *rest):
         await super().start(kept, room, *rest)
         self.rooms.append(room)
         self.nonces.append(kept.nonce)
-        self.bounds.append(rest[-1])
+        self.all_bounds.append(rest[-1])
         self.out, self.err, self.ending = b"", b"", None
         out, facts = self.ends.pop(0)
         if facts is not None:
@@ -160,7 +160,7 @@ async def test_all_tries_together_have_the_time_of_one_attempt(desk):
     house = House(desk, yard)
     outcome = await house.run(given)
     assert outcome.code == "overload"
-    assert [bounds.hard_seconds for bounds in yard.bounds] == [12.0, 7.0, 2.0]
+    assert [bounds.hard_seconds for bounds in yard.all_bounds] == [12.0, 7.0, 2.0]
 
 
 async def test_a_cancellation_holds_while_it_waits(desk):
@@ -358,7 +358,7 @@ async def test_what_is_done_once_says_itself_what_to_do(desk):
     yard = Trial(said(b"gone\n"))
     assert await House(desk, yard).run(given) == Succeeded(result='"gone"')
     assert (yard.started[0].argv, yard.started[0].stdin) == (("go",), b"Go.")
-    assert yard.bounds[0].hard_seconds == 7.0
+    assert yard.all_bounds[0].hard_seconds == 7.0
 
 
 END = [

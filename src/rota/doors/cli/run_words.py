@@ -81,7 +81,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
     )
     _section(
         out,
-        ["attempt", "cause", "outcome", f"started ({zone})", "took", "error"],
+        ["attempt", "cause", "outcome", f"started ({zone})", "took", "processes", "error"],
         [
             [
                 str(a["number"]),
@@ -89,6 +89,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
                 a["outcome"],
                 wall(a["started_at"], zone),
                 span(instant(a["ended_at"]) - instant(a["started_at"])),
+                ending_words(a["ending"]),
                 first_line(a["error"], SHORT),
             ]
             for a in run["attempts"]
@@ -117,6 +118,16 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             for d in run["deliveries"]
         ],
     )
+
+
+def ending_words(ending: Record | None) -> str:
+    """Return how the processes of an attempt ended, shortly."""
+    if ending is None:
+        return NOTHING
+    words = [str(ending["reason"]).removeprefix("lost:").replace("_", " ")]
+    words += ["killed"] if ending["killed"] else []
+    words += [] if ending["proven"] else ["not proven gone"]
+    return ", ".join(words)
 
 
 def _whole(value: object) -> str:

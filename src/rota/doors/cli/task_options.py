@@ -94,6 +94,12 @@ RetryBase = Annotated[
 Timeout = Annotated[
     Text, typer.Option("--timeout", metavar="LENGTH", help="Longest attempt, '10m'.")
 ]
+IdleTimeout = Annotated[
+    Text, typer.Option("--idle-timeout", metavar="LENGTH", help="Longest silence of a program.")
+]
+Grace = Annotated[
+    Text, typer.Option("--grace", metavar="LENGTH", help="Time to end once asked to [10s].")
+]
 Priority = Annotated[Text, typer.Option("--priority", metavar="N", help="Higher goes first [0].")]
 PoolName = Annotated[
     Text, typer.Option("--pool", metavar="POOL", help="foreground or background [background].")
@@ -169,7 +175,10 @@ OPTIONS = {
     "fold": "fold",
     "jitter": "jitter",
 }
-PLAIN = ("timeout", "pool", "overlap", "on_lost", "deadline", "group", "lane", "deliver_to")
+PLAIN = (
+    *("timeout", "idle_timeout", "grace", "pool", "overlap", "on_lost", "deadline"),
+    *("group", "lane", "deliver_to"),
+)
 
 
 def words_of(line: str | None) -> list[str] | None:

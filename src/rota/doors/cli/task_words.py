@@ -14,6 +14,8 @@ LONGEST_WHEN = 48
 USUAL = MappingProxyType(
     {
         "timeout": None,
+        "idle_timeout": None,
+        "grace": None,
         "deadline": None,
         "pool": "background",
         "priority": 0,
@@ -24,7 +26,7 @@ USUAL = MappingProxyType(
     }
 )
 """What a policy says about these when nobody has said anything."""
-LENGTHS = frozenset({"timeout", "deadline"})
+LENGTHS = frozenset({"timeout", "idle_timeout", "grace", "deadline"})
 USUAL_CATCH_UP = "latest"
 
 

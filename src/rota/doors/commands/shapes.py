@@ -90,7 +90,10 @@ class RunGiven(Given):
 
 
 class AttemptGiven(Given):
-    """One try at a run, ended."""
+    """One try at a run, ended; `ending` tells how its processes ended, where it had any.
+
+    Its `reason` says what ended them, `killed` that it took force, `proven` that none is left.
+    """
 
     number: int
     cause: Cause
@@ -99,6 +102,7 @@ class AttemptGiven(Given):
     ended_at: datetime
     outcome: str
     error: str | None
+    ending: dict[str, Any] | None
 
 
 class QuestionGiven(Given):
@@ -208,6 +212,7 @@ def attempt_given(attempt: Attempt) -> AttemptGiven:
         ended_at=attempt.ended_at,
         outcome=attempt.outcome,
         error=attempt.error,
+        ending=attempt.ending,
     )
 
 

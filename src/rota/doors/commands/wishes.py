@@ -117,6 +117,8 @@ class PolicyAsked(Asked):
 
     retry: RetryAsked | None = None
     timeout: Length | None = None
+    idle_timeout: Length | None = None
+    grace: Length | None = None
     pool: Pool | None = None
     priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE] | None = None
     lane: Word | None = None
@@ -131,7 +133,7 @@ class PolicyAsked(Asked):
     def over(self, base: Policy) -> Policy:
         """Return a policy with everything set that was said."""
         plain = ("timeout", "pool", "priority", "lane", "group", "overlap", "on_lost", "deadline")
-        names = (*plain, "disable_after", "deliver_to")
+        names = (*plain, "idle_timeout", "grace", "disable_after", "deliver_to")
         said: dict[str, Any] = {
             name: getattr(self, name) for name in names if name in self.model_fields_set
         }

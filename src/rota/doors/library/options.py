@@ -32,7 +32,7 @@ def policy_from(options: Mapping[str, object], base: Policy | None = None) -> Po
 
 def _read(name: str, value: object) -> object:
     match name:
-        case "timeout" | "deadline":
+        case "timeout" | "idle_timeout" | "grace" | "deadline":
             return _span(name, value)
         case "pool":
             return _choice(Pool, name, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.errors import Invalid
-from rota.model.tasks import Policy
+from rota.model.tasks import Policy, TaskKind
 
 LONGEST = timedelta(days=366)
 MOST_ATTEMPTS = 1_000
@@ -22,7 +22,7 @@ def check_policy(policy: Policy) -> None:
     _span("retry.cap", retry.cap)
     _between("retry.factor", retry.factor, 1.0, 100.0)
     _between("retry.jitter", retry.jitter, 0.0, 10.0)
-    for name in ("timeout", "deadline"):
+    for name in ("timeout", "idle_timeout", "grace", "deadline"):
         _optional_span(name, getattr(policy, name))
     _optional_span("retry.max_age", retry.max_age)
     _between("priority", policy.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
@@ -37,6 +37,18 @@ def check_policy(policy: Policy) -> None:
         raise Invalid(
             "deliver_to", policy.deliver_to, "write it as channel:target, for example log:"
         )
+
+
+def check_timeouts(policy: Policy, kind: TaskKind) -> None:
+    """Refuse for a callable what only a program can be held to."""
+    if kind is not TaskKind.PYTHON:
+        return
+    if policy.idle_timeout is not None:
+        raise Invalid(
+            "idle_timeout", policy.idle_timeout, "a callable writes nothing: give it a timeout"
+        )
+    if policy.grace is not None:
+        raise Invalid("grace", policy.grace, "only programs have one: leave it out")
 
 
 def _between(field: str, value: float, least: float, most: float) -> None:

@@ -21,13 +21,14 @@ from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
-from rota.flow.execute.preparing import bounds_of
+from rota.flow.execute.preparing import USUAL
 from rota.flow.execute.readying import Ready, Readying
-from rota.flow.execute.reporting import out_of_time, refusal, report_of, verdict_of
+from rota.flow.execute.reporting import out_of_time, refusal, report_of, stopped, verdict_of
 from rota.flow.execute.scripts import result_line
 from rota.flow.execute.trying import Trying, in_session
 from rota.model.keeping import Ending, Kept, Pause, Reason, Stream
 from rota.model.outcomes import Cancelled, Report
+from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent, Reader
 from rota.ports.clock import Random
@@ -71,6 +72,7 @@ class Going:
     assignment: Assignment
     holder: str
     kept: Kept | None
+    grace: float = USUAL.grace_seconds
     stopped: bool = False
     resting: bool = False
 
@@ -90,6 +92,7 @@ class KeptWork:
         *,
         usual_agent: str,
         offered: Mapping[str, str],
+        usual: Bounds = USUAL,
         terms: Terms = TERMS,
         patience: Patience | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -100,7 +103,7 @@ class KeptWork:
         self._yard = yard
         self._holder = holder
         self._chance = chance
-        self._readying = Readying(store, yard, agents, usual_agent, offered)
+        self._readying = Readying(store, yard, agents, usual_agent, offered, usual)
         self._listening = Listening(store, yard, self._wait_to_be_fenced)
         self._trying = Trying(store, patience or Patience(), sleep)
         self._tidy = tidy
@@ -195,9 +198,7 @@ class KeptWork:
                     self._stop(going)
             if work.exception() is not None:
                 await _to_the_end(asyncio.ensure_future(self._end(going)))
-            elif going.stopped:
-                raise asyncio.CancelledError
-            return work.result()
+            return stopped(work.result()) if going.stopped else work.result()
         finally:
             if self._going.get(run_id) is going:
                 del self._going[run_id]
@@ -207,6 +208,7 @@ class KeptWork:
         try:
             going.assignment = unfolded(going.assignment)
             ready = await self._readying.ready(going.assignment)
+            going.grace = ready.bounds.grace_seconds
             return await self._try(going, ready)
         except CANNOT_BE_HAD as fault:
             await self._end(going)
@@ -236,7 +238,7 @@ class KeptWork:
                 hard = ready.bounds.hard_seconds
                 pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
             if pause is None:
-                return report_of(ending, verdict, kind)
+                return report_of(ending, verdict, kind, ready.bounds)
             await self._pause(pause, going.holder)
             going.kept = pause.kept
 
@@ -319,8 +321,7 @@ class KeptWork:
     def _stop(self, going: Going) -> None:
         """Ask for the end of a program; what it comes to is heard as ever."""
         if going.kept is not None:
-            grace = bounds_of(going.assignment).grace_seconds
-            self._yard.cancel(going.kept, grace, "cancelled")
+            self._yard.cancel(going.kept, going.grace, "cancelled")
 
     def _stop_if_told(self, going: Going) -> None:
         if going.stopped:

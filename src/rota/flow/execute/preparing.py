@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
 from typing import Any
 
 from rota.flow.execute.scripts import SCRIPT, local_timeout, profile_of, script_wish, thread_of
@@ -17,8 +17,10 @@ from rota.rules.wishes import wish_in
 
 LONGEST_VARIABLE = 100 * 1024
 """A variable of an environment may have 128 KiB on Linux; a longer payload is read from a file."""
-HARD = timedelta(minutes=30)
-"""How long a program may take whose task does not say."""
+USUAL = Bounds(hard_seconds=30 * 60.0)
+"""What holds for a program whose task says nothing."""
+IDLE_FIRST = 30.0
+"""How much later than an idle timeout a hard one comes that nobody has asked for."""
 
 
 def agent_of(assignment: Assignment, usual: str) -> str:
@@ -82,17 +84,30 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
     return told
 
 
-def bounds_of(assignment: Assignment, config: str | None = None) -> Bounds:
-    """Return how much of everything an attempt may use; `config` is the task's local one."""
-    task = assignment.task
-    timeout = task.policy.timeout or local_timeout(config) or HARD
-    spec: Mapping[str, Any] = task.spec
-    idle = spec.get("idle_seconds")
-    memory, processes = spec.get("memory_mib"), spec.get("processes")
-    return Bounds(
-        hard_seconds=timeout.total_seconds(),
-        idle_seconds=None if idle is None else float(idle),
-        grace_seconds=float(spec.get("grace_seconds", Bounds().grace_seconds)),
-        memory_bytes=None if memory is None else int(memory) * MIB,
-        processes=None if processes is None else int(processes),
+def bounds_of(assignment: Assignment, usual: Bounds = USUAL, config: str | None = None) -> Bounds:
+    """Return how much of everything an attempt may use: as its task says, else as usual.
+
+    How long it may take is said by the task, or else by its local config.
+    """
+    policy, spec = assignment.task.policy, assignment.task.spec
+    idle = policy.idle_timeout
+    hard = usual.hard_seconds
+    said = policy.timeout or local_timeout(config)
+    if said is not None:
+        hard = said.total_seconds()
+    elif hard is not None and idle is not None:
+        hard = max(hard, idle.total_seconds() + IDLE_FIRST)
+    memory, processes = _whole(spec, "memory_mib"), _whole(spec, "processes")
+    return replace(
+        usual,
+        hard_seconds=hard,
+        idle_seconds=usual.idle_seconds if idle is None else idle.total_seconds(),
+        grace_seconds=usual.grace_seconds if policy.grace is None else policy.grace.total_seconds(),
+        memory_bytes=usual.memory_bytes if memory is None else memory * MIB,
+        processes=usual.processes if processes is None else processes,
     )
+
+
+def _whole(spec: Mapping[str, Any], name: str) -> int | None:
+    said = spec.get(name)
+    return None if said is None else int(said)

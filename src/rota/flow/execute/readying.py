@@ -41,11 +41,13 @@ class Readying:
         agents: Mapping[str, Agent],
         usual_agent: str,
         offered: Mapping[str, str],
+        usual: Bounds,
     ) -> None:
         self._store = store
         self._yard = yard
         self._agents = agents
-        self._usual = usual_agent
+        self._usual_agent = usual_agent
+        self._usual = usual
         self._offered = offered
         self._roles: dict[str, Role] = {}
 
@@ -61,10 +63,11 @@ class Readying:
         if assignment.kept is not None:
             site = replace(site, executor=assignment.kept.executor)
         room = self._yard.room(assignment, site, self._offered, ids_of(assignment))
-        return Ready(agent, wish, room, bounds_of(assignment, room.config), site, role)
+        bounds = bounds_of(assignment, self._usual, room.config)
+        return Ready(agent, wish, room, bounds, site, role)
 
     def _agent(self, assignment: Assignment) -> Agent:
-        name = agent_of(assignment, self._usual)
+        name = agent_of(assignment, self._usual_agent)
         agent = self._agents.get(name)
         if agent is None:
             known = ", ".join(sorted(self._agents))

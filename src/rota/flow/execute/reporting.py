@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from rota.errors import RotaError, Unavailable
 from rota.model.faults import FaultKind
 from rota.model.keeping import Ending, Reason
-from rota.model.outcomes import Failed, Lost, Outcome, Report
+from rota.model.outcomes import Cancelled, Failed, Lost, Outcome, Report
+from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.model.verdicts import Exit, Stop, Verdict
 from rota.ports.agent import Reader
@@ -17,6 +19,7 @@ STOPS = {
     Reason.HARD_TIMEOUT: Stop.TIMEOUT,
     Reason.IDLE_TIMEOUT: Stop.IDLE,
 }
+TIMEOUTS = frozenset({Reason.HARD_TIMEOUT, Reason.IDLE_TIMEOUT})
 UNTOLD = {
     Reason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
     Reason.KEEPER_SIGTERM: "its keeper was told to stop",
@@ -49,19 +52,60 @@ def verdict_of(ending: Ending, reader: Reader) -> Verdict | None:
     return reader.end(told)
 
 
-def report_of(ending: Ending, verdict: Verdict | None, kind: TaskKind) -> Report:
-    """Return what an attempt came to."""
+def report_of(ending: Ending, verdict: Verdict | None, kind: TaskKind, bounds: Bounds) -> Report:
+    """Return what an attempt came to, and how its processes ended."""
+    outcome = _outcome(ending, verdict, kind)
+    if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
+        message = f"{_overdue(ending.reason, bounds)}, and {_end_of(ending)}"
+        outcome = replace(outcome, message=message)
+    return Report(outcome=outcome, ending=told(ending))
+
+
+def stopped(report: Report) -> Report:
+    """Return the report of an attempt that somebody wanted stopped, and that has ended."""
+    return replace(report, outcome=Cancelled(reason="somebody cancelled it"), messages=())
+
+
+def told(ending: Ending) -> str:
+    """Return what is recorded of how processes ended."""
+    facts = {
+        "reason": ending.reason.value,
+        "detail": ending.detail or None,
+        "code": ending.code,
+        "signal": ending.signal,
+        "tree": ending.tree or None,
+        "cpu_seconds": ending.cpu_seconds or None,
+        "memory_bytes": ending.rss_bytes or None,
+        "out_bytes": ending.out.total,
+        "err_bytes": ending.err.total,
+    }
+    known = {name: fact for name, fact in facts.items() if fact is not None}
+    return json.dumps({**known, "killed": ending.killed, "proven": ending.proven})
+
+
+def _overdue(reason: Reason, bounds: Bounds) -> str:
+    if reason is Reason.IDLE_TIMEOUT:
+        return f"it wrote nothing for {bounds.idle_seconds or 0.0:g} s, its idle timeout"
+    return f"it took longer than its timeout of {bounds.hard_seconds or 0.0:g} s"
+
+
+def _end_of(ending: Ending) -> str:
+    how = "had to be killed" if ending.killed else "ended when it was asked to"
+    return how if ending.proven else f"{how}; whether all of it is gone could not be proven"
+
+
+def _outcome(ending: Ending, verdict: Verdict | None, kind: TaskKind) -> Outcome:
     untold = UNTOLD.get(ending.reason)
     if untold is not None:
         proof = "" if ending.proven else "; whether all of it is gone could not be proven"
         detail = f" ({ending.detail})" if ending.detail else ""
-        return Report(outcome=Lost(reason=f"{untold}{detail}{proof}"))
+        return Lost(reason=f"{untold}{detail}{proof}")
     if verdict is None:
-        return Report(outcome=_not_run(ending, kind))
+        return _not_run(ending, kind)
     outcome = verdict.outcome
     if verdict.fault is FaultKind.NOT_STARTED and isinstance(outcome, Failed):
         outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
-    return Report(outcome=outcome)
+    return outcome
 
 
 def _not_run(ending: Ending, kind: TaskKind) -> Outcome:

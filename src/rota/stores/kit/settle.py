@@ -104,21 +104,26 @@ async def _finish_plain(
 
 async def _record(session: Session, rich: list[Settlement], now: int) -> None:
     ended: dict[str, list[int]] = defaultdict(list)
-    with_error = Rows()
+    told = Rows()
     events: dict[tuple[str, str], list[int]] = defaultdict(list)
     for s in rich:
         if s.was is RunState.RUNNING:
-            if s.extras.error is None:
+            if s.extras.error is None and s.extras.ending is None:
                 ended[s.outcome].append(s.run_id)
             else:
-                with_error.append(
-                    {"run_id": s.run_id, "outcome": s.outcome, "error": s.extras.error}
+                told.append(
+                    {
+                        "run_id": s.run_id,
+                        "outcome": s.outcome,
+                        "error": s.extras.error,
+                        "ending": s.extras.ending,
+                    }
                 )
         events[_event(s)].append(s.run_id)
     for outcome, run_ids in ended.items():
         await session.run("record_attempts", ids=run_ids, outcome=outcome, now=now)
-    if with_error:
-        await session.run("record_failed_attempts", rows=with_error, now=now)
+    if told:
+        await session.run("record_told_attempts", rows=told, now=now)
     for (name, data), run_ids in events.items():
         await session.run("record_events", ids=run_ids, name=name, data=data, now=now)
     session.wake(EVENTS)

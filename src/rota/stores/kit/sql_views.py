@@ -187,6 +187,7 @@ VIEWS: tuple[SqlView, ...] = (
             _text("worker", "a.worker", "who tried"),
             _text("outcome", "a.outcome", "how it ended"),
             _text("error", "a.error", "the fault in words"),
+            _json("ending", "a.ending", "how its processes ended, where it had any"),
             _instant("started_at", "a.started_at", "when it began"),
             _instant("ended_at", "a.ended_at", "when it ended"),
         ),

@@ -152,6 +152,7 @@ async def list_attempts(session: Session, run_id: int) -> list[Attempt]:
             ended_at=from_micros(row[4]),
             outcome=row[5],
             error=row[6],
+            ending=None if row[7] is None else json.loads(row[7]),
         )
         for row in await session.rows("list_attempts", run_id=run_id)
     ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
+from rota.flow.settle import running
 from rota.model.events import EventName
 from rota.model.ids import Epoch
 from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
-from rota.model.outcomes import Lost
+from rota.model.outcomes import Cancelled, Failed, Lost, Report, Succeeded
 from rota.model.runs import Lease
 from rota.model.states import RunState
+from rota.rules.settlement import Context, settle
 from rota.testing.bench import Bench, micros
 
 HOME = "/home"
@@ -246,3 +249,20 @@ class KeepingContract:
         paused = replace(kept_for(lease), until=bench.store.now())
         assert await bench.store.pause_kept(Pause(paused, OVERLOAD, forget=True), "w1")
         assert await bench.store.find_session(lease.task_id, lease.thread) is None
+
+    async def test_an_attempt_with_processes_tells_how_they_ended(self, bench: Bench) -> None:
+        task = await bench.task()
+        told = {"reason": "hard_timeout", "killed": True, "proven": True}
+        for outcome in (
+            Succeeded(),
+            Failed(code="timeout", message="too slow", retryable=False),
+            Cancelled(reason="no"),
+        ):
+            await bench.queue(task)
+            lease = await bench.claim_one()
+            report = Report(outcome=outcome, ending=json.dumps(told))
+            context = Context(policy=task.policy, now=bench.store.now())
+            settlement = settle(running(lease), report, context)
+            assert await bench.store.settle([settlement]) == [True]
+            (attempt,) = await bench.store.list_attempts(lease.run_id)
+            assert attempt.ending == told

@@ -30,3 +30,5 @@ create table rota.sessions (
   session text not null,
   primary key (task_id, thread)
 );
+-- How the processes of an attempt ended, as JSON, where it had any.
+alter table rota.attempts add column ending text;

@@ -13,10 +13,12 @@ insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, 
 select id, epoch, cause, holder, started_at, :now::bigint, :outcome::text
 from rota.runs where id = any(:ids::bigint[]);
 
--- name: record_failed_attempts
-insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error)
-select r.id, r.epoch, r.cause, r.holder, r.started_at, :now::bigint, w.outcome, w.error
-from jsonb_to_recordset(:rows::text::jsonb) as w(run_id bigint, outcome text, error text)
+-- name: record_told_attempts  those that have an error, or processes whose ending is known
+insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error,
+  ending)
+select r.id, r.epoch, r.cause, r.holder, r.started_at, :now::bigint, w.outcome, w.error, w.ending
+from jsonb_to_recordset(:rows::text::jsonb)
+  as w(run_id bigint, outcome text, error text, ending text)
 join rota.runs r on r.id = w.run_id;
 
 -- name: record_events  one event for each run

@@ -54,7 +54,7 @@ where s.task_id = :task_id::bigint and l.last_at >= :start::bigint and l.first_a
 order by l.first_at, l.id;
 
 -- name: list_attempts
-select number, cause, worker, started_at, ended_at, outcome, error
+select number, cause, worker, started_at, ended_at, outcome, error, ending
 from rota.attempts where run_id = :run_id::bigint order by number;
 
 -- name: list_questions

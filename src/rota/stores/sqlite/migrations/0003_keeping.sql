@@ -30,3 +30,5 @@ create table sessions (
   session text not null,
   primary key (task_id, thread)
 ) without rowid;
+-- How the processes of an attempt ended, as JSON, where it had any.
+alter table attempts add column ending text;

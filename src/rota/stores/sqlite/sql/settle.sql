@@ -12,10 +12,10 @@ insert into attempts (run_id, number, cause, worker, started_at, ended_at, outco
 select id, epoch, cause, holder, started_at, :now, :outcome
 from runs where id in (select value from json_each(:ids));
 
--- name: record_failed_attempts
-insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error)
+-- name: record_told_attempts  those that have an error, or processes whose ending is known
+insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error, ending)
 select r.id, r.epoch, r.cause, r.holder, r.started_at, :now, w.value ->> 'outcome',
-  w.value ->> 'error'
+  w.value ->> 'error', w.value ->> 'ending'
 from jsonb_each(:rows) w join runs r on r.id = w.value ->> 'run_id';
 
 -- name: record_events  one event for each run

@@ -53,7 +53,7 @@ where s.task_id = :task_id and l.last_at >= :start and l.first_at <= :end
 order by l.first_at, l.id;
 
 -- name: list_attempts
-select number, cause, worker, started_at, ended_at, outcome, error
+select number, cause, worker, started_at, ended_at, outcome, error, ending
 from attempts where run_id = :run_id order by number;
 
 -- name: list_questions
