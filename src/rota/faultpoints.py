@@ -67,6 +67,8 @@ OPERATIONS: Final = (
     "hear",
     "adopt",
     "drop_kept",
+    "beat",
+    "note_silence",
     "note_request",
     "answer_request",
     "put_state",

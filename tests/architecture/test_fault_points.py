@@ -29,7 +29,7 @@ def first_words(function):
 
 def written_operations():
     kit = SRC / "stores" / "kit"
-    names = ("store.py", "entrance.py", "pausing.py", "keeping.py")
+    names = ("store.py", "entrance.py", "pausing.py", "keeping.py", "beating.py")
     texts = [(kit / name).read_text() for name in names]
     writes = [
         node.args[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.testing.contracts import (
     align,
+    beating,
     caches,
     define,
     entrance,
@@ -134,4 +135,8 @@ class TestTally(live.TallyContract):
 
 
 class TestKeeping(keeping.KeepingContract):
+    pass
+
+
+class TestBeating(beating.BeatingContract):
     pass

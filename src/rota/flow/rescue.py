@@ -7,6 +7,7 @@ read.
 from __future__ import annotations
 
 from rota.flow.settle import settle_runs
+from rota.model.beats import Overdue
 from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import Expired, Failed, Lost, Outcome, Report
 from rota.model.runs import OpenRun
@@ -16,6 +17,8 @@ from rota.ports.store import Store
 
 MOST = 500
 WORKER_GONE = "its worker stopped renewing its lease"
+WORKER_BUSY = "its worker renews its lease but tells nothing of it: something may block its loop"
+KEEPER_ALONE = "its worker is gone; its keeper may go on alone until its home comes back"
 SENDER_GONE = "the sender vanished while sending"
 OUT_OF_QUEUE_TIME = "it waited in the queue past its deadline"
 OUT_OF_ANSWER_TIME = "nobody answered its question in time"
@@ -35,6 +38,27 @@ async def rescue(store: Store, chance: Random, *, fence: bool) -> int:
     for delivery in await store.orphaned_deliveries(MOST):
         await store.mark_delivery(delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now())
     return sum(settled)
+
+
+async def listen(store: Store, patience: int, before: frozenset[Overdue]) -> frozenset[Overdue]:
+    """Note who has not been told of for two heartbeats, and why; return who is overdue now.
+
+    Only who was overdue at the look before, and has not been heard of since, counts: a clock that
+    leaps makes everybody overdue until the next beat. Nothing is ended here. A worker that renews
+    its lease may be working, and a keeper may be alive until its home's promise ends; when neither
+    can be, the run is lost, and rescue settles it.
+    """
+    found = frozenset(await store.overdue(patience, MOST))
+    silent = {each: why for each in found & before if (why := _silence(each)) is not None}
+    if silent:
+        await store.note_silence(silent)
+    return found
+
+
+def _silence(overdue: Overdue) -> str | None:
+    if overdue.trusted:
+        return WORKER_BUSY
+    return KEEPER_ALONE if overdue.kept else None
 
 
 async def expire(store: Store, chance: Random) -> int:

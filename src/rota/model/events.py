@@ -20,6 +20,7 @@ class EventName(StrEnum):
     ANSWERED = "run.answered"
     CANCEL_REQUESTED = "run.cancel_requested"
     STUCK = "run.stuck"
+    SILENT = "run.silent"
     LATE_RESULT = "run.late_result"
     OUTPUT = "run.output"
     PROGRESS = "run.progress"
@@ -52,6 +53,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.ANSWERED: "a person answered and the run is queued again",
     EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
+    EventName.SILENT: "nobody has told of a running attempt for two heartbeats; data says why",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
     EventName.OUTPUT: "a program wrote something; data holds the stream, the offset and the text",
     EventName.PROGRESS: "a run says how far it is; data holds percent and message",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 
+from rota.model.beats import Sign
 from rota.model.ids import trace_id
 from rota.model.keeping import Kept
 from rota.model.outcomes import Failed, Report
@@ -80,6 +81,9 @@ class Keepers(Protocol):
 
     async def close(self) -> None:
         """Let go of the home; its keepers go on until the promise ends."""
+
+    async def signs(self) -> list[Sign]:
+        """Return what can be seen of the attempts that are kept here."""
 
 
 def failure(fault: BaseException) -> Failed:

@@ -25,6 +25,7 @@ from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
+from rota.ports.beating import Beating
 from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
 from rota.ports.keeping import Keeping
@@ -319,6 +320,7 @@ class Store(
     Live,
     Pausing,
     Keeping,
+    Beating,
     Backups,
     Protocol,
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.programs import Bounds
 from rota.model.sites import Site
@@ -86,6 +87,12 @@ class Yard(Protocol):
 
     def tidy(self, known: Sequence[Kept]) -> None:
         """Delete what has ended long ago and is not known any more."""
+
+    async def sign(self, kept: Kept) -> Sign:
+        """Return what can be seen of an attempt without disturbing it."""
+
+    def rouse(self, kept: Kept, *, for_good: bool) -> bool:
+        """Wake a silent keeper, or end it for good with its tree; true if that was tried."""
 
     async def rung(self, kept: Kept, seconds: float) -> None:
         """Wait until a keeper has something new, at most so long."""

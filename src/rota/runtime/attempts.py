@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
+from rota.model.beats import Sign
 from rota.model.ids import RunId
 from rota.model.outcomes import Cancelled, Drained, Failed, Report
 from rota.model.settlements import Settlement
-from rota.ports.runner import Assignment
+from rota.ports.runner import Assignment, Runner
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ FailureHook: TypeAlias = Callable[[Failure], object]
 """Called once for each run that failed for good, after that was recorded; may be a coroutine."""
 
 
+FRESH = 1.0
+"""How old an attempt is before it is told of: most have ended by then."""
+
+
 class Stop(StrEnum):
     """Why an attempt was told to stop."""
 
@@ -67,6 +72,19 @@ class Attempt:
         self.began = 0.0
         self.entered = False
         self.started = 0.0
+
+    @property
+    def route(self) -> str:
+        """Which runner it is for."""
+        return self.assignment.lease.route
+
+    def sign(self, runner: Runner) -> Sign:
+        """Return what can be seen of it: that it is here, and whether it has begun."""
+        lease = self.assignment.lease
+        state = "running" if self.stop is None else "ending"
+        if runner.waited(lease.run_id) is None:
+            state = "starting"
+        return Sign(run_id=lease.run_id, epoch=lease.epoch, state=state)
 
 
 def timed_out(assignment: Assignment) -> Failed:
@@ -103,3 +121,11 @@ def log_settled(assignment: Assignment, report: Report, took: float) -> None:
     if isinstance(outcome, Failed):
         facts["error"] = outcome.message.partition("\n")[0]
     log.info("run.settled", extra=facts)
+
+
+async def await_hook(answer: Coroutine[Any, Any, object], failure: Failure) -> None:
+    """Wait for what somebody else does about a failure; its own faults are only told."""
+    try:
+        await answer
+    except Exception:
+        log.exception("hook.failed", extra={"run_id": failure.run_id})

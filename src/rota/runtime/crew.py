@@ -15,13 +15,15 @@ from rota.flow.claim import assigned
 from rota.flow.deliver import InHand, deliver
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
-from rota.flow.rescue import expire, rescue
+from rota.flow.rescue import expire, listen, rescue
+from rota.model.beats import Overdue
 from rota.model.views import Renewal
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
 from rota.ports.runner import Keepers, Runner
 from rota.ports.store import Store
 from rota.runtime.attempts import FailureHook, Stop
+from rota.runtime.beating import HEARTBEAT, Heart
 from rota.runtime.lag import LagWatch
 from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
@@ -53,6 +55,7 @@ class CrewSettings:
     drain: timedelta = timedelta(seconds=30)
     worker_ttl: timedelta = WORKER_TTL
     keep: timedelta = KEEP
+    heartbeat: timedelta = HEARTBEAT
     watch_loop: bool = True
     """Whether a thread watches for code that blocks the event loop; a simulation has no threads."""
     roles: frozenset[str] = field(
@@ -87,7 +90,7 @@ class Crew:
         self._lives = 0
         self._has_home = False
         self._stopping = False
-        self._healed_at = self._pruned_at = float("-inf")
+        self._healed_at = self._pruned_at = self._listened_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
         self.worker = Worker(
             store,
@@ -103,6 +106,8 @@ class Crew:
         self.postman = Service("postman", self._deliver_step, clock, chance)
         self.caretaker = Service("caretaker", self._care_step, clock, chance)
         self.keeping = Service("keepers", self._keep_step, clock, chance)
+        self.heart = Heart(store, self.worker, clock, chance, settings.heartbeat)
+        self._unheard: frozenset[Overdue] = frozenset()
         ttl = settings.worker_ttl
         self._care_rest = ttl.total_seconds() / CARETAKER_LOOKS
         self.pulse = Pulse(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
@@ -125,6 +130,7 @@ class Crew:
         wanted = [service for role, service in self._roles.items() if role in self.settings.roles]
         if self._keepers is not None:
             wanted.append(self.keeping)
+        wanted.append(self.heart.service)
         return [*wanted, self.pulse.service, self.worker.claimer, self.worker.settler]
 
     async def start(self) -> None:
@@ -160,6 +166,7 @@ class Crew:
             if self._keepers is not None:
                 group.create_task(self.keeping.run())
             if "worker" in self.settings.roles:
+                group.create_task(self.heart.service.run())
                 group.create_task(self.worker.run())
 
     async def stop(self, *, to_the_end: bool = False) -> None:
@@ -179,6 +186,7 @@ class Crew:
             await self.worker.drain(DRAIN_AGAIN)
         self.worker.stop()
         self.pulse.stop()
+        self.heart.service.stop()
         if self._unsubscribe is not None:
             self._unsubscribe()
         if self._keepers is not None and self._has_home:
@@ -202,6 +210,8 @@ class Crew:
         if self._keepers is None or "worker" not in self.settings.roles or self._has_home:
             return True
         self._has_home = await self._keepers.open()
+        if self._has_home:
+            self.heart.keepers = self._keepers
         return self._has_home
 
     async def _adopt(self) -> None:
@@ -289,6 +299,9 @@ class Crew:
         if now - self._healed_at >= HEAL_EVERY:
             await self._store.heal()
             self._healed_at = now
+        if now - self._listened_at >= self.settings.heartbeat.total_seconds():
+            self._unheard = await listen(self._store, self.heart.patience, self._unheard)
+            self._listened_at = now
         if now - self._pruned_at >= PRUNE_EVERY:
             if await prune(self._store, self.settings.keep):
                 return 0.0

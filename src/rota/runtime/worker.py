@@ -10,19 +10,28 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
+from rota.model.beats import Sign
 from rota.model.ids import RunId
 from rota.model.outcomes import Drained, Expired, Failed, Lost, Report, Succeeded
 from rota.model.states import RunState
 from rota.ports.clock import Clock, Random
 from rota.ports.runner import Assignment, Runner, failure
 from rota.ports.store import Store
-from rota.runtime.attempts import Attempt, Failure, FailureHook, Stop, log_settled, stopped
+from rota.runtime.attempts import (
+    FRESH,
+    Attempt,
+    Failure,
+    FailureHook,
+    Stop,
+    await_hook,
+    log_settled,
+    stopped,
+)
 from rota.runtime.service import Service
 
 log = logging.getLogger(__name__)
@@ -149,9 +158,9 @@ class Worker:
         self._attempts[assignment.lease.run_id] = attempt
         if log.isEnabledFor(logging.INFO):
             attempt.began = self._clock.monotonic()
+        attempt.started = loop.time()
         timeout = assignment.timeout
         if timeout is not None and not self._keeps(assignment):
-            attempt.started = loop.time()
             attempt.timer = loop.call_later(
                 timeout.total_seconds(), self._stop, attempt, Stop.TIMEOUT
             )
@@ -181,14 +190,14 @@ class Worker:
             if assignment.kept is not None:
                 report = await self._carry_on(attempt)
             elif attempt.stop is not None:
-                report = self._stopped(assignment)
+                report = stopped(attempt.stop, assignment)
             elif lease.expires_micros is not None and lease.expires_micros <= self._store.now():
                 report = Report(outcome=Expired(reason="it waited in the queue past its deadline"))
             else:
                 report = await self._by_route[lease.route].run(assignment)
             reach("attempt.end")
         except asyncio.CancelledError:
-            report = self._stopped(assignment)
+            report = stopped(attempt.stop, assignment)
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
             report = Report(outcome=failure(fault))
         self._end(assignment, report)
@@ -236,9 +245,6 @@ class Worker:
             self.settler.wake()
         self._ended.append((assignment, report))
 
-    def _stopped(self, assignment: Assignment) -> Report:
-        return stopped(self._attempts[assignment.lease.run_id].stop, assignment)
-
     async def _settle_step(self) -> float:
         if not self._ended:
             return SAFETY_POLL
@@ -273,7 +279,7 @@ class Worker:
             log.exception("hook.failed", extra={"run_id": failure.run_id})
             return
         if isinstance(answer, Coroutine) and self._group is not None:
-            self._group.create_task(_await_hook(answer, failure))
+            self._group.create_task(await_hook(answer, failure))
 
     async def reconcile(self, held: Sequence[RunId]) -> None:
         """Give back runs that the store says are ours but whose claim never reached us.
@@ -350,6 +356,12 @@ class Worker:
             except Unavailable as fault:
                 log.warning("run.stuck_unmarked", extra={"error": str(fault)})
 
+    def signs(self) -> list[Sign]:
+        """Return what can be seen of the attempts that are not kept: their tasks are alive."""
+        then = asyncio.get_running_loop().time() - FRESH
+        old = [attempt for attempt in self._attempts.values() if attempt.started <= then]
+        return [a.sign(self._by_route[a.route]) for a in old if not self._keeps(a.assignment)]
+
     def stop_claiming(self) -> None:
         """Take nothing new."""
         self._claiming = False
@@ -388,10 +400,3 @@ class Worker:
         """End both services."""
         self.claimer.stop()
         self.settler.stop()
-
-
-async def _await_hook(answer: Coroutine[Any, Any, object], failure: Failure) -> None:
-    try:
-        await answer
-    except Exception:
-        log.exception("hook.failed", extra={"run_id": failure.run_id})

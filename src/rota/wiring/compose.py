@@ -125,6 +125,7 @@ def make_crew(
         drain=settings.drain,
         worker_ttl=settings.worker_ttl,
         keep=settings.retention,
+        heartbeat=settings.heartbeat,
         roles=roles,
     )
     channels = {"log": LogChannel()}

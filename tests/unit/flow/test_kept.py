@@ -210,6 +210,7 @@ async def test_the_agent_command_is_told_its_instructions(desk, chance, yard):
 
 
 SECOND = timedelta(seconds=1)
+IDLE = "it wrote nothing for 5 s, its idle timeout"
 
 
 @pytest.mark.parametrize(
@@ -246,14 +247,11 @@ async def test_a_task_says_its_timeouts_and_the_settings_say_the_rest(
         ),
         (
             {"reason": Reason.IDLE_TIMEOUT},
-            "it wrote nothing for 5 s, its idle timeout, and ended when it was asked to",
+            f"{IDLE}, and ended when it was asked to",
         ),
         (
             {"reason": Reason.IDLE_TIMEOUT, "killed": True, "proven": False},
-            (
-                "it wrote nothing for 5 s, its idle timeout, and had to be killed; "
-                "whether all of it is gone could not be proven"
-            ),
+            f"{IDLE}, and had to be killed; whether all of it is gone could not be proven",
         ),
     ],
 )

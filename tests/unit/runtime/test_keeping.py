@@ -67,6 +67,9 @@ class KeptPuppet:
     async def close(self):
         self.machine.locked = False
 
+    async def signs(self):
+        return []
+
     async def run(self, assignment):
         lease, machine = assignment.lease, self.machine
         if assignment.kept is None:

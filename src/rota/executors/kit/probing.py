@@ -97,12 +97,33 @@ def probe(folder: Path, identity: Identity) -> Alive | Ended:
         os.close(lock)
 
 
+def glance(folder: Path, identity: Identity) -> Alive:
+    """Return who keeps an attempt and what it last said, whether it lives or not."""
+    return _alive(folder, identity)
+
+
+def state_of(seen: Alive, *, alive: bool) -> str:
+    """Return how far a keeper is, in one word."""
+    if not seen.pid:
+        return "starting"
+    if not alive:
+        return "gone"
+    return seen.beat.state if seen.beat is not None else "running"
+
+
+def wake_keeper(alive: Alive) -> bool:
+    """Let a keeper go on that somebody has stopped."""
+    return _strike(alive, signal.SIGCONT)
+
+
 def kill_keeper(alive: Alive) -> bool:
     """Kill a keeper that gives no sign of life; its tree ends with it, and the next look judges."""
-    if not alive.pid_started:
-        return False
+    return _strike(alive, signal.SIGKILL)
+
+
+def _strike(alive: Alive, number: signal.Signals) -> bool:
     same = alive.pid_started
-    return strike(alive.pid, signal.SIGKILL, lambda pid: start_time(pid) == same)
+    return bool(same) and strike(alive.pid, number, lambda pid: start_time(pid) == same)
 
 
 def read_beat(folder: Path) -> Beat | None:

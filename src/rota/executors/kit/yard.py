@@ -18,10 +18,19 @@ from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
 from rota.executors.kit.lease import NANOSECONDS, Lease, boot_time
-from rota.executors.kit.probing import Ended, probe
+from rota.executors.kit.probing import (
+    Ended,
+    glance,
+    kill_keeper,
+    probe,
+    state_of,
+    wake_keeper,
+)
 from rota.executors.kit.resources import read_config, resources_of
+from rota.executors.kit.signs import is_alive, usage_below, waits_for_a_disk, wrote_at
 from rota.executors.kit.spec import Spec
 from rota.executors.kit.wake import Wake
+from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.outcomes import LONGEST_RESULT
 from rota.model.programs import Bounds, Command
@@ -266,6 +275,36 @@ class HomeYard:
         for folder in self._rooms.iterdir():
             if folder.name not in rooms and folder.stat().st_mtime < before:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    async def sign(self, kept: Kept) -> Sign:
+        """Return what can be seen of an attempt without disturbing it."""
+        return await asyncio.to_thread(self._sign, kept)
+
+    def _sign(self, kept: Kept) -> Sign:
+        folder = self._attempts / _name(kept)
+        seen = glance(folder, _identity(kept))
+        alive = is_alive(seen.pid, seen.pid_started)
+        used = usage_below(seen.pid) if alive else None
+        return Sign(
+            run_id=kept.run_id,
+            epoch=kept.epoch,
+            alive=alive,
+            state=state_of(seen, alive=alive),
+            pid=seen.pid if alive else None,
+            processes=None if used is None else used.processes,
+            cpu_seconds=None if used is None else used.cpu_seconds,
+            memory_bytes=None if used is None else used.memory_bytes,
+            output_at=wrote_at(folder),
+            pane=self.pane(kept),
+            beat=None if seen.beat is None else seen.beat.at,
+        )
+
+    def rouse(self, kept: Kept, *, for_good: bool) -> bool:
+        """Wake a silent keeper, or end it for good; one that waits for a disk is left alone."""
+        seen = glance(self._attempts / _name(kept), _identity(kept))
+        if not is_alive(seen.pid, seen.pid_started) or waits_for_a_disk(seen.pid):
+            return False
+        return kill_keeper(seen) if for_good else wake_keeper(seen)
 
     async def rung(self, kept: Kept, seconds: float) -> None:
         """Wait until the keeper has something new, at most so long."""

@@ -34,6 +34,8 @@ class Hearing:
         self._at = dict.fromkeys(Stream, 0)
         self._text_left = MOST_TEXT
         self._events_left = MOST_EVENTS
+        self.last_line = ""
+        """The last line of text, also when it is not recorded any more."""
 
     def at(self, stream: Stream) -> int:
         """Return up to where a stream was heard."""
@@ -80,6 +82,8 @@ class Hearing:
                 yield from self._bounded(event)
 
     def _bounded(self, event: Happened) -> Iterator[Happened]:
+        if event.name is EventName.OUTPUT:
+            self.last_line = event.data["text"].strip().rpartition("\n")[2] or self.last_line
         if self._events_left <= 0 or self._text_left <= 0:
             return
         self._events_left -= 1

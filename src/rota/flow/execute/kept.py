@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.flow.execute.again import Patience, again, what_is_left
+from rota.flow.execute.beating import Watch
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
@@ -23,9 +24,17 @@ from rota.flow.execute.listening import Listening
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.flow.execute.preparing import USUAL
 from rota.flow.execute.readying import Ready, Readying
-from rota.flow.execute.reporting import out_of_time, refusal, report_of, stopped, verdict_of
+from rota.flow.execute.reporting import (
+    lost_because,
+    out_of_time,
+    refusal,
+    report_of,
+    stopped,
+    verdict_of,
+)
 from rota.flow.execute.scripts import result_line
 from rota.flow.execute.trying import Trying, in_session
+from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Pause, Reason, Stream
 from rota.model.outcomes import Cancelled, Report
 from rota.model.programs import Bounds
@@ -109,6 +118,7 @@ class KeptWork:
         self._tidy = tidy
         self._tidy_at = 0
         self._taken = False
+        self._watch = Watch(yard)
         self._left: set[int] = set()
         self._going: dict[int, Going] = {}
 
@@ -159,6 +169,10 @@ class KeptWork:
         await self._tidy_now_and_then()
         return terms.renew
 
+    async def signs(self) -> list[Sign]:
+        """Return what can be seen of the attempts that are heard here."""
+        return await self._watch.look(dict(self._listening.followed))
+
     async def _tidy_now_and_then(self) -> None:
         now = self._store.now()
         if self._tidy is not None and now >= self._tidy_at:
@@ -202,6 +216,7 @@ class KeptWork:
         finally:
             if self._going.get(run_id) is going:
                 del self._going[run_id]
+            self._watch.ended.pop(run_id, None)
 
     async def _run(self, going: Going) -> Report:
         kind = going.assignment.task.kind
@@ -238,7 +253,8 @@ class KeptWork:
                 hard = ready.bounds.hard_seconds
                 pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
             if pause is None:
-                return report_of(ending, verdict, kind, ready.bounds)
+                report = report_of(ending, verdict, kind, ready.bounds)
+                return lost_because(report, self._watch.ended.get(kept.run_id))
             await self._pause(pause, going.holder)
             going.kept = pause.kept
 

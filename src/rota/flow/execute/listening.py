@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from rota.errors import Unavailable
+from rota.flow.execute.beating import Followed
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.model.keeping import Ending, Heard, Kept, KeptSession, Reason, Stream
@@ -31,6 +32,8 @@ class Listening:
         self._store = store
         self._yard = yard
         self._abandon = abandon
+        self.followed: dict[int, Followed] = {}
+        """The attempts that are being heard, by their runs."""
 
     async def to_the_end(
         self, kept: Kept, holder: str, begin: Callable[[], Hearing]
@@ -39,6 +42,14 @@ class Listening:
 
         `begin` makes a hearing that has heard nothing; it is fed with what is on record already.
         """
+        try:
+            return await self._hear(kept, holder, begin)
+        finally:
+            self.followed.pop(kept.run_id, None)
+
+    async def _hear(
+        self, kept: Kept, holder: str, begin: Callable[[], Hearing]
+    ) -> tuple[Ending, Hearing]:
         hearing = self._caught_up(kept, begin())
         patience = SWEEP_SECONDS
         while True:
@@ -88,6 +99,7 @@ class Listening:
                 if hearing.take(stream, data, last=True) is None:
                     hearing.skip(stream, end)  # the spool is shorter: power was lost
         hearing.recorded()
+        self.followed[kept.run_id] = Followed(kept, hearing)
         return hearing
 
     def _heard(self, kept: Kept, hearing: Hearing, *, last: bool) -> list[Heard]:

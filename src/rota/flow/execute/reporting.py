@@ -66,6 +66,13 @@ def stopped(report: Report) -> Report:
     return replace(report, outcome=Cancelled(reason="somebody cancelled it"), messages=())
 
 
+def lost_because(report: Report, why: str | None) -> Report:
+    """Return a report whose loss has a reason that only whoever caused it knows."""
+    if why is None or not isinstance(report.outcome, Lost):
+        return report
+    return replace(report, outcome=Lost(reason=f"{why}: {report.outcome.reason}"))
+
+
 def told(ending: Ending) -> str:
     """Return what is recorded of how processes ended."""
     facts = {

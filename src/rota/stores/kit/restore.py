@@ -22,7 +22,7 @@ DOUBT = "it may have been sent between the backup and the restore"
 MILLION = 1_000_000
 LIKELY_A_SECOND = 1_000
 
-FLEETING = frozenset({"facts", "workers", "heads", "pings", "homes", "kept"})
+FLEETING = frozenset({"facts", "workers", "heads", "pings", "homes", "kept", "beats"})
 """Tables that are not taken over: leases and caches of another life, and facts one by one."""
 
 JUMPING = ("runs", "questions", "deliveries", "events")

@@ -31,6 +31,7 @@ from rota.stores.kit import (
     views,
     workers,
 )
+from rota.stores.kit.beating import Beating
 from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
 from rota.stores.kit.keeping import Keeping
@@ -45,7 +46,7 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live, Pausing, Keeping):
+class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""

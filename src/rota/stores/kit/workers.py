@@ -128,7 +128,7 @@ async def prune(session: Session, before: int, most: int) -> int:
     settled = [row[2] for row in events if row[1] == EventName.SETTLED and row[2] is not None]
     if settled:
         await _tally(session, settled)
-        for query in ("prune_attempts", "prune_questions", "prune_runs"):
+        for query in ("prune_attempts", "prune_questions", "prune_beats", "prune_runs"):
             await session.run(query, ids=settled)
     delivered = [row[2] for row in events if row[1] in DELIVERED and row[2] is not None]
     if settled or delivered:

@@ -10,11 +10,11 @@ from rota.flow.settle import running
 from rota.model.events import EventName
 from rota.model.ids import Epoch
 from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
-from rota.model.outcomes import Cancelled, Failed, Lost, Report, Succeeded
+from rota.model.outcomes import Cancelled, Lost, Report, Succeeded
 from rota.model.runs import Lease
 from rota.model.states import RunState
 from rota.rules.settlement import Context, settle
-from rota.testing.bench import Bench, micros
+from rota.testing.bench import Bench, failed, micros
 
 HOME = "/home"
 SHORT = timedelta(seconds=30)
@@ -253,11 +253,7 @@ class KeepingContract:
     async def test_an_attempt_with_processes_tells_how_they_ended(self, bench: Bench) -> None:
         task = await bench.task()
         told = {"reason": "hard_timeout", "killed": True, "proven": True}
-        for outcome in (
-            Succeeded(),
-            Failed(code="timeout", message="too slow", retryable=False),
-            Cancelled(reason="no"),
-        ):
+        for outcome in (Succeeded(), failed("timeout", "too slow"), Cancelled(reason="no")):
             await bench.queue(task)
             lease = await bench.claim_one()
             report = Report(outcome=outcome, ending=json.dumps(told))

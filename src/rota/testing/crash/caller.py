@@ -21,6 +21,7 @@ from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
 from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
+from rota.model.beats import Overdue, Sign
 from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import to_micros
@@ -236,6 +237,10 @@ class _Calls:
         await _patiently(partial(store.hear, run_id, kept.epoch, "caller", ()))
         await _patiently(partial(store.adopt, run_id, kept.epoch, "caller"))
         await _patiently(partial(store.drop_kept, run_id, kept.epoch))
+        sign = Sign(run_id=run_id, epoch=kept.epoch)
+        await _patiently(partial(store.beat, "caller", [sign], store.now()))
+        overdue = Overdue(run_id, kept.epoch, store.now(), trusted=False, kept=False)
+        await _patiently(partial(store.note_silence, {overdue: "nobody's"}))
 
     async def _key(self, name: str, secret: bytes) -> Key:
         found = await _patiently(partial(self._store.find_key, digest_of(secret)))

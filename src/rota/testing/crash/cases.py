@@ -38,6 +38,7 @@ ONCE: Final = frozenset(
         ),
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
+        *("beat", "note_silence"),
         *("snapshot", "lock", "crew", "drain"),
     }
 )
@@ -66,6 +67,8 @@ FEW: Final = {
     "hear.statement": 1,
     "adopt.statement": 1,
     "drop_kept.statement": 1,
+    "beat.statement": 1,
+    "note_silence.statement": 1,
     "answer_request.statement": 1,
     "drop_state.statement": 1,
     "mark_seen.statement": 1,

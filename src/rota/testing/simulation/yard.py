@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from rota.errors import Unavailable
+from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Reason, Stream
 from rota.model.programs import Bounds
 from rota.model.sites import Site
@@ -169,6 +170,15 @@ class SimYard:
         for name, keeper in list(self._home.keepers.items()):
             if name not in names and not keeper.lives:
                 del self._home.keepers[name]
+
+    async def sign(self, kept: Kept) -> Sign:
+        """Return that an attempt is there; no keeper here falls silent while it lives."""
+        keeper = self._home.keepers.get(_name(kept))
+        return Sign(run_id=kept.run_id, epoch=kept.epoch, alive=keeper is not None and keeper.lives)
+
+    def rouse(self, kept: Kept, *, for_good: bool) -> bool:  # noqa: ARG002
+        """Nobody here has to be woken."""
+        return False
 
     async def rung(self, kept: Kept, seconds: float) -> None:
         """Wait until a keeper has something new, at most so long."""

@@ -32,3 +32,13 @@ create table rota.sessions (
 );
 -- How the processes of an attempt ended, as JSON, where it had any.
 alter table rota.attempts add column ending text;
+
+-- What was last heard of an attempt; overdue after `due_at`, and `silence` says why.
+create table rota.beats (
+  run_id bigint primary key,
+  epoch integer not null,
+  at bigint not null,
+  due_at bigint not null,
+  silence text,
+  data text not null
+);

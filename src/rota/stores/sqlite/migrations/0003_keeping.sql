@@ -32,3 +32,13 @@ create table sessions (
 ) without rowid;
 -- How the processes of an attempt ended, as JSON, where it had any.
 alter table attempts add column ending text;
+
+-- What was last heard of an attempt; overdue after `due_at`, and `silence` says why.
+create table beats (
+  run_id integer primary key,
+  epoch integer not null,
+  at integer not null,
+  due_at integer not null,
+  silence text,
+  data text not null
+);
