@@ -47,7 +47,7 @@ class EventName(StrEnum):
 EVENT_MEANINGS: dict[EventName, str] = {
     EventName.SETTLED: "a run ended; data holds its state",
     EventName.RETRIED: "an attempt failed and the run is queued again",
-    EventName.LOST: "an attempt vanished without a result",
+    EventName.LOST: "an attempt vanished without a result; data says why",
     EventName.DRAINED: "a worker shut down and gave the run back",
     EventName.ASKED: "a run waits for a person's answer",
     EventName.ANSWERED: "a person answered and the run is queued again",

@@ -123,8 +123,18 @@ def log_settled(assignment: Assignment, report: Report, took: float) -> None:
     log.info("run.settled", extra=facts)
 
 
-async def await_hook(answer: Coroutine[Any, Any, object], failure: Failure) -> None:
-    """Wait for what somebody else does about a failure; its own faults are only told."""
+def tell(group: asyncio.TaskGroup | None, hook: FailureHook, failure: Failure) -> None:
+    """Tell somebody of a failure; their own faults are only logged."""
+    try:
+        answer = hook(failure)
+    except Exception:
+        log.exception("hook.failed", extra={"run_id": failure.run_id})
+        return
+    if isinstance(answer, Coroutine) and group is not None:
+        group.create_task(_await_hook(answer, failure))
+
+
+async def _await_hook(answer: Coroutine[Any, Any, object], failure: Failure) -> None:
     try:
         await answer
     except Exception:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rota.errors import Unavailable
@@ -28,9 +28,9 @@ from rota.runtime.attempts import (
     Failure,
     FailureHook,
     Stop,
-    await_hook,
     log_settled,
     stopped,
+    tell,
 )
 from rota.runtime.service import Service
 
@@ -266,20 +266,11 @@ class Worker:
                 log.warning("run.late_result", extra={"run_id": assignment.lease.run_id})
                 continue
             if settlement.state is RunState.FAILED and self._on_failure is not None:
-                self._tell(self._on_failure, Failure.of(assignment, settlement))
+                tell(self._group, self._on_failure, Failure.of(assignment, settlement))
             if log.isEnabledFor(logging.INFO):
                 log_settled(assignment, report, took)
         self.claimer.wake()
         return 0.0 if self._ended else SAFETY_POLL
-
-    def _tell(self, hook: FailureHook, failure: Failure) -> None:
-        try:
-            answer = hook(failure)
-        except Exception:
-            log.exception("hook.failed", extra={"run_id": failure.run_id})
-            return
-        if isinstance(answer, Coroutine) and self._group is not None:
-            self._group.create_task(await_hook(answer, failure))
 
     async def reconcile(self, held: Sequence[RunId]) -> None:
         """Give back runs that the store says are ours but whose claim never reached us.

@@ -25,6 +25,7 @@ WAYS = {
     "next_of_task": "task next",
     "backfill_task": "backfill",
     "why_of_task": "why",
+    "why_of_run": "why",
     "list_schedules": "schedule list",
     "put_schedule": "task edit",
     "drop_schedule": "task edit",

@@ -8,6 +8,7 @@ from rota.agents.command.agent import CommandAgent
 from rota.agents.command.script import ScriptAgent
 from rota.flow.claim import assigned
 from rota.flow.execute.kept import KeptWork
+from rota.model.beats import Sign
 from rota.model.keeping import Ending, Reason, Spooled
 from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.ports.agent import Room
@@ -25,6 +26,9 @@ class FakeYard:
         self.left = None
         self.started = []
         self.cancelled = []
+        self.roused = []
+        self.beat = 1
+        self.pane = None
         self.swept = []
         self.forgotten = []
         self.starting = asyncio.Event()
@@ -74,6 +78,16 @@ class FakeYard:
     async def rung(self, kept, seconds):
         await self.bell.wait()
         self.bell.clear()
+
+    async def sign(self, kept):
+        facts = {"pid": 7, "beat": self.beat, "pane": self.pane}
+        return Sign(run_id=kept.run_id, epoch=kept.epoch, **facts)
+
+    def rouse(self, kept, *, for_good):
+        self.roused.append(for_good)
+        if for_good:
+            self.end(reason=Reason.LOST_KEEPER_DIED, code=None)
+        return True
 
     def end(self, out=b"", **facts):
         self.out += out

@@ -11,6 +11,7 @@ from rota.model.faults import FaultKind
 
 SHORT = 60
 FAULT = "run.fault"
+MIB = 1024 * 1024
 FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
@@ -74,6 +75,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
                 for name in ("slot_at", "created_at", "started_at", "finished_at")
             ],
             ("took", "" if run["started_at"] is None else took(run)),
+            ("heard of", heartbeat_words(run)),
             ("payload", "" if run["payload"] is None else compact(run["payload"])),
             ("result", "" if result is None else _whole(result)),
             ("error", "" if run["state"] == "succeeded" else run["error"] or ""),
@@ -118,6 +120,31 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             for d in run["deliveries"]
         ],
     )
+
+
+def heartbeat_words(run: Record) -> str:
+    """Return what was last heard of a run that goes on."""
+    beat = run["heartbeat"]
+    if beat is None or run["state"] != "running":
+        return ""
+    words = [f"{span(now() - instant(beat['at']))} ago"]
+    words += [beat["state"]] if beat["alive"] else ["not alive"]
+    if beat["processes"] is not None:
+        words.append(_processes(beat["processes"]))
+    if beat["cpu_seconds"] is not None:
+        words.append(f"{beat['cpu_seconds']:.1f} s of processor")
+    if beat["memory_bytes"] is not None:
+        words.append(f"{beat['memory_bytes'] / MIB:.0f} MiB")
+    if beat["output_at"] is not None:
+        words.append(f"wrote {span(now() - instant(beat['output_at']))} ago")
+    lines = [", ".join(words)]
+    lines += [beat["last_line"]] if beat["last_line"] else []
+    lines += [beat["silence"]] if beat["silence"] else []
+    return "\n".join([*lines, *(beat["pane"] or "").rstrip().splitlines()])
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
 
 
 def ending_words(ending: Record | None) -> str:

@@ -24,6 +24,12 @@ TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The task's name o
 RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number.")]
 
 
+def maybe_run(text: str) -> int | None:
+    """Return the number of a run, or None if a text is no number."""
+    digits = text.removeprefix("#")
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
 def whole(field: str, text: str, least: int, most: int) -> int:
     """Return a whole number between two bounds, or refuse the text."""
     advice = f"give a whole number from {least} to {most}"

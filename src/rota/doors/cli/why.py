@@ -9,7 +9,8 @@ import typer
 
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.show import instant
-from rota.doors.cli.values import SpaceName, TaskName
+from rota.doors.cli.values import SpaceName, maybe_run
+from rota.errors import Invalid
 from rota.flow.observe.telling import clock, wall
 
 
@@ -20,7 +21,9 @@ def register(app: typer.Typer) -> None:
 
 def why(
     context: typer.Context,
-    task: TaskName,
+    which: Annotated[
+        str, typer.Argument(metavar="TASK|RUN", help="A task's name, or a run's number.")
+    ],
     time: Annotated[
         list[str] | None,
         typer.Argument(metavar="TIME", help="'7:00', 'yesterday', ISO 8601 [the last 24 h]."),
@@ -33,11 +36,19 @@ def why(
 ) -> None:
     """Say what became of a task's slots: ran, late, skipped, missed, waiting, and why.
 
+    Of a run that goes on it tells when it was last heard of.
+
     Example: rota why report "yesterday 7:00"
     """
     desk = Desk(context)
-    wanted = {"at": " ".join(time) if time else None, "timezone": timezone, "space": space}
-    told = desk.task("GET", task, "/why", wanted)
+    number = maybe_run(which)
+    if number is None:
+        wanted = {"at": " ".join(time) if time else None, "timezone": timezone, "space": space}
+        told = desk.task("GET", which, "/why", wanted)
+    elif time or timezone:
+        raise Invalid("time", " ".join(time or [timezone or ""]), "goes with a task, not a run")
+    else:
+        told = desk.call("GET", f"/v1/runs/{number}/why")
     desk.out.record(told)
     desk.out.line(f"{told['task']}  ({told['timezone']})")
     for note in told["notes"]:

@@ -25,6 +25,7 @@ from rota.doors.commands.shapes import (
     DeliveryGiven,
     EventGiven,
     Given,
+    HeartbeatGiven,
     LogGiven,
     OneRun,
     QuestionGiven,
@@ -32,6 +33,7 @@ from rota.doors.commands.shapes import (
     attempt_given,
     delivery_given,
     event_given,
+    heartbeat_given,
     log_given,
     question_given,
     run_given,
@@ -132,6 +134,7 @@ class RunShown(RunGiven):
     logs: list[LogGiven]
     deliveries: list[DeliveryGiven]
     questions: list[QuestionGiven]
+    heartbeat: HeartbeatGiven | None
 
 
 class Waiting(Given):
@@ -211,6 +214,7 @@ async def show_run(office: Office, asked: OneRun) -> RunShown:
         logs=[log_given(event) for event in view.output],
         deliveries=[delivery_given(delivery) for delivery in view.deliveries],
         questions=[question_given(question) for question in view.questions],
+        heartbeat=None if view.heartbeat is None else heartbeat_given(view.heartbeat),
     )
 
 

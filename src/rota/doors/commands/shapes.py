@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rota.doors.commands.fields import Id, Json, SpaceName, TaskRef
+from rota.model.beats import Heartbeat
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event, EventName
 from rota.model.runs import Attempt, Cause, Question, Run, Source
@@ -103,6 +104,26 @@ class AttemptGiven(Given):
     outcome: str
     error: str | None
     ending: dict[str, Any] | None
+
+
+class HeartbeatGiven(Given):
+    """What was last heard of the newest attempt, and when; `silence` says why nothing came since.
+
+    `memory_bytes` counts shared memory for each process.
+    """
+
+    at: datetime
+    attempt: int
+    alive: bool
+    state: str
+    pid: int | None
+    processes: int | None
+    cpu_seconds: float | None
+    memory_bytes: int | None
+    output_at: datetime | None
+    last_line: str | None
+    pane: str | None
+    silence: str | None
 
 
 class QuestionGiven(Given):
@@ -213,6 +234,25 @@ def attempt_given(attempt: Attempt) -> AttemptGiven:
         outcome=attempt.outcome,
         error=attempt.error,
         ending=attempt.ending,
+    )
+
+
+def heartbeat_given(heard: Heartbeat) -> HeartbeatGiven:
+    """Return a heartbeat as it goes over a wire."""
+    sign = heard.sign
+    return HeartbeatGiven.model_construct(
+        at=heard.at,
+        attempt=sign.epoch,
+        alive=sign.alive,
+        state=sign.state,
+        pid=sign.pid,
+        processes=sign.processes,
+        cpu_seconds=sign.cpu_seconds,
+        memory_bytes=sign.memory_bytes,
+        output_at=sign.output_at,
+        last_line=sign.last_line,
+        pane=sign.pane,
+        silence=heard.silence,
     )
 
 

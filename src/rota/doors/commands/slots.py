@@ -10,17 +10,19 @@ from pydantic import Field
 
 from rota.doors.commands.fields import WHOLE, Word
 from rota.doors.commands.finding import task_of
-from rota.doors.commands.shapes import Given, OneTask
+from rota.doors.commands.shapes import Given, OneRun, OneTask
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.flow.define import runs
-from rota.flow.observe.facts import Span, gather
+from rota.flow.observe.facts import Span, gather, gather_run
 from rota.flow.observe.moments import parse_day, parse_instant
 from rota.flow.observe.tasks import next_fires
-from rota.flow.observe.why import explain
+from rota.flow.observe.why import Why, explain, explain_run
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
+from rota.model.tasks import Task
+from rota.ports.store import Store
 from rota.rules.permission import seen_space
 from rota.timing.zones import zone
 
@@ -129,12 +131,30 @@ async def why_of_task(office: Office, asked: WhyOf) -> WhyGiven:
     """Say what became of a task's slots: ran, late, skipped, missed, waiting, and why."""
     store = office.store
     task = await task_of(office, asked.task, asked.space)
-    own = await store.list_schedules([task.id])
-    home = (await store.find_space(task.space)).timezone
-    where = asked.timezone or (_zone_of(own[0].rule) if own else home)
+    where = asked.timezone or await _zone_of_task(store, task)
     now = from_micros(store.now())
     span = None if asked.at is None else _span(asked.at, where, now)
     told = explain(await gather(store, task, span, seen_space(office.caller, None)), zone(where))
+    return _why(told, where)
+
+
+@command("GET", "/v1/runs/{run}/why", KeyScope.READ)
+async def why_of_run(office: Office, asked: OneRun) -> WhyGiven:
+    """Say what became of one run, when it was last heard of, and how its attempts ended."""
+    store = office.store
+    run = await runs.find_run(store, office.caller, asked.run)
+    (task,) = await store.get_tasks([run.task_id])
+    where = await _zone_of_task(store, task)
+    facts = await gather_run(store, task, run, seen_space(office.caller, None))
+    return _why(explain_run(facts, await store.list_attempts(run.id), zone(where)), where)
+
+
+async def _zone_of_task(store: Store, task: Task) -> str:
+    own = await store.list_schedules([task.id])
+    return _zone_of(own[0].rule) if own else (await store.find_space(task.space)).timezone
+
+
+def _why(told: Why, where: str) -> WhyGiven:
     return WhyGiven(
         task=told.task,
         timezone=where,

@@ -13,7 +13,9 @@ from enum import StrEnum
 
 from rota.errors import RotaError
 from rota.flow.plan import table_of
+from rota.model.beats import Heartbeat
 from rota.model.events import Event, EventName
+from rota.model.ids import RunId
 from rota.model.instants import from_micros, to_micros
 from rota.model.pauses import Pauses
 from rota.model.plans import LedgerRow, StoredSchedule
@@ -78,6 +80,7 @@ class Facts:
     questions: list[Question] = field(default_factory=list)
     faults: dict[int, Event] = field(default_factory=dict)
     """The newest fault of each run that is running."""
+    heartbeats: dict[RunId, Heartbeat] = field(default_factory=dict)
     workers: list[WorkerView] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     pauses: Pauses = ()
@@ -122,6 +125,7 @@ async def gather(store: Store, task: Task, span: Span | None, only: str | None =
         policies={other.id: other.policy for other in others},
         questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
         faults=await _faults(store, mine),
+        heartbeats=await store.heartbeats([r.id for r in mine if r.state is RunState.RUNNING]),
         workers=await store.list_workers(),
         limits=await store.list_limits(),
         pauses=await store.pauses(),
@@ -137,6 +141,23 @@ async def _faults(store: Store, runs: list[Run]) -> dict[int, Event]:
         for event in await store.run_events(run_id)
         if event.name is EventName.FAULT
     }
+
+
+async def gather_run(store: Store, task: Task, run: Run, only: str | None = None) -> Facts:
+    """Read what is known about one run, and nothing of its task's others."""
+    at = run.slot_at or run.created_at
+    facts = await gather(store, task, Span(start=at, end=at), only)
+    running = [run.id] if run.state is RunState.RUNNING else []
+    return replace(
+        facts,
+        runs=[run],
+        planned=[],
+        ledger=[],
+        after=[],
+        questions=await store.list_questions([run.id]),
+        faults=await _faults(store, [run]),
+        heartbeats=await store.heartbeats(running),
+    )
 
 
 def planned_in(schedules: list[StoredSchedule], span: Span) -> tuple[list[Planned], datetime]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rota.flow.define.names import get_task
 from rota.flow.define.runs import find_run
+from rota.model.beats import Heartbeat
 from rota.model.deliveries import Delivery
 from rota.model.events import Event
 from rota.model.ids import RunId
@@ -30,6 +31,7 @@ class RunView:
     output: list[Event]
     deliveries: list[Delivery]
     questions: list[Question]
+    heartbeat: Heartbeat | None = None
 
 
 async def list_runs(
@@ -61,6 +63,7 @@ async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
         output=await store.run_output(run_id, MOST_OUTPUT),
         deliveries=await store.list_deliveries(run_id, MOST_DELIVERIES),
         questions=await store.list_questions([run_id]),
+        heartbeat=(await store.heartbeats([run_id])).get(RunId(run_id)),
     )
 
 

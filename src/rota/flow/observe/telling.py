@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from rota.model.beats import Heartbeat
+
 
 def span(length: timedelta) -> str:
     """Return a length in its two largest units: `3 ms`, `4.2 s`, `2 min 5 s`, `3 d 4 h`."""
@@ -32,6 +34,16 @@ def clock(instant: datetime, zone: ZoneInfo) -> str:
     """Return the time of day of an instant in a zone, seconds only when there are any."""
     local = instant.astimezone(zone)
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
+def heard_of(heard: Heartbeat, now: datetime) -> str:
+    """Return when an attempt was last heard of, and what is wrong with it."""
+    ago = f"last heard of {span(now - heard.at)} ago"
+    if heard.silence is not None:
+        return f"{ago}: {heard.silence}"
+    sign = heard.sign
+    state = "" if sign.state == "running" and sign.alive else f" ({sign.state})"
+    return f"{ago}{state}" + (f': "{sign.last_line}"' if sign.last_line else "")
 
 
 def first_line(text: str | None, most: int = 120) -> str:

@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo
 
 from rota.flow.observe.facts import Facts, Kind, Planned
 from rota.flow.observe.queueing import why_waiting
-from rota.flow.observe.telling import clock, counted, first_line, span, wall
+from rota.flow.observe.telling import clock, counted, first_line, heard_of, span, wall
 from rota.flow.plan import REPLACED
 from rota.model.instants import maybe_instant, to_micros
 from rota.model.pauses import paused_since, was_paused
 from rota.model.plans import LedgerReason, LedgerRow, ScheduleState
-from rota.model.runs import Run
+from rota.model.runs import Attempt, Run
 from rota.model.states import RunState
 from rota.rules.catch_up import GRACE
 
@@ -56,6 +56,16 @@ def explain(facts: Facts, zone: ZoneInfo) -> Why:
         upcoming = [p for p in facts.after if p.slot.at > facts.now]
         stories += [teller.unrecorded(p) for p in sorted(upcoming, key=lambda p: p.slot.at)]
     return Why(task=facts.task.name, notes=notes, stories=stories)
+
+
+def explain_run(facts: Facts, attempts: list[Attempt], zone: ZoneInfo) -> Why:
+    """Return what became of one run, and how its earlier attempts ended."""
+    notes = [
+        f"Attempt {attempt.number} ended as {attempt.outcome}: {first_line(attempt.error)}."
+        for attempt in attempts
+        if attempt.error is not None
+    ]
+    return Why(task=facts.task.name, notes=notes, stories=_Teller(facts, zone).stories([]))
 
 
 def _holds(stories: list[Story], instant: datetime) -> bool:
@@ -207,6 +217,9 @@ class _Teller:
             said += ", past its timeout and not to be stopped"
         if run.cancel_requested_at is not None:
             said += ", asked to stop"
+        heard = self._facts.heartbeats.get(run.id)
+        if heard is not None:
+            said += f", {heard_of(heard, self._facts.now)}"
         return said + self._trying_again(run)
 
     def _trying_again(self, run: Run) -> str:

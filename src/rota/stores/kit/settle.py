@@ -141,6 +141,8 @@ def _event(s: Settlement) -> tuple[str, str]:
         return EventName.ANSWERED.value, "{}"
     cause = s.extras.cause or Cause.RETRY
     data = {"error": s.extras.error_code} if s.extras.error_code else {}
+    if cause is Cause.LOST and s.extras.error:
+        data["reason"] = s.extras.error
     return EVENT_OF_CAUSE[cause].value, json.dumps(data)
 
 

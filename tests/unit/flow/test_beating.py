@@ -1,0 +1,119 @@
+"""Signs of kept attempts, and keepers that give none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rota.flow.execute import beating
+from rota.flow.execute.beating import Followed, Watch
+from rota.flow.execute.hearing import Hearing
+from rota.model.beats import Sign
+from rota.model.ids import Epoch, RunId
+from rota.model.keeping import Kept, Stream
+
+KEPT = Kept(run_id=RunId(1), epoch=Epoch(1), home="h", nonce="n", boot="b", executor="process")
+
+
+class Mute:
+    """A reader that says nothing."""
+
+    def feed(self, line, *, cut=False):
+        return ()
+
+
+class SilentYard:
+    """A keeper that says something only when a test lets it."""
+
+    def __init__(self):
+        self.beat = 1
+        self.pid = 7
+        self.pane = None
+        self.roused = []
+
+    async def sign(self, kept):
+        return Sign(
+            run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, beat=self.beat, pane=self.pane
+        )
+
+    def rouse(self, kept, *, for_good):
+        self.roused.append(for_good)
+        return True
+
+
+@pytest.fixture
+def yard():
+    return SilentYard()
+
+
+@pytest.fixture
+def followed():
+    return {1: Followed(KEPT, Hearing(Mute()))}
+
+
+async def looks(watch, followed, count):
+    return [(await watch.look(followed))[0].state for _ in range(count)]
+
+
+async def test_a_keeper_that_misses_two_beats_is_woken_and_then_ended(yard, followed):
+    watch = Watch(yard, least=0.0)
+    assert await looks(watch, followed, 3) == ["running", "silent", "silent"]
+    assert yard.roused == [False, True]
+    assert watch.ended == {1: beating.SILENT}
+
+
+async def test_a_keeper_that_speaks_again_is_left_alone(yard, followed):
+    watch = Watch(yard, least=0.0)
+    for _ in range(10):
+        assert await looks(watch, followed, 2) == ["running", "silent"]
+        yard.beat += 1
+    assert True not in yard.roused
+    assert watch.ended == {}
+
+
+async def test_looks_that_are_too_close_do_not_count(yard, followed):
+    watch = Watch(yard, least=3600.0)
+    assert set(await looks(watch, followed, 20)) == {"running"}
+    assert yard.roused == []
+
+
+async def test_one_that_has_not_introduced_itself_has_missed_nothing(yard, followed):
+    yard.pid = None
+    watch = Watch(yard, least=0.0)
+    assert set(await looks(watch, followed, 5)) == {"running"}
+    assert yard.roused == []
+
+
+async def test_a_sign_has_the_last_line_and_the_pane_made_safe(yard, followed):
+    yard.pane = "\x1b]0;title\x07$ \x1b[31mwork\x1b[0m"
+    followed[1].hearing.take(Stream.ERR, b"first\n\x1b[32msecond\x1b[0m " + b"x" * 1_000 + b"\n")
+    (sign,) = await Watch(yard).look(followed)
+    assert sign.pane == "$ work"
+    assert sign.last_line.startswith("second xxx")
+    assert len(sign.last_line) == 300
+
+
+async def test_what_is_not_followed_any_more_is_forgotten(yard, followed):
+    watch = Watch(yard, least=0.0)
+    await looks(watch, followed, 2)
+    assert await watch.look({}) == []
+    assert await looks(watch, followed, 1) == ["running"]
+
+
+async def test_looking_at_many_does_not_wait_for_each(followed):
+    gate = asyncio.Event()
+
+    class Slow(SilentYard):
+        waiting = 0
+
+        async def sign(self, kept):
+            self.waiting += 1
+            if self.waiting == 100:
+                gate.set()
+            await gate.wait()
+            return await super().sign(kept)
+
+    many = dict.fromkeys(range(100), followed[1])
+    async with asyncio.timeout(5):
+        assert len(await Watch(Slow()).look(many)) == 100
