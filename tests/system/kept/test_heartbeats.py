@@ -1,0 +1,144 @@
+"""Heartbeats of a real daemon: what is heard, who shows it, and what a silent keeper comes to."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import asynccontextmanager
+
+from rota.executors.kit.executor import Interpreter
+from rota.executors.kit.keeper.words import as_lines, from_lines
+from rota.executors.kit.signs import _stat
+from rota.executors.kit.yard import HomeYard
+from rota.executors.process.executor import ProcessExecutor
+from rota.flow.execute.beating import Followed, Watch
+from rota.flow.execute.hearing import Hearing
+from rota.model.ids import Epoch, RunId
+from rota.model.keeping import Kept, Reason
+from rota.model.programs import Bounds, Command
+from rota.model.spaces import Role
+from rota.ports.agent import Prepared, Room
+
+PLAIN = ProcessExecutor(Interpreter.running(), hierarchy=None, certain_kill=True)
+SOON = {"ROTA_HEARTBEAT": "1s"}
+TALKER = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+print("\\x1b[31mhalf way\\x1b[0m", flush=True)
+while not __import__("pathlib").Path("go").exists():
+    time.sleep(0.05)
+child.kill()
+"""
+
+
+def heard(run):
+    beat = run["heartbeat"]
+    return beat is not None and beat["last_line"] == "half way" and (beat["cpu_seconds"] or 0) > 0.2
+
+
+def test_a_running_program_is_told_of(kept):
+    (kept.work / "talk.py").write_text(TALKER)
+    kept.create("talk", "python3", "talk.py")
+    kept.extra = SOON
+    kept.up()
+    number = kept.json("run", "talk")["run"]
+    run = kept.until(number, heard)
+    beat = run["heartbeat"]
+    assert (beat["alive"], beat["state"], beat["attempt"], beat["silence"]) == (
+        True, "running", 1, None,
+    )  # fmt: skip
+    assert beat["processes"] >= 2
+    assert beat["memory_bytes"] > 1024 * 1024
+    assert beat["output_at"] is not None
+    assert not [event for event in run["events"] if "heart" in event["name"]]
+    shown = kept.rota("run", str(number)).stdout
+    assert "half way" in shown
+    assert "MiB" in shown
+    assert "last heard of" in kept.rota("why", str(number)).stdout
+    assert "last heard of" in kept.rota("why", "talk").stdout
+    kept.go()
+    assert kept.until(number, lambda run: run["state"] == "succeeded")
+
+
+def test_a_function_in_this_process_is_told_of_too(kept):
+    kept.json("task", "create", "patient", "--call", "work:patient")
+    kept.extra = SOON
+    kept.up()
+    number = kept.json("run", "patient")["run"]
+    run = kept.until(number, lambda run: run["heartbeat"] is not None)
+    beat = run["heartbeat"]
+    assert (beat["alive"], beat["state"], beat["pid"], beat["last_line"]) == (
+        True, "running", None, None,
+    )  # fmt: skip
+    (kept.house.folder / "go").touch()
+    kept.until(number, lambda run: run["state"] == "succeeded")
+
+
+class Mute:
+    def feed(self, line, *, cut=False):
+        return ()
+
+
+@asynccontextmanager
+async def sleeping(tmp_path):
+    """A real keeper with a program that sleeps, ended whatever comes."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    yard = HomeYard(home, "here", {"process": PLAIN})
+    assert yard.take()
+    yard.promise(60.0)
+    kept = Kept(
+        run_id=RunId(1), epoch=Epoch(1), home=yard.home, nonce=os.urandom(8).hex(),
+        boot=yard.boot, executor="process",
+    )  # fmt: skip
+    room = Room(folder=str(tmp_path), cwd=str(tmp_path), home=str(tmp_path), offered={}, ids={})
+    command = Command(argv=("sleep", "60"), env={}, cwd=str(tmp_path))
+    bounds = Bounds(hard_seconds=60.0, grace_seconds=0.1)
+    await yard.start(kept, room, Role.MAIN, Prepared(command=command), bounds)
+    try:
+        while (sign := await yard.sign(kept)).state != "running":
+            await yard.rung(kept, 0.05)
+        yield yard, kept, sign
+    finally:
+        yard.cancel(kept, 0.0, "test over")
+        while yard.look(kept) is None:
+            await yard.rung(kept, 0.05)
+        yard.close()
+
+
+async def test_a_stopped_keeper_is_woken_and_the_program_goes_on(tmp_path):
+    async with sleeping(tmp_path) as (yard, kept, sign):
+        followed = {1: Followed(kept, Hearing(Mute()))}
+        watch = Watch(yard, least=0.0)
+        os.kill(sign.pid, signal.SIGSTOP)
+        assert [(await watch.look(followed))[0].state for _ in range(2)] == ["running", "silent"]
+        assert _stat(sign.pid)[0] != b"T"
+        assert watch.ended == {}
+        assert yard.look(kept) is None
+
+
+async def test_a_keeper_that_stays_silent_is_ended_with_its_tree(tmp_path):
+    async with sleeping(tmp_path) as (yard, kept, sign):
+        followed = {1: Followed(kept, Hearing(Mute()))}
+        watch = Watch(yard, least=0.0)
+        for _ in range(3):
+            os.kill(sign.pid, signal.SIGSTOP)
+            await watch.look(followed)
+        assert list(watch.ended) == [1]
+        while (ending := yard.look(kept)) is None:
+            await yard.rung(kept, 0.05)
+        assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+        assert not (await yard.sign(kept)).alive
+
+
+async def test_a_number_that_went_to_another_process_is_told_apart(tmp_path):
+    async with sleeping(tmp_path) as (yard, kept, sign):
+        (folder,) = (tmp_path / "home" / "keepers" / "attempts").iterdir()
+        facts, _ = from_lines((folder / "keeper").read_bytes())
+        other = {**facts, "pid": os.getpid()}  # alive, but it began at another time
+        (folder / "keeper").write_bytes(as_lines(other))
+        seen = await yard.sign(kept)
+        assert (seen.alive, seen.state, seen.pid) == (False, "gone", None)
+        assert not yard.rouse(kept, for_good=True)
+        (folder / "keeper").write_bytes(as_lines(facts))
+        assert (await yard.sign(kept)).pid == sign.pid
