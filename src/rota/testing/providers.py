@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import BaseServer, ThreadingMixIn, UnixStreamServer
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -83,26 +85,36 @@ class Script:
 
 
 class Provider:
-    """The stub as a context: listening on a free port of loopback until it is left."""
+    """The stub as a context: listening on a free port of loopback until it is left.
 
-    def __init__(self, *words: Word) -> None:
+    With a path it listens on a Unix socket there as well.
+    """
+
+    def __init__(self, *words: Word, at: Path | None = None) -> None:
         self.script = Script(words)
         handler = type("Bound", (_Handler,), {"script": self.script})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.05},
-            name="rota-stub-provider",
-        )
+        self._servers: list[BaseServer] = [self._server]
+        if at is not None:
+            self._servers.append(_SocketServer(str(at), handler))
+        self._threads = [
+            threading.Thread(target=server.serve_forever, args=(0.05,), name="rota-stub-provider")
+            for server in self._servers
+        ]
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """On which port it listens."""
+        return int(self._server.server_address[1])
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
@@ -112,9 +124,16 @@ class Provider:
         trace: TracebackType | None,
     ) -> None:
         self.script.released.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        for server, thread in zip(self._servers, self._threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+class _SocketServer(ThreadingMixIn, UnixStreamServer):
+    """Listens on a Unix socket, as what leads out of a sandbox does."""
+
+    daemon_threads = True
 
 
 class _Handler(BaseHTTPRequestHandler):

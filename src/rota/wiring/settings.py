@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rota.errors import Invalid, Refused
@@ -54,6 +54,7 @@ RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
 AGENT_RETRIES = 3
 AGENT_WAIT = timedelta(seconds=5)
+OUTLET_PORT = 7683
 
 MOST_AT_ONCE = 100_000
 LONGEST = timedelta(days=36_525)
@@ -97,6 +98,8 @@ class Settings:
     engine: str | None = None
     engine_users: str | None = None
     mounts: Path | None = None
+    outlet: Path | None = None
+    outlet_port: int = OUTLET_PORT
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -155,6 +158,10 @@ def _words(value: object) -> object:
         if isinstance(value, str)
         else value
     )
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
 
 
 def _lower(value: object) -> object:
@@ -219,6 +226,9 @@ MEANINGS = MappingProxyType(
         "none is given",
         "mounts": "the file that lists which folders tasks may ask to see beside their own; "
         "`mounts.toml` in the home folder if none is given",
+        "outlet": "a Unix socket that leads to the models' providers, handed to agents behind "
+        "walls; without it they reach nothing",
+        "outlet_port": "the port of 127.0.0.1 on which it answers behind the walls",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -266,6 +276,8 @@ class Wanted(BaseModel):
     engine: Annotated[str, BeforeValidator(_engine)] | None = None
     engine_users: Literal["mapped", "own"] | None = None
     mounts: Path | None = None
+    outlet: Annotated[Path, AfterValidator(_absolute)] | None = None
+    outlet_port: Annotated[int, Field(ge=1024, le=65_535)] = OUTLET_PORT
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
 from rota.executors.kit.building import Program, build
-from rota.executors.kit.executor import Executor, Interpreter, Windowed
+from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
 from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
@@ -59,8 +59,15 @@ def states_of(home: Path, run_id: int, epoch: int) -> list[Path]:
 class HomeYard:
     """The keepers of one home folder; only one process has it at a time."""
 
-    def __init__(self, folder: Path, host: str, executors: Mapping[str, Executor]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        host: str,
+        executors: Mapping[str, Executor],
+        outlet: Outlet | None = None,
+    ) -> None:
         self._executors = executors
+        self._outlet = outlet
         self.host = host
         self.boot = boot_id()
         self._spaces = folder.absolute() / "spaces"
@@ -163,6 +170,7 @@ class HomeYard:
             resources=given,
             result=str(shelf / result_name(lease.epoch)) if is_script else None,
             config=read_config(resources) if is_script else None,
+            outlet=assignment.task.kind is TaskKind.AGENT,
         )
 
     def result(self, assignment: Assignment) -> bytes | None:
@@ -194,6 +202,7 @@ class HomeYard:
             network=site.network,
             bounds=_walled(bounds) if site.isolated else bounds,
             isolated=site.isolated,
+            outlet=self._outlet if site.isolated and room.outlet else None,
             role=role,
             image=site.image,
         )
