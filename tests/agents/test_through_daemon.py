@@ -241,13 +241,13 @@ def command_lines():
 
 
 def running(lodging):
-    """Return the processes of the lodging's agent, by the folder its program lies in."""
-    mark, found = str(lodging.own / "agents").encode(), []
+    """Return the processes of the lodging's attempts, by the home they were given."""
+    mark, found = f"HOME={lodging.own}".encode(), []
     for _ in range(2):  # what is ending at this moment is gone at the second look
         found = []
         for folder in Path("/proc").iterdir():
             try:
-                if folder.name.isdigit() and mark in (folder / "maps").read_bytes():
+                if folder.name.isdigit() and mark in (folder / "environ").read_bytes().split(b"\0"):
                     found.append(int(folder.name))
             except OSError:
                 continue
