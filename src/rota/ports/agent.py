@@ -54,9 +54,10 @@ class Room:
     sessions, and both it and `cwd` must be the same again for a session to be resumed. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
     `isolated` says that nothing outside can be harmed, `outlet` that it is handed the one socket
-    that leads out. `used` is what is known to have been used in the session before. `python` is an interpreter that is there. `artifacts` is where files for
-    people go, and `result` the one there that counts as a script's result; `resources` has files
-    for the task, and `config` is what they say of it, in JSON.
+    that leads out. `used` is what is known to have been used in the session before. `python` is an
+    interpreter that is there. `artifacts` is where files for people go, and `result` the one there
+    that counts as a script's result; `resources` has files for the task, and `config` is what they
+    say of it, in JSON.
     """
 
     folder: str
