@@ -71,3 +71,12 @@ def test_work_that_is_done_once_is_held_against_its_agent(door):
     assert (told.status, told.field) == (400, "agent"), told
     made = door.main.post("/v1/runs", {"agent": {"instructions": "Go."}})
     assert door.main.get(f"/v1/runs/{made.json['run']}").json["payload"]["agent"] == "claude"
+
+
+def test_a_task_that_is_put_again_keeps_its_agent(door):
+    work = {"instructions": "Look at the sky."}
+    door.main.put("/v1/tasks/sky", work | {"agent": "pi"})
+    again = door.main.put("/v1/tasks/sky", work)
+    assert (again.json["agent"], again.json["change"]) == ("pi", "unchanged")
+    other = door.main.put("/v1/tasks/sky", work | {"agent": "codex"})
+    assert (other.json["agent"], other.json["change"]) == ("codex", "changed")

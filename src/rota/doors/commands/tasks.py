@@ -323,7 +323,7 @@ async def _put(
         title=asked.title,
         kind=kind,
         route=ROUTES[kind],
-        spec=with_agent(office.agents, kind, asked.spec()),
+        spec=with_agent(office.agents, kind, _with_its_agent(asked, replace)),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin="cli" if office.local else "api",
@@ -331,6 +331,15 @@ async def _put(
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
     )
+
+
+def _with_its_agent(asked: WholeTask, stands: Task | None) -> dict[str, Any]:
+    """Return what was asked for; a task that stands keeps its agent, whatever the setting is."""
+    told = asked.spec()
+    known = None if stands is None else stands.spec.get("agent")
+    if asked.instructions is not None and known not in {None, PROGRAM}:
+        told.setdefault("agent", known)
+    return told
 
 
 def _check_call(office: Office, call: str | None) -> None:
