@@ -17,7 +17,9 @@ from tests.agents.driving import KEY
 from tests.agents.driving import Place as Folders
 from tests.agents.programs import FOLDER, PROGRAMS
 from tests.system.conftest import House
+from tests.system.executors.test_container import a_podman
 from tests.system.kept.conftest import Kept
+from tests.system.sited.conftest import program_of
 
 from rota.testing.providers import TOKENS_IN, Provider, Refusal, Slow
 from rota.testing.providers import Text as Says
@@ -98,6 +100,17 @@ def bytecode(tmp_path_factory):
     return tmp_path_factory.mktemp("bytecode")
 
 
+@pytest.fixture(scope="session")
+def engine():
+    """A podman of the tests' own, and an image with what the agents' programs need."""
+    programs = [shutil.which(name) for name in ("node", "env", "bash")]
+    if None in programs:
+        pytest.skip("the agents were not run in container: node, env or bash is not installed here")
+    programs += map(str, Path("/usr/lib").glob("*-linux-gnu/librt.so.1"))  # Claude Code's
+    with a_podman("overlay", *programs) as podman:
+        yield program_of(podman), podman.image
+
+
 @pytest.fixture(params=TOOLS)
 def agent(request):
     if not PROGRAMS[request.param].here:
@@ -152,7 +165,10 @@ def test_an_agent_works_wherever_its_task_says(lodging, provider):
     provider.script.words = (TOOLS[lodging.agent], Says("it is 42"))
     lodging.make("think")
     run = lodging.end("think")
-    assert (run["state"], run["result"]) == ("succeeded", "it is 42"), run
+    assert (run["state"], run["result"]) == ("succeeded", "it is 42"), (
+        run["error"],
+        run["logs"],
+    )
     names = [event["name"] for event in run["events"]]
     assert {"run.tool", "run.usage", "run.session"} <= set(names)
     assert any("it is 42" in part["text"] for part in run["logs"])

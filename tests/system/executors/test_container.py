@@ -35,7 +35,7 @@ events_logger = "file"
 class Podman:
     """An engine with a storage of its own, and one image in it."""
 
-    def __init__(self, root: Path, driver: str) -> None:
+    def __init__(self, root: Path, driver: str, programs=()) -> None:
         program = shutil.which("podman", path=SEARCH_PATH) or pytest.skip("podman is not installed")
         if not Path(PYTHON).exists():
             pytest.skip(f"{PYTHON} is needed to make an image of")
@@ -57,7 +57,7 @@ class Podman:
             users=Users.MAPPED if driver == "vfs" else Users.OWN,
             local_images=True,
         )
-        self.image = self.make_image()
+        self.image = self.make_image(*programs)
 
     def ask(self, *words, given=None):
         done = subprocess.run(
@@ -71,8 +71,8 @@ class Podman:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
-    def make_image(self):
-        with an_image() as content:
+    def make_image(self, *programs):
+        with an_image(*programs) as content:
             return self.ask("import", "-", "localhost/rota-test:1", given=content).split()[-1]
 
     def close(self):
@@ -94,11 +94,11 @@ class Podman:
 
 
 @contextlib.contextmanager
-def a_podman(driver):
+def a_podman(driver, *programs):
     if os.geteuid() != 0:
         pytest.skip("a storage of its own in a test's folder needs root")
     with tempfile.TemporaryDirectory(prefix="rota-") as short:  # podman takes 50 characters
-        made = Podman(Path(short), driver)
+        made = Podman(Path(short), driver, programs)
         try:
             yield made
         finally:

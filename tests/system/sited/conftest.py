@@ -67,12 +67,17 @@ PLACES = {
 def engine():
     """A podman of the tests' own, and an image in it."""
     with a_podman("overlay") as podman:
-        told = [f"{name}={shlex.quote(value)}" for name, value in podman.engine.env.items()]
-        program = podman.root / "podman"
-        words = " ".join([*told, *map(shlex.quote, podman.engine.words())])
-        program.write_text(f'#!/bin/sh\nexec env {words} "$@"\n')
-        program.chmod(0o755)
-        yield str(program), podman.image
+        yield program_of(podman), podman.image
+
+
+def program_of(podman):
+    """Return the path of a program that is this podman, for a daemon's settings."""
+    told = [f"{name}={shlex.quote(value)}" for name, value in podman.engine.env.items()]
+    program = podman.root / "podman"
+    words = " ".join([*told, *map(shlex.quote, podman.engine.words())])
+    program.write_text(f'#!/bin/sh\nexec env {words} "$@"\n')
+    program.chmod(0o755)
+    return str(program)
 
 
 def a_place(request, name):
