@@ -18,8 +18,7 @@ from tests.agents.driving import Place as Folders
 from tests.agents.programs import FOLDER, PROGRAMS
 from tests.system.conftest import House
 from tests.system.executors.test_container import a_podman
-from tests.system.kept.conftest import Kept
-from tests.system.sited.conftest import program_of
+from tests.system.sited.conftest import Sited, program_of
 
 from rota.testing.providers import TOKENS_IN, Provider, Refusal, Slow
 from rota.testing.providers import Text as Says
@@ -37,7 +36,7 @@ PLACES = {
 """Each executor: the space of its tasks, their options, and the tools it needs."""
 
 
-class Lodging(Kept):
+class Lodging(Sited):
     """A daemon with the real agents at hand, and a stub for their providers."""
 
     def __init__(self, house, space, options):
@@ -46,7 +45,7 @@ class Lodging(Kept):
         self.own = house.home / "spaces" / space / "home"
         self.own.mkdir(parents=True)
 
-    def settle(self, agent, provider, socket):
+    def move_in(self, agent, provider, socket):
         """Put an agent into the space and tell it of the stub."""
         program = PROGRAMS[agent]
         inside = self.own / "agents" / program.folder.name
@@ -83,7 +82,8 @@ class Lodging(Kept):
     def start(self, name):
         return self.json("run", name, "--space", self.space)["run"]
 
-    def end(self, name):
+    def finish(self, name):
+        """Run a task to its end."""
         return self.until(self.start(name), lambda run: run["state"] in ENDED, 120.0)
 
 
@@ -147,13 +147,14 @@ def lodging(request, agent, folder, bytecode, provider):
     house = House(folder, bytecode)
     made = Lodging(house, space, options)
     made.extra |= settings
-    made.settle(agent, provider, folder / "out")
+    made.move_in(agent, provider, folder / "out")
     if space != "main":
         made.json("space", "create", space)
-    made.up()
-    yield made
-    made.stop()
-    house.close()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.end()
 
 
 def everywhere(test):
@@ -164,7 +165,7 @@ def everywhere(test):
 def test_an_agent_works_wherever_its_task_says(lodging, provider):
     provider.script.words = (TOOLS[lodging.agent], Says("it is 42"))
     lodging.make("think")
-    run = lodging.end("think")
+    run = lodging.finish("think")
     assert (run["state"], run["result"]) == ("succeeded", "it is 42"), (
         run["error"],
         run["logs"],
@@ -180,9 +181,9 @@ def test_an_agent_works_wherever_its_task_says(lodging, provider):
 def test_a_session_goes_on_in_the_next_run(lodging, provider):
     provider.script.words = (Says("the word is heron"),)
     lodging.make("think", "--keep-session")
-    first = lodging.end("think")
+    first = lodging.finish("think")
     provider.script.asked.clear()
-    second = lodging.end("think")
+    second = lodging.finish("think")
     assert (first["state"], second["state"]) == ("succeeded", "succeeded"), second
     assert "the word is heron" in str(provider.script.asked[0])
     used = [e["data"]["input"] for e in second["events"] if e["name"] == "run.usage"]
