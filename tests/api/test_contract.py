@@ -20,6 +20,7 @@ WORDS = {
     "create_task": "rules, zones and lengths of time",
     "create_thread_task": "rules, zones and lengths of time",
     "change_task": "rules, zones and lengths of time",
+    "put_task": "rules, zones and lengths of time",
     "disable_task": "an instant in words",
     "run_task": "input or payload",
     "why_of_task": "an instant in words",
@@ -34,7 +35,7 @@ WORDS = {
     "ask_sql": "SQL",
 }
 """Operations that read words no schema can describe: 400, or 413 for too many of them."""
-MATCHED = ("change_task", "delete_task")
+MATCHED = ("change_task", "put_task", "delete_task")
 """Operations that may find the task changed, with 412."""
 USUAL = ("2xx", "401", "403", "404", "409")
 REFUSED = ("400", "401", "403", "404", "405", "409", "415")
