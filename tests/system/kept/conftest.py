@@ -38,7 +38,7 @@ class Kept:
         self.extra = {}
 
     def up(self, **extra):
-        self.daemon = self.house.up("--port", "0", **self._extra(), **self.extra, **extra)
+        self.daemon = self.house.up("--port", "0", **{**self._extra(), **extra})
         return self.daemon
 
     def _extra(self):
