@@ -55,7 +55,8 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
     EventName.SILENT: "nobody has told of a running attempt for two heartbeats; data says why",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
-    EventName.OUTPUT: "a program wrote something; data holds the stream, the offset and the text",
+    EventName.OUTPUT: "a program wrote something; data holds the stream, the offset, the text, "
+    "and in `ansi` the same with its colours, where it has any",
     EventName.PROGRESS: "a run says how far it is; data holds percent and message",
     EventName.TOOL: "an agent uses a tool; data holds its name and a summary",
     EventName.USAGE: "an agent has used tokens; data holds the figures",

@@ -21,6 +21,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColouredText(Text):
+    """Words that have colours, too, for whoever sees them on a terminal."""
+
+    ansi: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far it is: percent from 0 to 100, where it is known."""
 

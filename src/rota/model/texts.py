@@ -17,6 +17,23 @@ del UNSEEN[ord("\n")], UNSEEN[ord("\t")]
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
+PLAIN_AGAIN = "\x1b[0m"
+
+
+def coloured(text: str) -> str | None:
+    """Return clean text with its colours, for a terminal; None if it has none.
+
+    Nothing else a terminal obeys is left, and the colours end with the text.
+    """
+    marks = COLOUR.findall(text)
+    if not marks:
+        return None
+    parts = [clean(part) for part in COLOUR.split(text)]
+    shown = "".join(f"{part}{mark}" for part, mark in zip(parts, [*marks, ""], strict=True))
+    return f"{shown}{PLAIN_AGAIN}"
+
+
 def clean(text: str) -> str:
     """Return text without terminal sequences, control characters and half characters."""
     text = SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)

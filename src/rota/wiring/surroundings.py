@@ -31,12 +31,14 @@ class Surroundings:
     key: str | None
     thread: str | None
     store: str | None
+    color: bool = True
 
 
 def look_around(home: str | None = None) -> Surroundings:
     """Read the variables of a command line; a home that was typed wins."""
     return Surroundings(
         home=home_folder(home),
+        color=not os.environ.get("NO_COLOR"),
         url=_variable("url"),
         key=_variable("key"),
         thread=_variable("thread_key"),

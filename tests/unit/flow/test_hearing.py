@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from rota.agents.command.reader import CommandReader
 from rota.flow.execute.hearing import LONGEST_LINE, MORE, MOST_TEXT, Hearing, lines_of
 from rota.model.events import EventName
 from rota.model.keeping import Stream
+from rota.model.texts import COLOUR, clean, coloured
 from rota.model.verdicts import Exit
 from rota.model.wishes import Output
 
@@ -86,3 +88,31 @@ def test_a_line_that_is_too_long_comes_in_parts():
     parts = list(lines_of(data, last=False))
     assert [cut for _, cut in parts] == [True, True, False, False]
     assert b"".join(line for line, _ in parts) == data
+
+
+def test_colours_are_kept_beside_the_text_and_nothing_else_a_terminal_obeys():
+    hearing = Hearing(CommandReader(Output.TEXT))
+    red = b"\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2Jand \x1b[1;38:2:9mmore"
+    heard = hearing.take(Stream.OUT, b"plain\n" + red + b"\n")
+    (event,) = heard.happened
+    assert event.data["text"] == "plain\nred and more"
+    assert event.data["ansi"] == "plain\n\x1b[31mred\x1b[0m and \x1b[1;38:2:9mmore\x1b[0m"
+    heard = hearing.take(Stream.ERR, b"\x1b[33mcareful\x1b[0m\n")
+    assert heard.happened[0].data["ansi"] == "\x1b[33mcareful\x1b[0m\x1b[0m"
+    heard = hearing.take(Stream.OUT, b"plain again\n")
+    assert "ansi" not in heard.happened[0].data
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "\x1b\x1b[31m[2J", "\x1b[31\x1b[0mm", "\x1b]0;\x1b[31mtitle\x07", "\x9b\x1b[31m2J",
+        "\x1bP\x1b[31mq\x1b\\", "\x1b[\x1b[31m2J", "\x1b[31;" + "1" * 99 + "m\x1b[32mx",
+    ],
+)  # fmt: skip
+def test_no_colour_carries_another_sequence(raw):
+    shown = coloured(raw) or ""
+    left = COLOUR.sub("", shown)
+    assert "\x1b" not in left
+    assert "\x9b" not in left
+    assert clean(left) == left

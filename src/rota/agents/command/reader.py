@@ -8,9 +8,9 @@ from rota.agents.kit import rota_lines
 from rota.agents.kit.judging import Heard, judge
 from rota.agents.kit.lines import Line, Lines, parse
 from rota.agents.kit.reading import MOST_SAYINGS, texts
-from rota.agents.kit.text import Gathered, decoded
-from rota.model.said import Result, Said
-from rota.model.texts import clean
+from rota.agents.kit.text import LONGEST_TEXT, Gathered, decoded
+from rota.model.said import ColouredText, Result, Said
+from rota.model.texts import clean, coloured
 from rota.model.verdicts import Exit, Verdict
 from rota.model.wishes import Output
 
@@ -54,9 +54,14 @@ class CommandReader:
         if record is not None and "rota" in record:
             yield from rota_lines.said(record)
             return
-        text = clean(decoded(line.bytes))
+        raw = decoded(line.bytes)
+        text = clean(raw)
         self._text.add(text)
-        yield from texts(text)
+        ansi = coloured(raw) if len(raw) <= LONGEST_TEXT else None
+        if ansi is not None and text.strip():
+            yield ColouredText(text=text, ansi=ansi)
+        else:
+            yield from texts(text)
 
     def _conclude(self) -> None:
         if self._output is Output.LINES:

@@ -16,7 +16,8 @@ from rota.doors.cli.values import SpaceName
 from rota.doors.kit.faults import INTERRUPTED
 from rota.errors import NotFound, RotaError, Unavailable
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.05
+"""How often a run is looked at where no daemon tells of it."""
 AGAIN_SECONDS = 1.0
 WIDTH = 18
 OUTPUT = "run.output"
@@ -74,7 +75,12 @@ def _recorded(run: Record) -> list[Record]:
             "at": part["at"],
             "name": OUTPUT,
             "run": run["id"],
-            "data": {"stream": part["stream"], "at": part["offset"], "text": part["text"]},
+            "data": {
+                "stream": part["stream"],
+                "at": part["offset"],
+                "text": part["text"],
+                **({} if part["ansi"] is None else {"ansi": part["ansi"]}),
+            },
         }
         for part in run["logs"]
     ]
@@ -136,11 +142,18 @@ def _tell(desk: Desk, event: Record, run: Record) -> None:
     if desk.out.as_json:
         return
     if event["name"] == OUTPUT:
-        desk.out.line(str(event["data"]["text"]).removesuffix("\n"))
+        data = event["data"]
+        text = data.get("ansi", data["text"]) if _coloured(desk) else data["text"]
+        desk.out.line(str(text).removesuffix("\n"))
     else:
         name, at, data = event_row(event, desk.zone(run["space"]))
         desk.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())
     sys.stdout.flush()
+
+
+def _coloured(desk: Desk) -> bool:
+    """Return whether a terminal is there to show colours, and wants them."""
+    return sys.stdout.isatty() and desk.around.color
 
 
 def _end(desk: Desk, run: Record) -> None:

@@ -11,6 +11,8 @@ from rota.model.faults import FaultKind
 
 SHORT = 60
 FAULT = "run.fault"
+COLOURED = "ansi"
+"""What is for terminals alone."""
 MIB = 1024 * 1024
 FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
@@ -45,7 +47,9 @@ def event_row(event: Record, zone: str) -> list[str]:
     """Return an event as a row of a list."""
     if event["name"] == FAULT:
         return [event["name"], wall(event["at"], zone), fault_words(event["data"], zone)]
-    data = " ".join(f"{name}={_short(value)}" for name, value in event["data"].items())
+    data = " ".join(
+        f"{name}={_short(value)}" for name, value in event["data"].items() if name != COLOURED
+    )
     return [event["name"], wall(event["at"], zone), first_line(data)]
 
 

@@ -154,13 +154,17 @@ class EventGiven(Given):
 
 
 class LogGiven(Given):
-    """A part of what a run's program wrote, from an offset in its stream on."""
+    """A part of what a run's program wrote, from an offset in its stream on.
+
+    `ansi` is the text with its colours, for terminals, where it has any.
+    """
 
     id: int
     at: datetime
     stream: Literal["out", "err"]
     offset: int
     text: str
+    ansi: str | None
 
 
 class DeliveryGiven(Given):
@@ -293,6 +297,7 @@ def log_given(event: Event) -> LogGiven:
         stream=event.data["stream"],
         offset=event.data["at"],
         text=event.data["text"],
+        ansi=event.data.get("ansi"),
     )
 
 

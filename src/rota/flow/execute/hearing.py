@@ -6,14 +6,25 @@ not matter how often the process that listens is replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.flow.execute.following import Following
 from rota.model.events import EventName
 from rota.model.keeping import Happened, Heard, KeptSession, Stream
-from rota.model.said import Fault, Progress, Question, Result, Said, Session, Text, ToolCall, Usage
-from rota.model.texts import clean
+from rota.model.said import (
+    ColouredText,
+    Fault,
+    Progress,
+    Question,
+    Result,
+    Said,
+    Session,
+    Text,
+    ToolCall,
+    Usage,
+)
+from rota.model.texts import clean, coloured
 from rota.ports.agent import Reader
 
 LONGEST_LINE = 64 * 1024
@@ -71,8 +82,8 @@ class Hearing:
 
     def _hear(self, stream: Stream, at: int, line: bytes, *, cut: bool) -> Iterator[Happened]:
         if stream is Stream.ERR:
-            text = clean(line.decode("utf-8", "replace")).removesuffix("\n")
-            yield from self._bounded(_output(stream, at, text))
+            raw = line.decode("utf-8", "replace").removesuffix("\n")
+            yield from self._bounded(_output(stream, at, clean(raw), coloured(raw)))
             return
         for said in self.reader.feed(line, cut=cut):
             if self._following is not None:
@@ -88,9 +99,9 @@ class Hearing:
             return
         self._events_left -= 1
         if event.name is EventName.OUTPUT:
-            self._text_left -= len(event.data["text"])
+            self._text_left -= len(event.data["text"]) + len(event.data.get("ansi", ""))
             if self._text_left <= 0:
-                event = Happened(event.name, {**event.data, "text": MORE})
+                event = _output(Stream(event.data["stream"]), event.data["at"], MORE)
         yield event
 
 
@@ -114,6 +125,8 @@ def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
 def happening(said: Said, at: int) -> Happened | None:
     """Return what an agent said as an event; a result and a question end the attempt instead."""
     match said:
+        case ColouredText(text=text, ansi=ansi):
+            return _output(Stream.OUT, at, text, ansi)
         case Text(text=text):
             return _output(Stream.OUT, at, text)
         case Progress(percent=percent, message=message):
@@ -135,8 +148,18 @@ def _usage(said: Usage) -> dict[str, Any]:
     return {**figures, "cost": said.cost, "model": said.model, "of_session": said.of_session}
 
 
-def _output(stream: Stream, at: int, text: str) -> Happened:
-    return Happened(EventName.OUTPUT, {"stream": stream.value, "at": at, "text": text})
+def _output(stream: Stream, at: int, text: str, ansi: str | None = None) -> Happened:
+    data: dict[str, Any] = {"stream": stream.value, "at": at, "text": text}
+    return Happened(EventName.OUTPUT, data if ansi is None else {**data, "ansi": ansi})
+
+
+def _together(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two neighbouring texts as one, with colours if one of them has some."""
+    joined = {**first, "text": f"{first['text']}\n{second['text']}"}
+    if "ansi" in first or "ansi" in second:
+        shown = (data.get("ansi", data["text"]) for data in (first, second))
+        joined["ansi"] = "\n".join(shown)
+    return joined
 
 
 def _joined(happened: Sequence[Happened]) -> Iterator[Happened]:
@@ -149,7 +172,7 @@ def _joined(happened: Sequence[Happened]) -> Iterator[Happened]:
                 text = None
             yield event
         elif text is not None and len(text["text"]) + len(event.data["text"]) <= LONGEST_TEXT:
-            text = {**text, "text": f"{text['text']}\n{event.data['text']}"}
+            text = _together(text, event.data)
         else:
             if text is not None:
                 yield Happened(EventName.OUTPUT, text)
