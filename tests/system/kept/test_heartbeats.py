@@ -16,6 +16,7 @@ from rota.flow.execute.hearing import Hearing
 from rota.model.ids import Epoch, RunId
 from rota.model.keeping import Kept, Reason
 from rota.model.programs import Bounds, Command
+from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.ports.agent import Prepared, Room
 
@@ -86,15 +87,18 @@ async def sleeping(tmp_path):
     home.mkdir(mode=0o700)
     yard = HomeYard(home, "here", {"process": PLAIN})
     assert yard.take()
-    yard.promise(60.0)
+    yard.promise(yard.moment() + 60.0)
     kept = Kept(
         run_id=RunId(1), epoch=Epoch(1), home=yard.home, nonce=os.urandom(8).hex(),
         boot=yard.boot, executor="process",
     )  # fmt: skip
-    room = Room(folder=str(tmp_path), cwd=str(tmp_path), home=str(tmp_path), offered={}, ids={})
+    room = Room(
+        folder=str(home / "files"), cwd=str(tmp_path), home=str(tmp_path), offered={}, ids={}
+    )
     command = Command(argv=("sleep", "60"), env={}, cwd=str(tmp_path))
     bounds = Bounds(hard_seconds=60.0, grace_seconds=0.1)
-    await yard.start(kept, room, Role.MAIN, Prepared(command=command), bounds)
+    site = Site(executor="process")
+    await yard.start(kept, room, site, Role.MAIN, Prepared(command=command), bounds)
     try:
         while (sign := await yard.sign(kept)).state != "running":
             await yard.rung(kept, 0.05)

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 from tests.system.kept.family import NAMES, WORDS, together
 
-from rota.agents.command.agent import CommandAgent
+from rota.agents.command.script import ScriptAgent
 from rota.executors.kit.executor import Interpreter
 from rota.executors.kit.keeper.words import from_lines
 from rota.executors.kit.spec import Tree
@@ -46,7 +46,7 @@ class Machine:
         executor = Guarded(Interpreter.running(), hierarchy=None, certain_kill=False)
         yard = HomeYard(self.home, "here", {"process": executor})
         self.kept = KeptWork(
-            desk.store, yard, {"command": CommandAgent()}, lambda: self.crew.worker.id, chance,
+            desk.store, yard, {"script": ScriptAgent()}, lambda: self.crew.worker.id, chance,
             usual_agent="command", offered={"PATH": os.environ["PATH"]},
         )  # fmt: skip
         settings = CrewSettings(worker_id="me", home="h", host="here", pid=os.getpid(), slots=4)

@@ -28,7 +28,7 @@ def shared(kept, tmp_path):
     kept.until(number, begun)
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
-    kept.house.up("--port", "0", **kept._extra(), **FAST, ROTA_HOME=str(other))
+    kept.house.up("--port", "0", **{**kept._extra(), **FAST, "ROTA_HOME": str(other)})
     yield number
     os.kill(kept.daemon.process.pid, signal.SIGCONT)
 
