@@ -212,6 +212,34 @@ def test_work_that_has_no_task_is_done_as_it_was_asked_for(kept):
     assert run["result"] == "once more"
 
 
+OUTLIVING = """
+import os, sys, time
+from pathlib import Path
+Path(os.environ["ROTA_RESULT_FILE"]).write_text('{"half": 1')
+Path(os.environ["ROTA_ARTIFACTS"], "early").write_text("left before")
+print("begun", flush=True)
+while not Path("go").exists():
+    time.sleep(0.02)
+Path(os.environ["ROTA_RESULT_FILE"]).write_text('{"whole": 2}')
+Path(os.environ["ROTA_ARTIFACTS"], "late").write_text("left after")
+"""
+
+
+def test_what_a_script_leaves_while_no_daemon_is_there_counts(kept):
+    (kept.work / "outlive.py").write_text(OUTLIVING)
+    kept.create("outlive", "outlive.py")
+    kept.up()
+    number = kept.json("run", "outlive")["run"]
+    kept.until(number, lambda run: run["logs"])
+    kept.kill()
+    kept.go()
+    kept.up()
+    run = kept.until(number, lambda run: run["finished_at"] is not None)
+    assert (run["state"], run["result"], len(run["attempts"])) == ("succeeded", {"whole": 2}, 1)
+    told = kept.json("artifacts", str(number))["artifacts"]
+    assert [one["name"] for one in told] == ["early", "late", "result-1"]
+
+
 FLOOD = """
 import sys
 for _ in range(200):

@@ -103,6 +103,13 @@ async def test_an_errand_of_a_script_brings_its_own_work(desk):
     assert json.loads(profile_of(given))["metadata"] == {"of": "ann"}
 
 
+async def test_what_is_too_long_for_a_variable_is_left_out_of_the_profile(desk):
+    told = {"command": ["x"], "metadata": {"of": "é" * 20_000}, "payload": "\ud800"}
+    given = unfolded(await errand(desk, TaskKind.SCRIPT, told))
+    assert "metadata" not in json.loads(profile_of(given))
+    assert len(ids_of(given)["ROTA_PAYLOAD"].encode()) < 20
+
+
 async def test_an_errand_of_an_agent_brings_its_own_work(desk):
     told = {"instructions": "Look.", "agent": "claude", "tools": ["Read"], "payload": {"x": 1}}
     wish = wish_of(unfolded(await errand(desk, TaskKind.AGENT, told)))

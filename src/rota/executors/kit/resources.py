@@ -36,9 +36,10 @@ def read_config(folder: Path) -> str | None:
             found = json.loads(text, parse_constant=_refuse)
         except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, dict) or len(text) > LONGEST_CONFIG:
+        told = json.dumps(found)
+        if not isinstance(found, dict) or len(text) > LONGEST_CONFIG or len(told) > LONGEST_CONFIG:
             raise Invalid(name, str(folder), "write one JSON object of at most 64 KiB")
-        return json.dumps(found)
+        return told
     return None
 
 

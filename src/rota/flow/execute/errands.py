@@ -27,7 +27,7 @@ def unfolded(assignment: Assignment) -> Assignment:
         policy = replace(policy, timeout=timedelta(seconds=_number(told["timeout"])))
     spec = {name: value for name, value in told.items() if name not in OF_THE_RUN}
     _check(spec)
-    given = json.dumps(told.get("payload"), ensure_ascii=False)
+    given = json.dumps(told.get("payload"))
     return assignment._replace(
         task=replace(task, spec={**task.spec, **spec}, policy=policy),
         lease=lease._replace(payload=given),

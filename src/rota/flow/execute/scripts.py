@@ -15,6 +15,8 @@ from rota.timing.durations import parse_duration
 
 SCRIPT = "script"
 """The agent of scripts."""
+LONGEST_METADATA = 64 * 1024
+"""A variable of an environment may have 128 KiB on Linux."""
 TOO_LONG = "its result file has more than 256 KiB: leave it among the artifacts and write less here"
 
 
@@ -36,7 +38,7 @@ def thread_of(assignment: Assignment) -> str | None:
 def profile_of(assignment: Assignment) -> str:
     """Return what a task says of itself, as JSON."""
     task = assignment.task
-    told = {
+    told: dict[str, object] = {
         "name": task.name,
         "title": task.title,
         "kind": task.kind.value,
@@ -46,8 +48,10 @@ def profile_of(assignment: Assignment) -> str:
         "timeout_seconds": _seconds(task.policy.timeout),
         "pool": task.policy.pool.value,
         "group": task.policy.group,
-        "metadata": task.spec.get("metadata"),
     }
+    metadata = task.spec.get("metadata")
+    if len(json.dumps(metadata)) <= LONGEST_METADATA:
+        told["metadata"] = metadata
     return json.dumps({name: value for name, value in told.items() if value is not None})
 
 

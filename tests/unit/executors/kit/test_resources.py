@@ -22,7 +22,8 @@ def test_the_first_name_wins(tmp_path):
 
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{", b"null", b"\xff", b'{"a": NaN}', b"[" * 50_000,
-                b'{"a": "' + b"x" * LONGEST_CONFIG + b'"}'],
+                b'{"a": "' + b"x" * LONGEST_CONFIG + b'"}',
+                '{"ä": "'.encode() + "é".encode() * (LONGEST_CONFIG // 3) + b'"}'],
     ids=lambda content: repr(content[:8]),
 )  # fmt: skip
 def test_what_is_no_small_object_is_refused(tmp_path, content):
