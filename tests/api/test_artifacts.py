@@ -28,7 +28,7 @@ def shelf(door, home, artifacts):
     door.ann.post("/v1/tasks", {"name": "job", "instructions": "Look."})
     run = door.ann.post("/v1/tasks/job/run-now").json["run"]
     made = shelf_of(home / "spaces" / "ann", run)
-    artifacts.prepare(made, 1)
+    artifacts.prepare(made, 1, anew=True)
     return made
 
 

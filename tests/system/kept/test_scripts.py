@@ -141,6 +141,32 @@ def test_a_script_that_agreed_on_lines_tells_how_far_it_is(house_with_scripts):
     assert kept.done("silent")["error_code"] == "no_result"
 
 
+ASKING = """
+import json, os
+from pathlib import Path
+answers = json.loads(os.environ.get("ROTA_ANSWERS", "[]"))
+if not answers:
+    Path(os.environ["ROTA_ARTIFACTS"], "draft").write_text("Shall I?")
+    print(json.dumps({"rota": "question", "text": "Send it?", "options": ["yes", "no"]}))
+else:
+    print("sent" if answers == ["yes"] else "kept")
+"""
+
+
+def test_a_script_asks_a_person_and_goes_on_with_the_answer(house_with_scripts):
+    kept = house_with_scripts
+    (kept.work / "ask.py").write_text(ASKING)
+    kept.create("ask", "ask.py")
+    kept.up()
+    number = kept.json("run", "ask")["run"]
+    waiting = kept.until(number, lambda run: run["state"] == "waiting")
+    assert waiting["questions"][0]["question"] == "Send it?"
+    kept.json("answer", str(number), "yes")
+    run = kept.until(number, lambda run: run["finished_at"] is not None)
+    assert (run["state"], run["result"]) == ("succeeded", "sent"), run
+    assert [one["name"] for one in kept.json("artifacts", str(number))["artifacts"]] == ["draft"]
+
+
 LEAVES = {
     "text": ('printf "all well\n\n" > "$ROTA_RESULT_FILE"; echo other', "all well"),
     "json": ('echo "[1, {}]" > "$ROTA_RESULT_FILE"', [1, {}]),

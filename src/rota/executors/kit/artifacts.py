@@ -117,8 +117,8 @@ class HomeArtifacts:
         with suppress(OSError), self._folder(shelf.space, FOLDER) as held:
             remove(held, str(shelf.run_id))
 
-    def prepare(self, shelf: Path, attempt: int) -> None:
-        """Make a run's folder ready for an attempt: empty for the first, else as it was left.
+    def prepare(self, shelf: Path, attempt: int, *, anew: bool) -> None:
+        """Make a run's folder ready for an attempt: empty if it begins anew, else as it was left.
 
         A run of a database that was restored may have the number of one that is lost. What stands
         where this attempt's result will be was not written by it.
@@ -127,7 +127,7 @@ class HomeArtifacts:
         shelf.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         with self._folder(space, FOLDER) as above:
             with suppress(FileNotFoundError):
-                if attempt == 1 or not _is_folder(above, name):
+                if anew or not _is_folder(above, name):
                     remove(above, name)
             with suppress(FileExistsError):
                 os.mkdir(name, PRIVATE, dir_fd=above)

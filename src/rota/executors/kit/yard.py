@@ -188,7 +188,8 @@ class HomeYard:
         for file in prepared.files:
             _write(Path(room.folder) / file.name, file.content)
         if room.artifacts is not None:
-            await asyncio.to_thread(self._artifacts.prepare, Path(room.artifacts), kept.epoch)
+            shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.tries == 0
+            await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
         state.mkdir(mode=PRIVATE)
         given = Cell(

@@ -28,7 +28,7 @@ def kept(tmp_path):
 @pytest.fixture
 def shelf(kept, tmp_path):
     made = shelf_of(tmp_path / "spaces" / "main", 7)
-    kept.prepare(made, 1)
+    kept.prepare(made, 1, anew=True)
     return made
 
 
@@ -163,7 +163,7 @@ def test_a_link_in_the_place_of_the_folder_is_replaced_by_a_folder(kept, shelf, 
     elsewhere.mkdir()
     shelf.rmdir()
     shelf.symlink_to(elsewhere)
-    kept.prepare(shelf, 2)
+    kept.prepare(shelf, 2, anew=False)
     assert shelf.is_dir()
     assert not shelf.is_symlink()
 
@@ -195,13 +195,19 @@ def test_artifacts_stay_over_attempts_and_a_result_does_not(kept, shelf):
     (shelf / "made").write_text("by the first")
     (shelf / result_name(2)).mkdir()
     (shelf / result_name(2) / "x").touch()
-    kept.prepare(shelf, 2)
+    kept.prepare(shelf, 2, anew=False)
+    assert names(kept) == ["made"]
+
+
+def test_another_try_within_an_attempt_finds_what_the_first_left(kept, shelf):
+    (shelf / "made").write_text("by the first try")
+    kept.prepare(shelf, 1, anew=False)
     assert names(kept) == ["made"]
 
 
 def test_the_first_attempt_finds_nothing_of_an_earlier_life(kept, shelf):
     (shelf / "old").write_text("of another database")
-    kept.prepare(shelf, 1)
+    kept.prepare(shelf, 1, anew=True)
     assert names(kept) == []
 
 
