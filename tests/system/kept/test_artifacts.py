@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from rota.executors.kit.executor import Interpreter
+from rota.executors.kit.groups import find_hierarchy
 from rota.executors.kit.mounts import MountList
 from rota.executors.sandbox.executor import SandboxExecutor
 
@@ -80,7 +81,8 @@ def go(payload):
 
 def test_a_members_script_has_all_of_it_behind_walls(simple):
     kept = simple
-    missing = SandboxExecutor(Interpreter.running(), MountList()).check()
+    walls = SandboxExecutor(Interpreter.running(), MountList(), hierarchy=find_hierarchy())
+    missing = walls.check()
     if missing:
         pytest.skip(f"there is no sandbox here: {missing[0]}")
     ann = kept.house.home / "spaces" / "ann"
