@@ -15,6 +15,7 @@ REFUSED = {
     "two lines for a shell": {"command": ["a", "b"], "shell": True},
     "a shell that is no flag": {"command": ["a"], "shell": "yes"},
     "an unknown output": {"command": ["a"], "output": "loud"},
+    "a folder outside": {"command": ["a"], "folder": "../b"},
     "an unknown field": {"command": ["a"], "cwd": "/"},
 }
 OF_A_TASK = {

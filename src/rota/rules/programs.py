@@ -26,6 +26,12 @@ def check_script(spec: Mapping[str, Any]) -> None:
         raise Invalid("command", " ".join(words), "give a shell exactly one line")
 
 
+def check_folder(folder: str) -> None:
+    """Refuse a working folder that is not below the space's own."""
+    if {"", ".", ".."} & set(folder.split("/")) or "\0" in folder:
+        raise Invalid("folder", folder, "name a folder inside the space's, without . and .. in it")
+
+
 def check_program(words: Sequence[str]) -> None:
     """Refuse a program that lies outside: an absolute path, or one that climbs."""
     program = words[0] if words else ""

@@ -23,7 +23,9 @@ def test_a_function_finds_its_files_and_leaves_some(sited, place):
     resources.mkdir(parents=True)
     (resources / "hello").write_text("hello")
     (resources / "config.json").write_text('{"city": "Bremen"}')
-    sited.make("leave", "leaving:go")
+    (sited.work / "below").mkdir()
+    (sited.work / "leaving.py").rename(sited.work / "below" / "leaving.py")
+    sited.make("leave", "leaving:go", folder="below")
     sited.up()
     run = sited.ended(sited.json("run", "leave", "--payload", "[1]")["run"])
     assert run["state"] == "succeeded", run

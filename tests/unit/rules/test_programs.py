@@ -3,7 +3,7 @@
 import pytest
 
 from rota.errors import Invalid
-from rota.rules.programs import check_script
+from rota.rules.programs import check_folder, check_script
 
 GOOD = [
     {"command": ["greet.py"]},
@@ -40,3 +40,16 @@ def test_what_lies_inside_or_on_the_path_is_taken(spec):
 def test_what_lies_outside_is_refused(spec):
     with pytest.raises(Invalid, match="^command "):
         check_script(spec)
+
+
+@pytest.mark.parametrize("folder", ["a", "a/b", "a b", "..a", "-a"])
+def test_a_folder_inside_is_taken(folder):
+    check_folder(folder)
+
+
+@pytest.mark.parametrize(
+    "folder", ["", "/", "/a", "a/", "a//b", ".", "./a", "..", "a/../..", "a\0"]
+)
+def test_a_folder_outside_is_refused(folder):
+    with pytest.raises(Invalid, match="^folder "):
+        check_folder(folder)

@@ -52,6 +52,9 @@ Mounts = Annotated[
 NetworkName = Annotated[
     Text, typer.Option("--network", metavar="NAME", help="Behind walls: none or open [none].")
 ]
+Folder = Annotated[
+    Text, typer.Option("--folder", metavar="DIR", help="Where it works, inside the space's folder.")
+]
 MemoryMiB = Annotated[Text, typer.Option("--memory", metavar="MIB", help="Memory it may use.")]
 Processes = Annotated[
     Text, typer.Option("--processes", metavar="N", help="Processes it may have at once.")
@@ -219,7 +222,7 @@ def schedule_of(given: Mapping[str, Any]) -> Record | None:
 
 def site_of(given: Mapping[str, Any]) -> Record:
     """Return where and within which bounds the options say the program runs."""
-    plain = {name: given.get(name) for name in ("executor", "image", "network")}
+    plain = {name: given.get(name) for name in ("executor", "image", "network", "folder")}
     return {
         **plain,
         "isolate": given.get("isolate") or None,

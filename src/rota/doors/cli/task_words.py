@@ -59,6 +59,8 @@ def site_words(task: Record) -> str:
         words.append(f"of {site['image']}")
     if site["network"] == "open":
         words.append("with the network")
+    if site["folder"] is not None:
+        words.append(f"in {site['folder']}")
     if site["mounts"]:
         words.append(f"with {', '.join(site['mounts'])}")
     return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")

@@ -30,7 +30,7 @@ Call = Annotated[
 ]
 Tool = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-ROOM = (*FIELDS, "memory_mib", "processes")
+ROOM = (*FIELDS, "folder", "memory_mib", "processes")
 """What a request may say about where and within which bounds a program runs."""
 TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM)
 PROGRAM = "command"
@@ -77,6 +77,7 @@ class Work(Asked):
     isolate: bool | None = None
     mounts: list[Mount] | None = Field(default=None, min_length=1, max_length=100)
     network: Network | None = None
+    folder: Word | None = None
     memory_mib: Annotated[int, Field(ge=16, le=LARGEST), WHOLE] | None = None
     processes: Annotated[int, Field(ge=1, le=LARGEST), WHOLE] | None = None
 

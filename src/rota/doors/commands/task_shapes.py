@@ -105,6 +105,7 @@ class SiteGiven(Given):
     image: str | None
     mounts: list[str]
     network: Network
+    folder: str | None
 
 
 class ActivityGiven(Given):
@@ -209,6 +210,7 @@ def site_given(task: Task, role: Role) -> SiteGiven | None:
         image=site.image,
         mounts=[str(share) for share in site.mounts],
         network=site.network,
+        folder=_text(task.spec.get("folder")),
     )
 
 

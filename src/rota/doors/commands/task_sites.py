@@ -9,6 +9,7 @@ from rota.doors.commands.task_requests import ROOM, Work
 from rota.doors.kit.office import Office
 from rota.errors import Invalid
 from rota.model.tasks import TaskKind
+from rota.rules.programs import check_folder
 from rota.rules.sites import FIELDS, site_of
 from rota.rules.wishes import WISHES
 
@@ -37,6 +38,8 @@ async def check_site(
         return
     if kind is TaskKind.PYTHON:
         raise Invalid(said[0], getattr(asked, said[0]), "a callable runs within Rota: leave it out")
+    if spec.get("folder") is not None:
+        check_folder(spec["folder"])
     role = (await office.store.find_space(space)).role
     site = site_of(spec, role)
     if office.sites is not None and any(name in FIELDS for name in said):

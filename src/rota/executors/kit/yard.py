@@ -30,6 +30,7 @@ from rota.executors.kit.resources import read_config, resources_of
 from rota.executors.kit.signs import is_alive, usage_below, waits_for_a_disk, wrote_at
 from rota.executors.kit.spec import Spec
 from rota.executors.kit.wake import Wake
+from rota.executors.kit.working import found, inside
 from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.outcomes import LONGEST_RESULT
@@ -39,7 +40,6 @@ from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Prepared, Room
 from rota.ports.runner import Assignment
-from rota.rules.programs import check_program
 
 CONTAINER = "container"
 PRIVATE = 0o700
@@ -160,7 +160,7 @@ class HomeYard:
         is_script = assignment.task.kind is TaskKind.SCRIPT
         return Room(
             folder=files,
-            cwd=work,
+            cwd=inside(work, assignment.task.spec.get("folder")),
             home=home,
             offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
             ids={**ids, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
@@ -207,7 +207,7 @@ class HomeYard:
             role=role,
             image=site.image,
         )
-        spec = self._executor(kept.executor).wrap(_found(prepared.command, room), given)
+        spec = self._executor(kept.executor).wrap(found(prepared.command, room), given)
         self._rung[spec.name] = asyncio.Event()
         await asyncio.to_thread(self._start, kept, spec)
 
@@ -325,22 +325,6 @@ class HomeYard:
         except TimeoutError:
             return
         bell.clear()
-
-
-def _found(command: Command, room: Room) -> Command:
-    """Return a command whose program, where it lies in the working folder, is named by its path.
-
-    A file of Python's that cannot be executed by itself is run by Rota's interpreter.
-    """
-    program, *words = command.argv
-    if program == room.python:
-        return command
-    check_program(command.argv)
-    own = Path(command.cwd) / program
-    if not own.is_file():
-        return command
-    by_python = own.suffix == ".py" and not os.access(own, os.X_OK)
-    return replace(command, argv=(*([room.python] if by_python else []), str(own), *words))
 
 
 def _walled(bounds: Bounds) -> Bounds:
