@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from rota.executors.kit.yard import HomeYard
+from rota.executors.kit.yard import HomeYard, states_of
 from rota.model.keeping import Kept
 from rota.wiring.settings import load_settings
 from rota.wiring.sites import LocalSites
@@ -72,7 +72,8 @@ def shown(terminal, text):
 def captured(sited, run):
     home = sited.house.home
     yard = HomeYard(home, "here", LocalSites(load_settings(str(home))).executors)
-    kept = Kept(run_id=run, epoch=1, home="", nonce="", boot="", executor="tmux")
+    nonce = states_of(home, run, 1)[-1].name + "0" * 8
+    kept = Kept(run_id=run, epoch=1, home="", nonce=nonce, boot="", executor="tmux")
     return yard.pane(kept)
 
 

@@ -25,9 +25,11 @@ def facts(sited):
     (home / "secret").write_text(secret)
     (home / "keepers" / "attempts").mkdir(parents=True, mode=0o700)
     listener = socket.create_server(("127.0.0.1", 0))
-    abstract = socket.socket(socket.AF_UNIX)
+    unix, abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    unix.bind(str(home / "s"))
     abstract.bind("\0" + marker)
-    abstract.listen()
+    for each in (unix, abstract):
+        each.listen()
     neighbour = subprocess.Popen(
         [sys.executable, "-c", "input()", marker],
         stdin=subprocess.PIPE,
@@ -39,7 +41,7 @@ def facts(sited):
         "marker": marker,
         "pid": neighbour.pid,
         "port": listener.getsockname()[1],
-        "socket": str(home / "keepers" / "rooms" / "1-1" / "tmux.sock"),
+        "socket": str(home / "s"),
         "abstract": marker,
         "folder": str(sited.work),
         "state": str(home / "keepers" / "attempts"),
@@ -47,8 +49,8 @@ def facts(sited):
         "memory": MEMORY * 1024 * 1024,
     }
     neighbour.communicate(b"\n")
-    listener.close()
-    abstract.close()
+    for each in (listener, unix, abstract):
+        each.close()
 
 
 def test_no_attack_works_from_within_a_run(sited, walls, facts):
@@ -95,7 +97,8 @@ def test_folders_of_the_list_are_seen_as_they_were_asked_for(sited, walls):
     (sited.house.home / "mounts.toml").write_text(f'[[mount]]\nfolder = "{data}"\n')
     (sited.house.home / "mounts.toml").chmod(0o600)
     (sited.work / "use.py").write_text(
-        "import sys\nprint(open(sys.argv[1] + '/in').read())\n"
+        "import os, sys\nprint(open(sys.argv[1] + '/in').read())\n"
+        f"print(os.listdir('{sited.house.home}/keepers/rooms/' + os.environ['ROTA_RUN_ID'] + '-1'))\n"
         "open(sys.argv[1] + '/out', 'w').write('from inside')\n"
     )
     sited.make("read", "python3", "use.py", str(data), mount=str(data))
@@ -108,6 +111,7 @@ def test_folders_of_the_list_are_seen_as_they_were_asked_for(sited, walls):
     run = sited.ended(sited.start("read"))
     assert run["state"] == "failed", run
     assert "from outside" in sited.output(run["id"])
+    assert "['files']" in sited.output(run["id"]), "no more of an attempt's own state is seen"
     assert not (data / "out").exists()
     assert sited.ended(sited.start("write"))["state"] == "succeeded"
     assert (data / "out").read_text() == "from inside"
