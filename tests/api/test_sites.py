@@ -17,6 +17,8 @@ def test_the_usual_executor_is_shown_at_creation(door):
         "image": None,
         "mounts": [],
         "network": "none",
+        "memory_mib": None,
+        "processes": None,
     }
     own = door.ann.post("/v1/tasks", SCRIPT).json["site"]
     assert (own["executor"], own["usual"], own["isolated"]) == ("sandbox", True, True)

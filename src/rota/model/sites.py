@@ -7,9 +7,10 @@ from enum import StrEnum
 
 
 class Network(StrEnum):
-    """What a program may reach beside the socket it is handed."""
+    """What a program behind walls may reach: `outlet` is one socket of the host's, and no more."""
 
     NONE = "none"
+    OUTLET = "outlet"
     OPEN = "open"
 
 

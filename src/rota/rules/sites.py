@@ -35,7 +35,7 @@ def site_of(spec: Mapping[str, Any], role: Role) -> Site:
             advice = "goes with walls: choose sandbox or container, or tmux with isolate"
             raise Invalid(field, said, advice)
     if network == Network.OPEN and role is not Role.MAIN:
-        raise NotPermitted("programs of member spaces have no network: leave it out")
+        raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
     return Site(
         executor=executor,
         isolated=isolated,

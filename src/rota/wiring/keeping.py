@@ -7,7 +7,6 @@ from functools import partial
 
 from rota.agents.command.script import ScriptAgent
 from rota.executors.kit.artifacts import HomeArtifacts
-from rota.executors.kit.executor import Outlet
 from rota.executors.kit.yard import HomeYard
 from rota.flow.execute.again import Patience
 from rota.flow.execute.kept import KeptWork
@@ -27,20 +26,14 @@ def artifacts_of(settings: Settings) -> ArtifactKeeping:
     return HomeArtifacts(settings.home.absolute())
 
 
-def outlet_of(settings: Settings) -> Outlet | None:
-    """Return the one way out for agents behind walls, if the settings name it."""
-    if settings.outlet is None:
-        return None
-    return Outlet(socket=str(settings.outlet), port=settings.outlet_port)
-
-
 def kept_work(
     settings: Settings, store: Store, host: str, holder: Callable[[], str], chance: Random
 ) -> KeptWork:
     """Return what runs agents and scripts under keepers of this home."""
+    sites = LocalSites(settings)
     return KeptWork(
         store,
-        HomeYard(settings.home, host, LocalSites(settings).executors, outlet_of(settings)),
+        HomeYard(settings.home, host, sites.executors, sites.outlet),
         {**agents_of(settings.agent).known, ScriptAgent.name: ScriptAgent()},
         holder,
         chance,

@@ -43,6 +43,7 @@ LIMIT_BACKGROUND = 3
 LIMIT_SPACE_FOREGROUND = 2
 LIMIT_SPACE_BACKGROUND = 1
 """Agents and scripts at once, in all and for one space; callables count against slots only."""
+OUTLET_PORT = 7690
 QUEUE_WARNING = 25
 """Ready runs from which `rota status` warns."""
 TIMEOUT = timedelta(minutes=30)
@@ -226,9 +227,9 @@ MEANINGS = MappingProxyType(
         "none is given",
         "mounts": "the file that lists which folders tasks may ask to see beside their own; "
         "`mounts.toml` in the home folder if none is given",
-        "outlet": "a Unix socket that leads to the models' providers, handed to agents behind "
-        "walls; without it they reach nothing",
-        "outlet_port": "the port of 127.0.0.1 on which it answers behind the walls",
+        "outlet": "a Unix socket of this machine, of a proxy to the models' providers for instance: "
+        "all that agents behind walls reach, and programs of tasks with the network `outlet`",
+        "outlet_port": "the port of 127.0.0.1 at which they find it behind the walls",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",

@@ -15,14 +15,22 @@ from rota.errors import Invalid, Unavailable
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.words import Engine, Users, pinned
 from rota.executors.kit.beneath import steps_below
-from rota.executors.kit.executor import SEARCH_PATH, Executor, Interpreter, Missing, refuse
+from rota.executors.kit.executor import (
+    NO_OUTLET,
+    SEARCH_PATH,
+    Executor,
+    Interpreter,
+    Missing,
+    Outlet,
+    refuse,
+)
 from rota.executors.kit.groups import find_hierarchy
 from rota.executors.kit.mounts import Allowed, MountList, read_mounts
 from rota.executors.kit.trying import namespaces_to_be_had
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
 from rota.executors.tmux.executor import TmuxExecutor
-from rota.model.sites import Site
+from rota.model.sites import Network, Site
 from rota.model.spaces import Role
 from rota.wiring.settings import Settings
 from rota.wiring.surroundings import engine_environment
@@ -62,6 +70,12 @@ class LocalSites:
         """What runs containers."""
         return engine_of(self._settings)
 
+    @property
+    def outlet(self) -> Outlet | None:
+        """The one way out that programs behind walls may ask for."""
+        socket, port = self._settings.outlet, self._settings.outlet_port
+        return None if socket is None else Outlet(socket=str(socket.absolute()), port=port)
+
     @cached_property
     def executors(self) -> dict[str, Executor]:
         """Where programs can run; whether one really can is tried when it is asked for."""
@@ -85,6 +99,8 @@ class LocalSites:
         refuse(site.executor, self.try_out(site.executor).missing)
         if site.isolated and site.executor == TmuxExecutor.name:
             refuse("tmux with walls", self.try_out(SandboxExecutor.name).missing)
+        if site.network is Network.OUTLET and self.outlet is None:
+            raise Unavailable(NO_OUTLET)
         if site.image is not None:
             pinned(self.engine, site.image)
         for share in site.mounts:

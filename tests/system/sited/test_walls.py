@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,35 @@ def test_folders_of_the_list_are_seen_as_they_were_asked_for(sited, walls):
     assert not (data / "out").exists()
     assert sited.ended(sited.start("write"))["state"] == "succeeded"
     assert (data / "out").read_text() == "from inside"
+
+
+def test_the_outlet_is_all_that_can_be_reached(sited, walls):
+    sited.settle(walls)
+    path = sited.house.folder / "gate"
+    asking = "import os, socket; host, port = os.environ['ROTA_OUTLET_ADDRESS'].split(':'); "
+    asking += "c = socket.create_connection((host, port)); c.sendall(b'hello'); print(c.recv(9))"
+    line = ("task", "create", "call", "--command", shlex.join(["python3", "-c", asking]))
+    refused = sited.rota(*line, *walls.options, "--network", "outlet")
+    assert (refused.returncode != 0, "setting `outlet`" in refused.stderr) == (True, True)
+    sited.settings = {**walls.settings, "ROTA_OUTLET": str(path)}
+    made = sited.json(*line, *walls.options, "--network", "outlet")
+    assert made["site"]["network"] == "outlet"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        answering = threading.Thread(target=answer, args=(listener,), name="rota-answer")
+        answering.start()
+        try:
+            sited.up()
+            run = sited.ended(sited.start("call"))
+        finally:
+            with socket.socket(socket.AF_UNIX) as last:  # lets the answering end, called or not
+                last.connect_ex(str(path))
+            answering.join()
+    assert (run["state"], run["result"]) == ("succeeded", "b'HELLO'"), run
+
+
+def answer(listener):
+    peer, _ = listener.accept()
+    with peer:
+        peer.sendall(peer.recv(100).upper())

@@ -55,6 +55,17 @@ def test_there_is_always_a_bound_on_processes_and_never_an_engines_socket():
     assert not any(".sock" in word for word in words)
 
 
+@pytest.mark.parametrize("network", [Network.NONE, Network.OUTLET])
+def test_only_an_open_network_is_a_network(network):
+    words = walls(PODMAN, room(network=network))
+    assert words[words.index("--network") + 1] == "none"
+
+
+def test_an_engine_whose_containers_are_in_nobodys_tree_promises_no_certain_kill():
+    assert ContainerExecutor(PYTHON, MOUNTS, PODMAN).certain_kill
+    assert not ContainerExecutor(PYTHON, MOUNTS, DOCKER).certain_kill
+
+
 def test_podman_gives_a_program_users_of_its_own():
     words = walls(Engine(program="x", kind="podman", users=Users.MAPPED), room())
     if os.geteuid() == 0:

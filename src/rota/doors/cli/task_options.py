@@ -50,7 +50,8 @@ Mounts = Annotated[
     typer.Option("--mount", metavar="FOLDER", help="A folder it sees, '/data', '/data:rw'."),
 ]
 NetworkName = Annotated[
-    Text, typer.Option("--network", metavar="NAME", help="Behind walls: none or open [none].")
+    Text,
+    typer.Option("--network", metavar="NAME", help="Behind walls: none, outlet or open [none]."),
 ]
 Folder = Annotated[
     Text, typer.Option("--folder", metavar="DIR", help="Where it works, inside the space's folder.")

@@ -57,12 +57,16 @@ def site_words(task: Record) -> str:
         words.append("behind walls")
     if site["image"] is not None:
         words.append(f"of {site['image']}")
-    if site["network"] == "open":
-        words.append("with the network")
+    if site["network"] != "none":
+        words.append("with the network" if site["network"] == "open" else "with the outlet")
     if site["folder"] is not None:
         words.append(f"in {site['folder']}")
     if site["mounts"]:
         words.append(f"with {', '.join(site['mounts'])}")
+    if site["memory_mib"] is not None:
+        words.append(f"within {site['memory_mib']} MiB")
+    if site["processes"] is not None:
+        words.append(f"with {site['processes']} processes at most")
     return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")
 
 

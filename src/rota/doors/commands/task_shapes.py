@@ -106,6 +106,8 @@ class SiteGiven(Given):
     mounts: list[str]
     network: Network
     folder: str | None
+    memory_mib: int | None
+    processes: int | None
 
 
 class ActivityGiven(Given):
@@ -211,6 +213,8 @@ def site_given(task: Task, role: Role) -> SiteGiven | None:
         mounts=[str(share) for share in site.mounts],
         network=site.network,
         folder=_text(task.spec.get("folder")),
+        memory_mib=task.spec.get("memory_mib"),
+        processes=task.spec.get("processes"),
     )
 
 

@@ -28,10 +28,12 @@ class ContainerExecutor:
 
     Only a guard holds the tree: in a PID namespace of the keeper's podman would write down numbers
     of processes that mean others outside. What the engine still runs, `sweep` removes by label.
+
+    Podman's containers are in the keeper's tree. Docker's are not: with the daemon of Rota gone, a
+    keeper that ends its tree leaves the container to the next daemon's sweep.
     """
 
     name = "container"
-    certain_kill = True
 
     def __init__(
         self, python: Interpreter, mounts: MountList, engine: Engine, *, machine: str = ""
@@ -39,6 +41,7 @@ class ContainerExecutor:
         self._python = python
         self._mounts = mounts
         self._engine = engine
+        self.certain_kill = engine.kind == "podman"
         self._machine = machine or platform.machine()
 
     def check(self) -> list[Missing]:

@@ -78,7 +78,7 @@ def walls(engine: Engine, room: Room) -> list[str]:
     words += ["--tmpfs", OWN_TMP]
     if engine.kind == "podman":
         words += ["--read-only-tmpfs=false"]
-    if room.network is Network.NONE:
+    if room.network is not Network.OPEN:
         words += ["--network", "none"]
     words += ["--pids-limit", str(bounds.processes or PROCESSES), *_limit("core", 0)]
     words += [*_limit("nofile", bounds.open_files or FILES), *_limit("nproc", USERS_PROCESSES)]

@@ -104,6 +104,9 @@ class Room:
                 raise Invalid("guarded", name, "give a path inside the working folder")
 
 
+NO_OUTLET = "there is no outlet here: name the socket it leads to in the setting `outlet`"
+
+
 class Executor(Protocol):
     """Somewhere programs run.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
 from rota.executors.kit.building import Program, build
-from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
+from rota.executors.kit.executor import NO_OUTLET, Executor, Interpreter, Outlet, Windowed
 from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
@@ -35,7 +35,7 @@ from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.outcomes import LONGEST_RESULT
 from rota.model.programs import Bounds, Command
-from rota.model.sites import Site
+from rota.model.sites import Network, Site
 from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Prepared, Room
@@ -163,7 +163,7 @@ class HomeYard:
             cwd=inside(work, assignment.task.spec.get("folder")),
             home=home,
             offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
-            ids={**ids, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
+            ids={**ids, **self._told(site), "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
             isolated=site.isolated,
             python="python3" if site.executor == CONTAINER else self._python,
             artifacts=str(shelf),
@@ -201,9 +201,9 @@ class HomeYard:
             readable=[room.folder, room.resources] if room.resources else [room.folder],
             shared=site.mounts,
             network=site.network,
+            outlet=self._way_out(site, usual=room.outlet),
             bounds=_walled(bounds) if site.isolated else bounds,
             isolated=site.isolated,
-            outlet=self._outlet if site.isolated and room.outlet else None,
             role=role,
             image=site.image,
         )
@@ -217,6 +217,18 @@ class HomeYard:
         except KeyError:
             known = ", ".join(sorted(self._executors))
             raise Unavailable(f"there is no executor {name!r} here: there are {known}") from None
+
+    def _told(self, site: Site) -> dict[str, str]:
+        if site.network is not Network.OUTLET or self._outlet is None:
+            return {}
+        return {"ROTA_OUTLET_ADDRESS": f"127.0.0.1:{self._outlet.port}"}
+
+    def _way_out(self, site: Site, *, usual: bool) -> Outlet | None:
+        """Return the socket that a program is handed: if its task asks for it, or as usual."""
+        asked = site.network is Network.OUTLET
+        if asked and self._outlet is None:
+            raise Unavailable(NO_OUTLET)
+        return self._outlet if site.isolated and (asked or usual) else None
 
     def _start(self, kept: Kept, spec: Spec) -> None:
         if self._lease is None or self._lease.until < boot_time():
