@@ -16,11 +16,21 @@ WALLED = (SANDBOX, CONTAINER)
 USUAL = {Role.MAIN: PROCESS, Role.MEMBER: SANDBOX}
 FIELDS = ("executor", "image", "isolate", "mounts", "network")
 """What a task says about its site; naming an executor says all of it anew."""
+TYPES: Mapping[str, tuple[type, ...]] = {
+    "executor": (str,),
+    "image": (str,),
+    "isolate": (bool,),
+    "mounts": (list, tuple),
+    "network": (str, Network),
+    "memory_mib": (int,),
+    "processes": (int,),
+}
 MODES = {"": False, "ro": False, "rw": True}
 
 
 def site_of(spec: Mapping[str, Any], role: Role) -> Site:
     """Return where a task of a space of that role runs; a member's only behind walls."""
+    _check_types(spec)
     executor = str(spec.get("executor") or USUAL[role])
     if executor not in EXECUTORS:
         raise Invalid("executor", executor, f"there are {', '.join(EXECUTORS)}")
@@ -43,6 +53,19 @@ def site_of(spec: Mapping[str, Any], role: Role) -> Site:
         mounts=_shares(mounts or ()),
         network=Network(network or Network.NONE),
     )
+
+
+def _check_types(spec: Mapping[str, Any]) -> None:
+    """Refuse what no door has looked at: a run may bring its own work along."""
+    for field, kinds in TYPES.items():
+        value = spec.get(field)
+        if value is not None and type(value) not in kinds:
+            raise Invalid(field, value, "say it as `rota task create` takes it")
+    for text in spec.get("mounts") or ():
+        if not isinstance(text, str):
+            raise Invalid("mounts", text, "give the paths of folders")
+    if spec.get("network") not in {None, *Network}:
+        raise Invalid("network", spec["network"], f"there are {', '.join(Network)}")
 
 
 def _isolated(executor: str, wish: bool | None, role: Role) -> bool:

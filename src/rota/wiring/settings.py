@@ -227,7 +227,7 @@ MEANINGS = MappingProxyType(
         "none is given",
         "mounts": "the file that lists which folders tasks may ask to see beside their own; "
         "`mounts.toml` in the home folder if none is given",
-        "outlet": "a Unix socket of this machine, of a proxy to the models' providers for instance: "
+        "outlet": "a Unix socket of this machine, of a proxy to models' providers for instance: "
         "all that agents behind walls reach, and programs of tasks with the network `outlet`",
         "outlet_port": "the port of 127.0.0.1 at which they find it behind the walls",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",

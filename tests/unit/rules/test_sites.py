@@ -74,3 +74,24 @@ def test_a_member_stays_behind_walls(spec):
 def test_a_member_cannot_take_the_walls_of_a_pane_away():
     with pytest.raises(Invalid, match="behind walls in any case"):
         site_of({"executor": "tmux", "isolate": False}, Role.MEMBER)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"executor": 5},
+        {"executor": ["process"]},
+        {"executor": "container", "image": 5},
+        {"executor": "tmux", "isolate": "yes"},
+        {"executor": "sandbox", "mounts": "/a"},
+        {"executor": "sandbox", "mounts": [5]},
+        {"executor": "sandbox", "network": "moon"},
+        {"executor": "sandbox", "network": []},
+        {"memory_mib": "lots"},
+        {"processes": True},
+        {"processes": 1.5},
+    ],
+)
+def test_what_no_door_has_looked_at_is_refused_in_one_sentence(spec):
+    with pytest.raises(Invalid):
+        site_of(spec, Role.MAIN)
