@@ -72,9 +72,8 @@ class SandboxExecutor:
                 Missing(f"bubblewrap with {', '.join(lacking)}", self._bubblewrap(), "update it")
             ]
         held = self._hierarchy.controllers if self._hierarchy else frozenset()
-        if os.geteuid() == 0 and "pids" not in held:
-            return [UNBOUNDED]
-        return self._try_out()
+        unbounded = os.geteuid() == 0 and "pids" not in held
+        return self._try_out() or ([UNBOUNDED] if unbounded else [])
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program behind its walls."""
