@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from rota.executors.kit.keeper.words import from_lines
+
 COUNTING = """
 import sys, time
 from pathlib import Path
@@ -36,6 +38,7 @@ class Kept:
         (self.work / "count.py").write_text(COUNTING)
         self.daemon = None
         self.extra = {}
+        self.token = f"token-{os.getpid()}-{time.monotonic_ns()}"
 
     def up(self, **extra):
         self.daemon = self.house.up("--port", "0", **{**self._extra(), **extra})
@@ -88,13 +91,18 @@ class Kept:
 
     def count(self, lines, **more):
         """Start a program that counts, waits to be let go on, and is known by a word."""
-        self.token = f"token-{os.getpid()}-{time.monotonic_ns()}"
         self.create("count", "python3", "count.py", str(lines), self.token, **more)
         self.up()
         return self.json("run", "count")["run"]
 
     def living(self):
         return processes(self.token)
+
+    def keeper(self):
+        """Return the process of the only keeper, and that of whoever holds its tree."""
+        (folder,) = (self.house.home / "keepers" / "attempts").iterdir()
+        told, _ = from_lines((folder / "keeper").read_bytes())
+        return int(told["pid"]), int(told["inner"])
 
     def go(self):
         (self.work / "go").touch()
@@ -139,3 +147,6 @@ def kept(request, house):
     made = Kept(house, store)
     yield made
     made.go()
+    for number in processes(made.token):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
