@@ -21,6 +21,7 @@ POSTGRES = [
     ),
 ]
 """Where a kill hurts most; `make test-crash` kills everywhere."""
+KEPT = ("kept.written", "kept.started", "hear.committed", "kept.adopted", "adopt.committed")
 LONGEST_SECONDS = 110
 
 
@@ -52,6 +53,14 @@ def test_a_kill_at_any_point_loses_nothing_on_sqlite(part):
 def test_a_kill_on_postgresql_loses_nothing(points, postgres_server):
     named = [word for point in points for word in ("--point", point)]
     assert crash("--store", "postgres", "--chain", *named)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_programs_go_on_whoever_dies(store, request):
+    if store == "postgres":
+        request.getfixturevalue("postgres_server")
+    named = [word for point in KEPT for word in ("--point", point)]
+    assert crash("--store", store, "--chain", *named)
 
 
 def test_an_outage_of_postgresql_loses_nothing(postgres_server, tmp_path):

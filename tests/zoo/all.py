@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo import leases, planning, settling, timekeeping
+from tests.zoo import keeping, leases, planning, settling, timekeeping
 from tests.zoo.planting import BUGS
 
-__all__ = ["BUGS", "leases", "planning", "settling", "timekeeping"]
+__all__ = ["BUGS", "keeping", "leases", "planning", "settling", "timekeeping"]

@@ -231,6 +231,7 @@ class Crew:
         for kept in wanted:
             found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
             adopted += assigned(found, self._store.incarnation)
+        reach("kept.adopted")
         stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
         for assignment in adopted:
             lease = assignment.lease

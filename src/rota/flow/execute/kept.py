@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.faultpoints import reach
 from rota.flow.execute.again import Patience, again, what_is_left
 from rota.flow.execute.beating import Watch
 from rota.flow.execute.errands import unfolded
@@ -160,6 +161,7 @@ class KeptWork:
         promised = self._yard.moment() + terms.seconds
         until = self._store.now() + int((terms.seconds + terms.doubt) * 1_000_000)
         await self._store.renew_home(self.home, self._yard.host, until)
+        reach("kept.promised")
         self._yard.promise(promised)
         known = await self._store.kept_of(self.home)
         for kept in known:
@@ -246,6 +248,7 @@ class KeptWork:
             if not going.stopped and _killed_before_its_start(kept, ending, going.assignment):
                 going.kept = replace(kept, until=self._store.now())
                 continue
+            reach("kept.heard")
             self._read_result(going.assignment, hearing.reader)
             verdict = verdict_of(self._with_last_words(kept, ending), hearing.reader)
             pause = None
@@ -306,6 +309,7 @@ class KeptWork:
             await self._wait_to_be_fenced(kept)
         if going.stopped:
             return CANCELLED
+        reach("kept.written")
         starting = asyncio.ensure_future(
             self._yard.start(kept, room, ready.site, ready.role, prepared, bounds)
         )
@@ -317,6 +321,7 @@ class KeptWork:
             await patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
             raise
         going.kept = kept
+        reach("kept.started")
         if left:
             raise asyncio.CancelledError
         self._stop_if_told(going)

@@ -18,9 +18,10 @@ import apsw
 
 import rota
 from rota.stores.kit.migrating import load_migrations
-from rota.testing.crash.cases import Case
+from rota.testing.crash.cases import KEEPING, Case
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_LOOK, Driver
 from rota.testing.crash.evidence import Evidence
+from rota.testing.crash.kept import KeptDriver
 from rota.testing.crash.processes import Process
 
 STEPS: Final = (9997, 9998, 9999)
@@ -147,4 +148,6 @@ def driver_of(case: Case) -> type[Driver]:
     """Return the driver that a case needs."""
     if case.fresh or not case.blows:
         return Driver
+    if KEEPING.issuperset(blow.owner for blow in case.blows):
+        return KeptDriver
     return DRIVERS.get(case.blows[0].owner, Driver)

@@ -39,7 +39,7 @@ ONCE: Final = frozenset(
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
         *("beat", "note_silence"),
-        *("snapshot", "lock", "crew", "drain"),
+        *("snapshot", "lock", "crew", "drain", "kept"),
     }
 )
 """What a life comes to once: there hit 3 is the third life that ends so."""
@@ -75,8 +75,12 @@ FEW: Final = {
 }
 """What a life comes to a few times only."""
 
-APART: Final = ("prune", "migrate", "snapshot")
-"""Parts whose points need a database of their own, full of ended work."""
+APART: Final = ("prune", "migrate", "snapshot", "kept")
+"""Parts whose points need a database of their own, full of ended work, or real programs."""
+KEEPING: Final = frozenset(
+    {"kept", "renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"}
+)
+"""Parts that real programs under real keepers come to."""
 TOLD_TO_STOP: Final = frozenset({"drain", "retire"})
 EXTRAS: Final = {"mark_stuck": ("stuck",)}
 

@@ -168,7 +168,7 @@ class Driver:
         messages = list(witness.messages(self._folder))
         lines = witness.noted(self._folder)
         self.result.faults += judge(lines, messages, self._database.read())
-        self.result.faults += asyncio.run(_verified(self._address))
+        self.result.faults += asyncio.run(verified(self._address))
 
     def _start_daemon(self, fault: str, *, cold: bool = False, **more: str) -> Process:
         environment = {
@@ -203,7 +203,7 @@ class Driver:
         self.result.faults.append(f"driver: {sentence}")
 
 
-async def _verified(address: str) -> list[str]:
+async def verified(address: str) -> list[str]:
     """Return what `rota verify` finds, beside what plain SQL found."""
     store = store_at(address, SystemClock())
     await store.open()

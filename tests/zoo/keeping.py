@@ -1,0 +1,151 @@
+"""Bugs of kept attempts: programs that outlive whoever started them, and are heard by others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.zoo.planting import bug, queries, replaced
+
+from rota.flow.execute import kept
+from rota.flow.execute.kept import KeptWork, Terms
+from rota.model.keeping import Kept
+from rota.runtime.worker import Worker
+from rota.testing.simulation import world
+from rota.testing.simulation.yard import SimYard
+
+BOTH = """\
+  and (:out_from is null or kept.out_at = :out_from)
+  and (:err_from is null or kept.err_at = :err_from)"""
+
+
+@bug(
+    "output-before-its-offset",
+    "GEN-W11, G2-W15",
+    "What a program wrote is recorded in one transaction and how far it was read in another",
+)
+def offset_apart() -> Iterator[None]:
+    with queries(move_kept=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")):
+        yield
+
+
+@bug(
+    "adopted-from-the-living",
+    "IST-W02, dbos#716",
+    "A restarted process takes over a run whoever holds it, without fencing them first",
+)
+def adopt_without_fencing() -> Iterator[None]:
+    anybody = "(1 or holder = :worker or holder not in"
+    with queries(
+        adopt_run=("(holder = :worker or holder not in", anybody),
+        fence_home="select id from workers where :home = :worker",
+    ):
+        yield
+
+
+@bug(
+    "lost-while-its-keeper-lives",
+    "G2-W01, IST-W02",
+    "A run is lost as soon as its worker is, although its program goes on under its keeper",
+)
+def lost_too_soon() -> Iterator[None]:
+    with queries(lost_runs=("h.until > :now", "h.until > :now + 3600000000")):
+        yield
+
+
+@bug(
+    "promise-longer-than-believed",
+    "Rota, before it was simulated",
+    "A promise to keepers counts from after the store was told, however long that took",
+)
+def promise_too_long() -> Iterator[None]:
+    promise = SimYard.promise
+
+    def later(self, until):
+        promise(self, self.moment() + world.TERMS.seconds)
+
+    with (
+        replaced(world, "TERMS", Terms(seconds=15.0, doubt=4.0, renew=4.0)),
+        replaced(SimYard, "promise", later),
+    ):
+        yield
+
+
+@bug(
+    "settled-before-proven-dead",
+    "ZUB-W07, GEN-W15",
+    "A stopped run is settled when its program was asked to end, not when it has",
+)
+def settled_before_dead() -> Iterator[None]:
+    stop = KeptWork._stop
+
+    def leave(self, going):
+        stop(self, going)
+        raise asyncio.CancelledError
+
+    with replaced(KeptWork, "_stop", leave):
+        yield
+
+
+@bug(
+    "handed-back-while-it-lives",
+    "Rota, before it was simulated",
+    "A program that goes on is given back to the queue when its daemon is told to stop",
+)
+def handed_back() -> Iterator[None]:
+    with replaced(Worker, "_handed_on", lambda *_: False):
+        yield
+
+
+@bug(
+    "nonce-used-again",
+    "Rota, by thought",
+    "Keepers are known by their run alone, and a later one passes for an earlier one",
+)
+def nonce_again() -> Iterator[None]:
+    def named(**facts):
+        return Kept(**{**facts, "nonce": "0"})
+
+    with replaced(kept, "Kept", named):
+        yield
+
+
+@bug(
+    "ending-read-twice",
+    "river#1302, G2-W14",
+    "Who adopts an attempt hears it from its beginning and records everything again",
+)
+def heard_again() -> Iterator[None]:
+    caught_up = KeptWork._caught_up
+
+    def deaf(self, found, reader):
+        return caught_up(self, replace(found, out_at=0, err_at=0), reader)
+
+    with (
+        replaced(KeptWork, "_caught_up", deaf),
+        queries(
+            move_kept=(
+                f"{BOTH}\nreturning",
+                "  and (:out_from is null or :err_from or 1)\nreturning",
+            )
+        ),
+    ):
+        yield
+
+
+@bug(
+    "stale-look-at-the-lost",
+    "Rota, before it was simulated",
+    "A caretaker settles a run as lost that was found lost before somebody adopted it",
+)
+def stale_look() -> Iterator[None]:
+    alive = (
+        "and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)\non conflict"
+    )
+    with queries(
+        begin_kept=(alive, "on conflict"),
+        lock_runs=("cancelling, holder", "cancelling, (select null) as holder"),
+        lost_runs=("cancelling, holder", "cancelling, null as holder"),
+    ):
+        yield
