@@ -27,7 +27,7 @@ from rota.rules.permission import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.testing.crash.cases import Blow
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, Driver, verified
-from rota.testing.crash.processes import wait_for
+from rota.testing.crash.processes import Process, wait_for
 from rota.wiring.addresses import store_at
 
 Answer = TypeVar("Answer")
@@ -111,10 +111,14 @@ class KeptDriver(Driver):
         self._runs += [short, long]
         return short, long
 
+    def _start_daemon(self, fault: str, *, cold: bool = False, **more: str) -> Process:
+        """Start one that has room for every program at once."""
+        return super()._start_daemon(fault, cold=cold, **ROOM, **more)
+
     def _leave_behind(self) -> None:
         """Let a daemon end one program and begin another, and kill it."""
         short, long = self._ask(self._queue)
-        daemon = self._start_daemon("", **ROOM)
+        daemon = self._start_daemon("")
         ended = wait_for(lambda: long in self._begun() and self._ended(short), BEGUN_SECONDS)
         if not ended:
             self._complain(f"runs {short} and {long} did not begin")
@@ -122,7 +126,7 @@ class KeptDriver(Driver):
 
     def _strike(self, blow: Blow) -> None:
         self._ask(self._queue)
-        daemon = self._start_daemon(blow.fault, **ROOM)
+        daemon = self._start_daemon(blow.fault)
         if daemon.wait(BEGUN_SECONDS):
             self.result.struck += 1
         else:
@@ -131,7 +135,7 @@ class KeptDriver(Driver):
 
     def _let_end(self) -> None:
         (self._work / "go").touch()
-        daemon = self._start_daemon("", **ROOM)
+        daemon = self._start_daemon("")
         if not wait_for(lambda: not self._database.left_open(), QUIET_SECONDS):
             self.result.faults += [f"stranded: {said}" for said in self._database.left_open()]
         daemon.send(signal.SIGTERM)
