@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.zoo.planting import bug, queries, replaced
 
 from rota.flow.execute import kept
-from rota.flow.execute.kept import KeptWork, Terms
+from rota.flow.execute.kept import KeptWork
 from rota.model.keeping import Kept
 from rota.runtime.worker import Worker
 from rota.testing.simulation import world
@@ -66,7 +66,7 @@ def promise_too_long() -> Iterator[None]:
         promise(self, self.moment() + world.TERMS.seconds)
 
     with (
-        replaced(world, "TERMS", Terms(seconds=15.0, doubt=4.0, renew=4.0)),
+        replaced(world, "TERMS", world.TERMS._replace(doubt=4.0)),
         replaced(SimYard, "promise", later),
     ):
         yield

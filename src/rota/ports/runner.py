@@ -76,8 +76,8 @@ class Keepers(Protocol):
     async def open(self) -> bool:
         """Take the home for this process; false if another one has it."""
 
-    async def renew(self) -> float:
-        """Promise the keepers and the store some more time; return when to do it again."""
+    async def renew(self) -> tuple[float, Sequence[Kept]]:
+        """Promise the keepers some more time; return when to do it again, and what is kept."""
 
     async def close(self) -> None:
         """Let go of the home; its keepers go on until the promise ends."""

@@ -17,6 +17,7 @@ from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
 from rota.flow.rescue import expire, listen, rescue
 from rota.model.beats import Overdue
+from rota.model.keeping import Kept
 from rota.model.views import Renewal
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
@@ -214,7 +215,7 @@ class Crew:
             self.heart.keepers = self._keepers
         return self._has_home
 
-    async def _adopt(self) -> None:
+    async def _adopt(self, rows: Sequence[Kept]) -> None:
         """Carry on what the home's keepers keep and nobody here works on.
 
         Whoever held it before is gone: this process has the home. Offsets are read when nobody
@@ -223,7 +224,6 @@ class Crew:
         if self._keepers is None:
             return
         home, adopted = self._keepers.home, []
-        rows = await self._store.kept_of(home)
         wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
         if not wanted:
             return
@@ -245,8 +245,8 @@ class Crew:
         await self._open_home()
         if self._keepers is None or not self._has_home or self._stopping:
             return PLANNER_POLL
-        rest = await self._keepers.renew()
-        await self._adopt()
+        rest, kept = await self._keepers.renew()
+        await self._adopt(kept)
         return rest
 
     async def _register(self, worker_id: str) -> None:
@@ -330,5 +330,5 @@ class Crew:
             await self._store.retire(worker_id)
         else:
             self.worker.id = worker_id
-            if self._has_home:
-                await self._adopt()
+            if self._keepers is not None and self._has_home:
+                await self._adopt(await self._store.kept_of(self._keepers.home))

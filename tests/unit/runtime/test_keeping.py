@@ -62,7 +62,7 @@ class KeptPuppet:
 
     async def renew(self):
         await self.desk.store.renew_home(HOME, "here", self.desk.store.now() + QUARTER)
-        return 10.0
+        return 10.0, await self.desk.store.kept_of(HOME)
 
     async def close(self):
         self.machine.locked = False

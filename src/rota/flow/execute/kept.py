@@ -151,7 +151,7 @@ class KeptWork:
         self._taken = False
         self._yard.close()
 
-    async def renew(self) -> float:
+    async def renew(self) -> tuple[float, Sequence[Kept]]:
         """Promise the store and then the keepers some more time, and forget what has ended.
 
         The store's promise comes first and is longer, and both count from before it was made,
@@ -169,7 +169,7 @@ class KeptWork:
                 await self._discard(kept)
         self._yard.tidy(known)
         await self._tidy_now_and_then()
-        return terms.renew
+        return terms.renew, known
 
     async def signs(self) -> list[Sign]:
         """Return what can be seen of the attempts that are heard here."""

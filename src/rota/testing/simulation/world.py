@@ -44,7 +44,7 @@ BEGINNINGS = (
 LEASE = timedelta(seconds=12)
 """Shorter than in earnest, so that more of them end in a history."""
 DRAIN = timedelta(seconds=5)
-TERMS = Terms(seconds=15.0, doubt=20.0, renew=4.0)
+TERMS = Terms(seconds=15.0, doubt=20.0, renew=6.0)
 AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CommandAgent(), ScriptAgent())}
 EXIT_PATIENCE = 15.0
 
