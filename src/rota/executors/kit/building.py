@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,8 @@ PARTS: Final = ("words", "orders", "kernel", "processes", "spool", "inner", "pro
 """In the order of their imports."""
 HEADER_BYTES: Final = 16
 TRY_SECONDS: Final = 10.0
+_ONE_AT_A_TIME = threading.Lock()
+"""Python 3.11 counts the depth of its trees once for all threads, and fails if two make some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +51,22 @@ def build(folder: Path) -> Program:
     texts = _texts()
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
     path = folder / f"keeper-{sys.implementation.cache_tag}-{digest}.pyc"
-    if not path.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        header = importlib.util.MAGIC_NUMBER.ljust(HEADER_BYTES, b"\0")
-        file, draft = tempfile.mkstemp(dir=folder)
-        with os.fdopen(file, "wb") as written:
-            written.write(header + marshal.dumps(_together(texts)))
-            written.flush()
-            os.fsync(written.fileno())
-        Path(draft).rename(path)
+    with _ONE_AT_A_TIME:
+        if not path.exists():
+            _write(path, texts)
     python = getattr(sys, "_base_executable", sys.executable)  # a virtual environment costs time
     return Program(python=python, path=str(path))
+
+
+def _write(path: Path, texts: list[str]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    header = importlib.util.MAGIC_NUMBER.ljust(HEADER_BYTES, b"\0")
+    file, draft = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(file, "wb") as written:
+        written.write(header + marshal.dumps(_together(texts)))
+        written.flush()
+        os.fsync(written.fileno())
+    Path(draft).rename(path)
 
 
 def _texts() -> list[str]:

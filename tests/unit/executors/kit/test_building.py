@@ -70,3 +70,28 @@ def test_a_guarded_tree_is_never_certain(tmp_path):
     program = build(tmp_path)
     assert certain_kill(Tree.GUARD, program) is False
     assert certain_kill(Tree.AUTO, program) is certain_kill(Tree.PIDNS, program)
+
+
+def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatch):
+    at_once, most, together = 0, 0, building._together
+    beside = threading.Event()
+
+    def counted(texts):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        beside.wait(0.05)
+        try:
+            return together(texts)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(building, "_together", counted)
+    folders = [tmp_path / str(number) for number in range(3)]
+    threads = [threading.Thread(target=building.build, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert all(list(folder.glob("*.pyc")) for folder in folders)
