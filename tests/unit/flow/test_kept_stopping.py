@@ -70,6 +70,29 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
     assert yard.cancelled == ([] if left else ["cancelled"])
 
 
+async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, yard, monkeypatch):
+    given = await assignment(desk)
+    asked = asyncio.Event()
+
+    async def answers_all_the_same(*_):
+        asked.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return False
+
+    monkeypatch.setattr(desk.store, "begin_kept", answers_all_the_same)
+    work = work_on(desk.store, yard, chance)
+    running = asyncio.ensure_future(work.run(given))
+    await asked.wait()
+    work.let_go(given.lease.run_id)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+    assert yard.started == []
+
+
 async def test_who_is_stopped_while_it_records_has_an_end(desk, chance, yard, monkeypatch):
     given = await assignment(desk)
     yard.out = b"one\n"

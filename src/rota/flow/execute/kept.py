@@ -208,8 +208,7 @@ class KeptWork:
                 except asyncio.CancelledError:
                     going.stopped = True
                     if run_id in self._left or going.resting:
-                        work.cancel()
-                        await _to_the_end(work)
+                        await _leave(work)
                         raise
                     self._stop(going)
             if work.exception() is not None:
@@ -335,9 +334,10 @@ class KeptWork:
     async def _wait_to_be_fenced(self, kept: Kept) -> NoReturn:
         """Do nothing about a run that is another's: the pulse will say so, and end this."""
         log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
-        self._left.add(kept.run_id)
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError
+        if kept.run_id not in self._left:
+            self._left.add(kept.run_id)
+            await asyncio.get_running_loop().create_future()
+        raise asyncio.CancelledError  # it has said so already
 
     def _stop(self, going: Going) -> None:
         """Ask for the end of a program; what it comes to is heard as ever."""
@@ -365,6 +365,13 @@ def _hearing(ready: Ready, kept: Kept) -> Hearing:
 def _killed_before_its_start(kept: Kept, ending: Ending, assignment: Assignment) -> bool:
     """Whether the process that wrote an attempt down was killed before it started the program."""
     return ending.reason is Reason.LOST_NEVER_STARTED and kept is assignment.kept
+
+
+async def _leave(work: asyncio.Future[Any]) -> None:
+    """Let go of work, however often it takes: an answer may come in the way of a cancellation."""
+    while not work.done():
+        work.cancel()
+        await asyncio.wait({work}, timeout=LOOK_SECONDS)
 
 
 async def _to_the_end(future: asyncio.Future[Any]) -> bool:
