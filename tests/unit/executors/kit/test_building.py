@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+import threading
 from collections import Counter
 from pathlib import Path
 
