@@ -138,6 +138,7 @@ def heard_again() -> Iterator[None]:
     "stale-look-at-the-lost",
     "Rota, before it was simulated",
     "A caretaker settles a run as lost that was found lost before somebody adopted it",
+    rare=True,
 )
 def stale_look() -> Iterator[None]:
     alive = (

@@ -106,6 +106,7 @@ def no_namespaces():
     return words if done.returncode else None
 
 
+@pytest.mark.timeout(300)
 def test_ten_programs_live_through_twenty_deaths_of_their_daemon(kept):
     chance = random.Random(5)
     runs, lines, kills = 10, 60, 20
