@@ -10,6 +10,7 @@ from tests.zoo.planting import bug, queries, replaced
 
 from rota.flow.execute import kept
 from rota.flow.execute.kept import KeptWork
+from rota.flow.execute.listening import Listening
 from rota.model.keeping import Kept
 from rota.runtime.worker import Worker
 from rota.testing.simulation import world
@@ -117,13 +118,13 @@ def nonce_again() -> Iterator[None]:
     "Who adopts an attempt hears it from its beginning and records everything again",
 )
 def heard_again() -> Iterator[None]:
-    caught_up = KeptWork._caught_up
+    caught_up = Listening._caught_up
 
     def deaf(self, found, reader):
         return caught_up(self, replace(found, out_at=0, err_at=0), reader)
 
     with (
-        replaced(KeptWork, "_caught_up", deaf),
+        replaced(Listening, "_caught_up", deaf),
         queries(
             move_kept=(
                 f"{BOTH}\nreturning",
