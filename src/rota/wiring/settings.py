@@ -43,7 +43,6 @@ LIMIT_BACKGROUND = 3
 LIMIT_SPACE_FOREGROUND = 2
 LIMIT_SPACE_BACKGROUND = 1
 """Agents and scripts at once, in all and for one space; callables count against slots only."""
-OUTLET_PORT = 7690
 QUEUE_WARNING = 25
 """Ready runs from which `rota status` warns."""
 TIMEOUT = timedelta(minutes=30)
