@@ -62,7 +62,7 @@ class Stop(StrEnum):
 class Attempt:
     """One attempt that is going on; a plain class, because a busy worker makes very many."""
 
-    __slots__ = ("assignment", "began", "entered", "started", "stop", "task", "timer")
+    __slots__ = ("assignment", "began", "cut", "entered", "started", "stop", "task", "timer")
 
     def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
         self.assignment = assignment
@@ -71,6 +71,8 @@ class Attempt:
         self.stop: Stop | None = None
         self.began = 0.0
         self.entered = False
+        self.cut = False
+        """Whether its work was cut off, which leaves what is kept going on."""
         self.started = 0.0
 
     @property

@@ -17,7 +17,7 @@ from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
 from rota.model.beats import Sign
 from rota.model.ids import RunId
-from rota.model.outcomes import Drained, Expired, Failed, Lost, Report, Succeeded
+from rota.model.outcomes import Expired, Failed, Lost, Report, Succeeded
 from rota.model.states import RunState
 from rota.ports.clock import Clock, Random
 from rota.ports.runner import Assignment, Runner, failure
@@ -197,6 +197,7 @@ class Worker:
                 report = await self._by_route[lease.route].run(assignment)
             reach("attempt.end")
         except asyncio.CancelledError:
+            attempt.cut = True
             report = stopped(attempt.stop, assignment)
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
             report = Report(outcome=failure(fault))
@@ -215,7 +216,7 @@ class Worker:
         behind = self._behind.pop(assignment.lease.run_id, None)
         if behind is not None:
             self._start(behind)
-        if attempt.stop is Stop.FENCED or self._handed_on(attempt, report):
+        if attempt.stop is Stop.FENCED or self._handed_on(attempt):
             return
         if attempt.stop is Stop.TIMEOUT:
             report = stopped(Stop.TIMEOUT, assignment)
@@ -229,10 +230,10 @@ class Worker:
             self._full = False
             self.claimer.wake()
 
-    def _handed_on(self, attempt: Attempt, report: Report) -> bool:
+    def _handed_on(self, attempt: Attempt) -> bool:
         """Tell whether an attempt goes on, to be carried on by the next process."""
-        drained = attempt.stop is Stop.DRAIN and isinstance(report.outcome, Drained)
-        return drained and self._keeps(attempt.assignment)
+        left = attempt.stop is Stop.DRAIN and attempt.cut
+        return left and self._keeps(attempt.assignment)
 
     def _give_up(self, assignment: Assignment) -> None:
         if self._behind.get(assignment.lease.run_id) is assignment:

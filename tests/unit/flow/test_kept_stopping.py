@@ -11,7 +11,7 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 
 from rota.flow.execute import kept as kept_module
 from rota.flow.execute import patiently as patiently_module
-from rota.model.outcomes import Cancelled, Failed, Succeeded
+from rota.model.outcomes import Cancelled, Drained, Failed, Succeeded
 from rota.model.tasks import TaskKind
 
 
@@ -192,3 +192,23 @@ async def test_one_that_was_let_go_is_left_alone(desk, chance, yard):
     with pytest.raises(asyncio.CancelledError):
         await running
     assert yard.cancelled == []
+
+
+async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(
+    desk, chance, yard, monkeypatch
+):
+    given = await assignment(desk)
+    asked = asyncio.Event()
+
+    async def never(_):
+        asked.set()
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(desk.store, "find_space", never)
+    work = work_on(desk.store, yard, chance)
+    running = asyncio.ensure_future(work.run(given))
+    await asked.wait()
+    work.let_go(given.lease.run_id)
+    running.cancel()
+    assert (await running).outcome == Drained()
+    assert yard.started == []

@@ -37,7 +37,7 @@ from rota.flow.execute.scripts import result_line
 from rota.flow.execute.trying import Trying, in_session
 from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Pause, Reason, Stream
-from rota.model.outcomes import Cancelled, Report
+from rota.model.outcomes import Cancelled, Drained, Report
 from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent, Reader
@@ -55,6 +55,7 @@ LAST_WORDS = 4 * 1024
 CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
 GONE_ON = "its run has gone on without it"
 UNHEARD = "it cannot be carried on"
+DRAINED = Report(outcome=Drained())
 CANCELLED = Report(outcome=Cancelled(reason="it was cancelled before it began"))
 
 
@@ -76,12 +77,14 @@ TERMS = Terms()
 class Going:
     """One attempt that is going on here, for a worker that holds it.
 
-    `resting` says that it waits between two tries, with no program of it alive.
+    `written` says that it may be on record, so that the next process carries it on; `resting`,
+    that it waits between two tries, with no program of it alive.
     """
 
     assignment: Assignment
     holder: str
     kept: Kept | None
+    written: bool
     grace: float = USUAL.grace_seconds
     stopped: bool = False
     resting: bool = False
@@ -199,7 +202,8 @@ class KeptWork:
         """
         run_id = assignment.lease.run_id
         self._left.discard(run_id)
-        going = self._going[run_id] = Going(assignment, self._holder(), assignment.kept)
+        going = Going(assignment, self._holder(), assignment.kept, assignment.kept is not None)
+        self._going[run_id] = going
         work = asyncio.ensure_future(self._run(going))
         try:
             while not work.done():
@@ -209,7 +213,9 @@ class KeptWork:
                     going.stopped = True
                     if run_id in self._left or going.resting:
                         await _leave(work)
-                        raise
+                        if going.written:
+                            raise
+                        return DRAINED
                     self._stop(going)
             if work.exception() is not None:
                 await _to_the_end(asyncio.ensure_future(self._end(going)))
@@ -304,6 +310,7 @@ class KeptWork:
             began=began,
             session=session,
         )
+        going.written = True
         if not await patiently(lambda: self._store.begin_kept(kept, going.holder)):
             await self._wait_to_be_fenced(kept)
         if going.stopped:
