@@ -11,13 +11,12 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from rota.doors.api.asgi import Receive, Send
+from rota.doors.api.sending import SENDING_SECONDS, while_read
 from rota.errors import Unavailable
 from rota.ports.artifacts import Opened
 
 PATH = "/v1/runs/{run}/artifacts/{name}"
 CHUNK = 64 * 1024
-SENDING_SECONDS = 30.0
-"""How long a client may leave what was sent to it unread."""
 MOST_AT_ONCE = 32
 
 _PATTERN = re.compile(r"/v1/runs/(?P<run>[^/]+)/artifacts/(?P<name>.+)", re.DOTALL)
@@ -54,16 +53,9 @@ class Download:
 
     async def send(self, send: Send) -> None:
         """Send it, until it is through or nobody reads any more."""
-        loop = asyncio.get_running_loop()
-        tasks = {loop.create_task(self._write(send)), loop.create_task(self._hung_up())}
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await while_read(self._write(send), self._receive)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._opened.file.close()
             self._all.under_way -= 1
 
@@ -86,7 +78,3 @@ class Download:
                 async with asyncio.timeout(SENDING_SECONDS):
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-
-    async def _hung_up(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from rota.doors.api.asgi import NO_CONTENT, Receive, Reply, Scope, Send
 from rota.doors.api.hub import PAGE, Hub, Seat, Wish
+from rota.doors.api.sending import SENDING_SECONDS, while_read
 from rota.doors.commands.fields import Id, SpaceName
 from rota.doors.commands.shapes import Asked
 from rota.doors.kit.catalogue import pattern_of
@@ -29,8 +30,6 @@ from rota.ports.store import Store
 from rota.rules.permission import Caller, check_scope, check_space, seen_space
 
 HEARTBEAT_SECONDS = 15.0
-SENDING_SECONDS = 30.0
-"""How long a client may leave what was sent to it unread."""
 MOST_CATCHING_UP = 8
 MOST_OF_A_RUN = 10_000
 HEADERS = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
@@ -217,16 +216,9 @@ class Stream:
 
     async def send(self, send: Send) -> None:
         """Send until there is no more, or nobody reads any more."""
-        loop = asyncio.get_running_loop()
-        tasks = {loop.create_task(self._write(send)), loop.create_task(self._hung_up())}
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await while_read(self._write(send), self._receive)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._seat.leave()
             await self._events.aclose()
 
@@ -240,10 +232,6 @@ class Stream:
                 async with asyncio.timeout(SENDING_SECONDS):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-
-    async def _hung_up(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
 
 
 FOLLOWING = (
