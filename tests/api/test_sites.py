@@ -17,6 +17,7 @@ def test_the_usual_executor_is_shown_at_creation(door):
         "image": None,
         "mounts": [],
         "network": "none",
+        "folder": None,
         "memory_mib": None,
         "processes": None,
     }

@@ -45,6 +45,7 @@ BODIES = {
     "create_task": WORK,
     "create_thread_task": WORK | {"title": "Look"},
     "change_task": {"title": "Mine now"},
+    "put_task": WORK,
     "run_task": {},
     "enable_task": {},
     "disable_task": {},

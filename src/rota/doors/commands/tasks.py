@@ -232,14 +232,19 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
 async def put_task(office: Office, asked: PutTask) -> TaskPut:
     """Let a task of a name be what is said, whether there is one or not.
 
-    What is left out is as in a new task: without a schedule the `default` one is dropped.
+    A number is the id of one that there is. What is left out is as in a new task: without a
+    schedule the `default` one is dropped.
     """
-    owner = await office.store.find_space(space_of(office, asked.space))
-    found = await office.store.find_task(owner.id, asked.task)
+    if asked.task.isdigit():
+        found: Task | None = await task_of(office, asked.task, asked.space)
+    else:
+        owner = await office.store.find_space(space_of(office, asked.space))
+        found = await office.store.find_task(owner.id, asked.task)
     stood = None if found is None else (await _shown(office, found)).etag()
     if found is not None:
         await _as_seen(office, found)
-    task = await _put(office, asked, asked.task, replace=found)
+    name = asked.task if found is None else found.name
+    task = await _put(office, asked, name, replace=found)
     if found is not None and asked.schedule is None:
         with suppress(NotFound):
             await drop_schedule(office.store, office.caller, task.name, task.space)
@@ -306,7 +311,7 @@ async def _put(
     """Make a task, or the one that it replaces what was asked for."""
     if asked.command is not None:
         check_script(asked.spec())
-    space = space_of(office, asked.space)
+    space = space_of(office, asked.space) if replace is None else replace.space
     kind = next(KIND_OF[name] for name in KIND_OF if getattr(asked, name) is not None)
     if replace is not None and replace.kind is not kind:
         raise Invalid("kind", kind, _OTHER_KIND.format(replace.kind))

@@ -11,6 +11,7 @@ import fcntl
 import os
 import random
 import select
+import time
 from pathlib import Path
 
 import apsw
@@ -38,6 +39,8 @@ create table if not exists endings (
 REFUSED = 75
 STREAMS = ("out", "err")
 LEASE_SECONDS = 60.0
+LOCK_SECONDS = 10.0
+LOCK_LOOK_SECONDS = 0.01
 LOOK_MILLISECONDS = 20
 READ_BYTES = 256 * 1024
 
@@ -54,15 +57,20 @@ def open_database(home: Path) -> apsw.Connection:
 class Daemon:
     """Keeps a number of attempts going until a file says stop, and ends when all have ended."""
 
-    def __init__(self, home: Path, trees: list[Tree], at_once: int, seed: int) -> None:
+    def __init__(
+        self, home: Path, trees: list[Tree], at_once: int, seed: int, *, patient: bool = True
+    ) -> None:
         self.home = home
         self.trees = trees
         self.at_once = at_once
         lock = os.open(home / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os._exit(REFUSED)
+        # A child that the last one has just forked has its lock until it has become a keeper.
+        patience = LOCK_SECONDS if patient else 0.0
+        while not _locked(lock):
+            if patience <= 0:
+                os._exit(REFUSED)
+            time.sleep(LOCK_LOOK_SECONDS)
+            patience -= LOCK_LOOK_SECONDS
         self.database = open_database(home)
         with self.database:
             self.database.execute(
@@ -170,3 +178,11 @@ class Daemon:
             change = "update offsets set at = ? where name = ? and stream = ?"
             self.database.execute(change, (at, name, stream))
         return True
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -89,7 +89,7 @@ class Killing:
         """Say whether there is a keeper to kill: a daemon killed before that proves nothing."""
         return any(self.home.glob(f"{self.home.name}.*/keeper"))
 
-    def _fork(self) -> int:
+    def _fork(self, *, patient: bool = True) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -98,7 +98,7 @@ class Killing:
             if self.nobody:
                 become_nobody()
             die_with_parent()
-            Daemon(self.home, self.trees, self.at_once, self.seed).run()
+            Daemon(self.home, self.trees, self.at_once, self.seed, patient=patient).run()
             code = 0
         except BaseException:  # noqa: BLE001 - a fork never returns into its parent's code
             traceback.print_exc()
@@ -131,7 +131,7 @@ class Killing:
         wait_for((self.home / "daemon.lock").exists, 5.0)
         locked = lambda: str((self.home / "daemon.lock").stat().st_ino) in _locks()  # noqa: E731
         wait_for(locked, 5.0)
-        _, status = os.waitpid(self._fork(), 0)
+        _, status = os.waitpid(self._fork(patient=False), 0)
         refused = os.waitstatus_to_exitcode(status) == REFUSED
         self.result.refused += refused
         if not refused:

@@ -69,7 +69,7 @@ create index schedules_due on rota.schedules (next_at) where next_at is not null
 -- What a row of runs may be: a place exactly while queued, a holder exactly while running, an end
 -- exactly when finished. It is a function because the server compiles the expressions of a table's
 -- checks for every statement, and these took longer than the insert itself.
-create function rota.is_run(
+create or replace function rota.is_run(
   state text, place text, holder text, finished_at bigint, pool text, source text, cause text,
   metered integer, key text
 ) returns boolean language plpgsql immutable as $$ begin
