@@ -5,7 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 
-.PHONY: help setup run test test-agents test-crash zoo oracle check format bench docs clean sim
+.PHONY: help setup run test test-agents test-programs test-crash zoo oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ test: setup  ## run every test, PostgreSQL included
 test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of their providers
 	.venv/bin/python -m tests.agents.programs
 	.venv/bin/pytest -m agents -n 2 tests/agents
+
+test-programs: setup  ## run what `make test` leaves out of real programs: PostgreSQL, many deaths
+	.venv/bin/pytest -m programs -n 2 --dist worksteal tests/system
 
 test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills
 	.venv/bin/python -m rota.testing.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))

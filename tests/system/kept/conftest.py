@@ -150,3 +150,14 @@ def kept(request, house):
     for number in processes(made.token):
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
+
+
+ON_BOTH_STORES = {"test_outliving", "test_losing", "test_upgrading", "test_stopped_daemon"}
+"""What depends on the store. The rest is tried on PostgreSQL too by `make test-programs`."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        store = getattr(item, "callspec", None) and item.callspec.params.get("kept")
+        if store == "postgres" and item.path.stem not in ON_BOTH_STORES:
+            item.add_marker(pytest.mark.programs)

@@ -107,9 +107,12 @@ def no_namespaces():
 
 
 @pytest.mark.timeout(300)
-def test_ten_programs_live_through_twenty_deaths_of_their_daemon(kept):
+@pytest.mark.parametrize(
+    ("runs", "kills"), [(4, 5), pytest.param(10, 20, marks=pytest.mark.programs)]
+)
+def test_programs_live_through_many_deaths_of_their_daemon(kept, runs, kills):
     chance = random.Random(5)
-    runs, lines, kills = 10, 60, 20
+    lines = 60
     kept.create("count", "python3", "count.py", str(lines), kept.token, overlap="allow")
     kept.up()
     numbers = [kept.json("run", "count")["run"] for _ in range(runs)]
