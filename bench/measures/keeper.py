@@ -120,8 +120,9 @@ def _tail(count: int, lines: int = 40) -> list[float]:
             attempt.pids()
         for _ in range(20):  # what was written while everybody started says nothing
             poll.poll(50)
-            for name in attempts.wake.names():
-                made[name][1] = (made[name][0].folder / "out").stat().st_size
+            attempts.wake.names()
+        for each in made.values():
+            each[1] = (each[0].folder / "out").stat().st_size
         while len(late) < count * lines and time.monotonic() < deadline:
             poll.poll(1000)
             for name in attempts.wake.names():

@@ -22,11 +22,13 @@ SCRIPTS_A_MINUTE = 600
 TICKING = 50
 MOST_LATER = 1.2
 TALKING = """
-import os, time
+import os, sys, time
 while True:
-    time.sleep(0.5)
+    time.sleep(float(sys.argv[1]))
     os.write(1, b"%d\\n" % time.time_ns())
 """
+CHATTY, USUAL = 0.5, 5.0
+"""Every how many seconds a program says something: one that is heard, and an agent at work."""
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -40,9 +42,10 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 def _scripts(on: Daemon, bench: Bench, name: str) -> Row:
     """Keep a pace of short scripts beside agents that live."""
-    _create(on, "talk", ["python3", "-S", "-c", TALKING])
+    for task, every in (("chatty", CHATTY), ("agent", USUAL)):
+        _create(on, task, ["python3", "-S", "-c", TALKING, str(every)])
     _create(on, "short", ["true"])
-    agents = [_queue(on, "talk") for _ in range(AGENTS_BESIDE)]
+    agents = [_queue(on, "agent") for _ in range(AGENTS_BESIDE)]
     count = bench.size(SCRIPTS_A_MINUTE, SCRIPTS_A_MINUTE // 6)
     gap, began, runs = 60 / SCRIPTS_A_MINUTE, time.monotonic(), []
     for number in range(count):
@@ -75,11 +78,15 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
     seconds = bench.size(30, 10)
     time.sleep(seconds)
     alone = _lateness(on, seconds)
-    agents = [_queue(on, "talk") for _ in range(TALKERS)]
+    agents = [_queue(on, "agent") for _ in range(TALKERS)]
     _until_running(on, agents)
-    heard = call("follow", "follow", url=on.url, key=on.key, seconds=seconds)
+    time.sleep(seconds)
     beside = _lateness(on, seconds - 2)
     _cancel(on, agents)
+    chatty = [_queue(on, "chatty") for _ in range(TALKERS)]
+    _until_running(on, chatty)
+    heard = call("follow", "follow", url=on.url, key=on.key, seconds=seconds)
+    _cancel(on, chatty)
     event = value([heard["recorded_p99"]], "ms")
     yield Row(
         measure=f"written to event, p99, {TALKERS} keepers, {name}", rota=event,
