@@ -23,14 +23,14 @@ setup: .venv/.synced  ## make .venv with rota in it
 run: setup  ## start Rota with a few sample tasks in ./.rota
 	ROTA_HOME=$(CURDIR)/.rota ROTA_LOG_FORMAT=text .venv/bin/rota up --samples
 
-test: setup  ## run every test, PostgreSQL included
+test: setup  ## run the tests, PostgreSQL included
 	.venv/bin/pytest -n 2 --dist worksteal
 
 test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of their providers
 	.venv/bin/python -m tests.agents.programs
 	.venv/bin/pytest -m agents -n 2 tests/agents
 
-test-programs: setup  ## run what `make test` leaves out of real programs: PostgreSQL, many deaths
+test-programs: setup  ## run real programs in every executor, on both stores, through many deaths
 	.venv/bin/pytest -m programs -n 2 --dist worksteal tests/system
 
 test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills

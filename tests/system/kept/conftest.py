@@ -26,6 +26,9 @@ print("finished", flush=True)
 """
 
 
+HERE = Path(__file__).parent
+
+
 class Kept:
     """A house whose daemon runs programs, on a store of either kind."""
 
@@ -152,12 +155,14 @@ def kept(request, house):
             os.kill(number, signal.SIGKILL)
 
 
-ON_BOTH_STORES = {"test_outliving", "test_losing", "test_upgrading", "test_stopped_daemon"}
-"""What depends on the store. The rest is tried on PostgreSQL too by `make test-programs`."""
+SHORT = {"test_outliving": {"sqlite", "postgres"}, "test_agents": {"sqlite"},
+         "test_scripts": {"sqlite"}, "test_timeouts": {"sqlite"}}  # fmt: skip
+"""What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        store = getattr(item, "callspec", None) and item.callspec.params.get("kept")
-        if store == "postgres" and item.path.stem not in ON_BOTH_STORES:
-            item.add_marker(pytest.mark.programs)
+        if item.path.parent == HERE:
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            if params.get("kept", "sqlite") not in SHORT.get(item.path.stem, ()):
+                item.add_marker(pytest.mark.programs)

@@ -171,3 +171,13 @@ def sited(house):
     (made.work / "spread.py").write_text(SPREAD)
     yield made
     made.end()
+
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    """Leave real executors to `make test-programs`: they take minutes."""
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.programs)
