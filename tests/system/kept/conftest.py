@@ -155,14 +155,21 @@ def kept(request, house):
             os.kill(number, signal.SIGKILL)
 
 
-SHORT = {"test_outliving": {"sqlite", "postgres"}, "test_agents": {"sqlite"},
-         "test_scripts": {"sqlite"}, "test_timeouts": {"sqlite"}}  # fmt: skip
+SHORT = {"test_outliving": {"sqlite"}, "test_agents": {"sqlite"}, "test_scripts": {"sqlite"}}
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
+ON_POSTGRES = {
+    "test_a_killed_daemon_comes_back_to_the_same_process",
+    "test_a_cancelled_program_is_gone_with_everything_it_started",
+}
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == HERE:
             params = item.callspec.params if hasattr(item, "callspec") else {}
-            if params.get("kept", "sqlite") not in SHORT.get(item.path.stem, ()):
+            store = params.get("kept", "sqlite")
+            short = store in SHORT.get(item.path.stem, ()) or (
+                store == "postgres" and item.originalname in ON_POSTGRES
+            )
+            if not short:
                 item.add_marker(pytest.mark.programs)
