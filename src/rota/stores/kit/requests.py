@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from rota.errors import Conflict, Rehearsed
 from rota.model.instants import from_micros
 from rota.model.requests import NewRequest, Request
-from rota.stores.kit.session import Row, Session, one
+from rota.stores.kit.session import Row, Rows, Session, one
 
 Result = TypeVar("Result")
 Operation = Callable[..., Coroutine[Any, Any, Result]]
@@ -25,19 +25,11 @@ def stamped(
     """
 
     async def both(session: Session, *args: object) -> tuple[int | None, Result]:
-        words = {
-            "now": now,
-            "caller": request.caller,
-            "space": request.space,
-            "command": request.command,
-            "about": json.dumps(request.about),
-            "key": request.key,
-            "digest": request.digest,
-        }
-        if request.key is None and not request.rehearsal:
-            await session.run("insert_request", **words)
+        words = {**_words(request), "key": request.key, "digest": request.digest}
+        if may_share(request):
+            await session.run("insert_request", now=now, **words)
             return None, await operation(session, *args)
-        row = await one(session, "insert_request", **words)
+        row = await one(session, "insert_request", now=now, **words)
         if row is None:
             message = (
                 f"a request with the key {request.key!r} was made at the same time: look first"
@@ -50,6 +42,36 @@ def stamped(
 
     both.__name__ = operation.__name__
     return both
+
+
+def stamped_all(
+    requests: Sequence[NewRequest], operation: Operation[Result], now: int
+) -> Operation[Result]:
+    """Return an operation that writes requests without keys down and then does what they ask for.
+
+    They share a transaction, and so a commit.
+    """
+
+    async def together(session: Session, *args: object) -> Result:
+        await session.run("insert_requests", rows=Rows(map(_words, requests)), now=now)
+        return await operation(session, *args)
+
+    together.__name__ = operation.__name__
+    return together
+
+
+def may_share(request: NewRequest) -> bool:
+    """Whether nothing has to be known of a request but that it was made."""
+    return request.key is None and not request.rehearsal
+
+
+def _words(request: NewRequest) -> dict[str, object]:
+    return {
+        "caller": request.caller,
+        "space": request.space,
+        "command": request.command,
+        "about": json.dumps(request.about),
+    }
 
 
 async def note_request(session: Session) -> None:

@@ -37,8 +37,9 @@ from rota.stores.kit.joining import Joiner
 from rota.stores.kit.keeping import Keeping
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
+from rota.stores.kit.machines import Machines
 from rota.stores.kit.pausing import Pausing
-from rota.stores.kit.requests import stamped
+from rota.stores.kit.requests import may_share, stamped, stamped_all
 from rota.stores.kit.restore import PassOver
 
 Result = TypeVar("Result")
@@ -46,7 +47,7 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating):
+class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating, Machines):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""
@@ -60,6 +61,9 @@ class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating):
         self._known: claim.Known = {}
         self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(
             self._enqueue, MOST_JOINED, writers=2 if self.elsewhere else 1
+        )
+        self._requested: Joiner[tuple[NewRequest, RunBatch], list[Enqueued]] = Joiner(
+            self._enqueue_asked, MOST_JOINED, writers=2 if self.elsewhere else 1
         )
         self._settles: Joiner[Settlement, bool] = Joiner(self._settle, MOST_JOINED)
 
@@ -151,6 +155,11 @@ class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating):
         """Queue runs; concurrent callers share a commit."""
         return list(await self._enqueues.put(batches))
 
+    async def enqueue_for(self, request: NewRequest, batch: RunBatch) -> list[Enqueued]:
+        """Queue runs that somebody asks for; concurrent requests share a commit."""
+        (queued,) = await self._requested.put([(request, batch)])
+        return queued
+
     async def enqueue_within(
         self, connection: object, batches: Sequence[RunBatch]
     ) -> list[list[Enqueued]]:
@@ -161,6 +170,14 @@ class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating):
 
     async def _enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
         return await self.write(combined.enqueue, batches, self.now())
+
+    async def _enqueue_asked(
+        self, asked: Sequence[tuple[NewRequest, RunBatch]]
+    ) -> list[list[Enqueued]]:
+        requests, batches = [request for request, _ in asked], [batch for _, batch in asked]
+        now = self.now()
+        both = stamped_all(requests, combined.enqueue, now)
+        return await self.write(both, batches, now)
 
     async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
         """Ask whoever works on running runs to stop."""
@@ -351,6 +368,14 @@ class Behalf(SqlStore):
     ) -> Result:
         """Run an operation that only reads, on one consistent view."""
         return await self._store.read(operation, *args)
+
+    async def enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
+        """Queue runs; requests without a key share a commit with those of others."""
+        if self._stamped or len(batches) != 1 or not may_share(self._request):
+            return await super().enqueue(batches)
+        queued = await self._store.enqueue_for(self._request, batches[0])
+        self._stamped = True
+        return [queued]
 
     async def open(self) -> None:
         """Nothing to do: the store behind it is open."""

@@ -121,6 +121,7 @@ class PostgresStore(SqlStore):
         if self._connections is None:
             return
         await self._enqueues.close()
+        await self._requested.close()
         await self._settles.close()
         connections, watch = self._connections, self._watch
         self._connections = self._watch = None

@@ -211,6 +211,7 @@ class SqliteStore(SqlStore):
             return
         await self._doorbell.stop_listening()
         await self._enqueues.close()
+        await self._requested.close()
         await self._settles.close()
         threads, self._threads = self._threads, None
         for thread in dict.fromkeys(threads):
@@ -292,6 +293,7 @@ class MemoryStore(SqlStore):
         """Drop the database."""
         if self._connection is not None:
             await self._enqueues.close()
+            await self._requested.close()
             await self._settles.close()
             self._connection.close()
             self._connection = self._session = None

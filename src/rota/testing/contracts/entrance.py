@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -103,6 +104,17 @@ class RequestContract:
         assert len(await bench.store.list_requests(None, FAR, 10)) == 1
         await bench.worker("w1")
         assert await bench.claim_ids() == [queued.run_id]
+
+    async def test_requests_that_come_together_are_all_written_down(self, bench: Bench) -> None:
+        task = await bench.task()
+        stores = [bench.store.behalf(self._request()) for _ in range(20)]
+        asked = [
+            store.enqueue([bench.batch(task, [number])]) for number, store in enumerate(stores)
+        ]
+        queued = [run.run_id for ((run,),) in await asyncio.gather(*asked)]
+        assert len(await bench.store.list_requests(None, FAR, 100)) == 20
+        for number, run_id in enumerate(queued):
+            assert (await bench.run(run_id)).payload == str(number)
 
     @pytest.mark.parametrize("key", [None, "k"])
     async def test_a_rehearsed_run_is_not_there(self, bench: Bench, key: str | None) -> None:

@@ -32,6 +32,12 @@ values (:now::bigint, :caller::text, :space::text, :command::text, :about::text,
 on conflict (caller, key) where key is not null do nothing
 returning id;
 
+-- name: insert_requests  without keys
+insert into rota.requests (at, caller, space, command, about)
+select :now::bigint, caller, space, command, about
+from jsonb_to_recordset(:rows::text::jsonb)
+  as w(caller text, space text, command text, about text);
+
 -- name: answer_request
 update rota.requests set status = :status::int, answer = :answer::text
 where id = :id::bigint and status is null;

@@ -29,6 +29,11 @@ values (:now, :caller, :space, :command, :about, :key, :digest)
 on conflict (caller, key) where key is not null do nothing
 returning id;
 
+-- name: insert_requests  without keys
+insert into requests (at, caller, space, command, about)
+select :now, value ->> 'caller', value ->> 'space', value ->> 'command', value ->> 'about'
+from jsonb_each(:rows);
+
 -- name: answer_request
 update requests set status = :status, answer = :answer where id = :id and status is null;
 
