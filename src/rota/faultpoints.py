@@ -69,6 +69,7 @@ OPERATIONS: Final = (
     "drop_kept",
     "beat",
     "note_silence",
+    "read_machine",
     "note_request",
     "answer_request",
     "put_state",

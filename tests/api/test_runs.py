@@ -1,10 +1,12 @@
 """Runs over HTTP: queued, shown, cancelled, tried again and answered; spaces, keys and memory."""
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
 from tests.conftest import KINDS
 
+from rota.model.machines import Load
 from rota.model.outcomes import Asked, Succeeded
 
 WORK = {"name": "sky", "instructions": "Look."}
@@ -215,7 +217,24 @@ def test_the_status_tells_the_owner_everything(sky):
     assert told["queue"]["ready"] == 1
     assert [worker["id"] for worker in told["workers"]] == ["w1"]
     assert sky.main.get("/v1/workers").json["workers"] == told["workers"]
-    assert sky.main.get("/v1/machines").json["machines"][0]["alive"] == 1
+    machine = sky.main.get("/v1/machines").json["machines"][0]
+    assert (machine["alive"], machine["cpu_percent"]) == (1, None)
+
+
+def test_a_machine_tells_how_it_was_doing(sky):
+    host = sky.main.get("/v1/machines").json["machines"][0]["host"]
+    for percent in (12.5, 75.0):
+        sky.run(sky.store.read_machine("w1", "home", host, Load(percent, 1 << 30, 4 << 30)))
+        sky.clock.advance(timedelta(minutes=1))
+    assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] == 75.0
+    told = sky.main.get("/v1/machines/readings?limit=1").json
+    assert [reading["cpu_percent"] for reading in told["readings"]] == [75.0]
+    older = sky.main.get(f"/v1/machines/readings?limit=1&before={quote(told['next'])}").json
+    assert [reading["cpu_percent"] for reading in older["readings"]] == [12.5]
+    assert sky.main.get("/v1/machines/readings?host=elsewhere").json["readings"] == []
+    sky.clock.advance(timedelta(hours=2))
+    assert sky.main.get("/v1/machines/readings").json["readings"] == []
+    assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] is None
 
 
 def test_what_is_not_there_and_what_is_not_done_here(door):

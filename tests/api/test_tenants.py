@@ -20,7 +20,7 @@ CANARY = "kestrel"
 """A word that stands in everything of ann's and in nothing that bob says."""
 NOWHERE = {"task": "987654", "run": "987654", "key": "987654", "space": "nobody"}
 WHOLE = {
-    "list_workers", "list_machines", "list_limits", "set_limit", "remove_limit",
+    "list_workers", "list_machines", "list_readings", "list_limits", "set_limit", "remove_limit",
     "pause_all", "resume_all", "stop_daemon", "start_daemon",
 }  # fmt: skip
 """What concerns the whole installation, and no member."""

@@ -12,6 +12,7 @@ from rota.testing.contracts import (
     lanes,
     limits,
     live,
+    machines,
     outbox,
     pausing,
     plan,
@@ -139,4 +140,8 @@ class TestKeeping(keeping.KeepingContract):
 
 
 class TestBeating(beating.BeatingContract):
+    pass
+
+
+class TestMachines(machines.MachineContract):
     pass

@@ -30,6 +30,7 @@ from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
 from rota.ports.keeping import Keeping
 from rota.ports.live import Live, Pausing
+from rota.ports.machines import Machines
 from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
@@ -321,6 +322,7 @@ class Store(
     Pausing,
     Keeping,
     Beating,
+    Machines,
     Backups,
     Protocol,
 ):

@@ -1,12 +1,13 @@
-"""The heart: tells the store, at every heartbeat, of every attempt this process runs."""
+"""The heart: tells the store, at every heartbeat, of every attempt and of the machine."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rota.model.beats import Sign
 from rota.ports.clock import Clock, Random
+from rota.ports.machines import Gauge
 from rota.ports.runner import Keepers
 from rota.ports.store import Store
 from rota.runtime.service import Service
@@ -25,8 +26,16 @@ class Working(Protocol):
         """Return what can be seen of the attempts that are not kept."""
 
 
+class Machine(NamedTuple):
+    """Where a worker works, and what tells how that is doing."""
+
+    home: str
+    host: str
+    gauge: Gauge
+
+
 class Heart:
-    """Beats until stopped: one write for all attempts, and none while there are none."""
+    """Beats until stopped: one write for all attempts, none while there are none."""
 
     def __init__(
         self,
@@ -35,7 +44,9 @@ class Heart:
         clock: Clock,
         chance: Random,
         every: timedelta = HEARTBEAT,
+        machine: Machine | None = None,
     ) -> None:
+        self._machine = machine
         self._store = store
         self._worker = worker
         self._every = every.total_seconds()
@@ -58,4 +69,7 @@ class Heart:
 
     async def _step(self) -> float:
         await self.beat()
+        if self._machine is not None:
+            home, host, gauge = self._machine
+            await self._store.read_machine(self._worker.id, home, host, gauge())
         return self._every

@@ -21,10 +21,11 @@ from rota.model.keeping import Kept
 from rota.model.views import Renewal
 from rota.ports.channel import Channel
 from rota.ports.clock import Clock, Random
+from rota.ports.machines import Gauge
 from rota.ports.runner import Keepers, Runner
 from rota.ports.store import Store
 from rota.runtime.attempts import FailureHook, Stop
-from rota.runtime.beating import HEARTBEAT, Heart
+from rota.runtime.beating import HEARTBEAT, Heart, Machine
 from rota.runtime.lag import LagWatch
 from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
@@ -77,6 +78,7 @@ class Crew:
         chance: Random,
         *,
         keepers: Keepers | None = None,
+        gauge: Gauge | None = None,
         on_failure: FailureHook | None = None,
     ) -> None:
         self.settings = settings
@@ -107,7 +109,8 @@ class Crew:
         self.postman = Service("postman", self._deliver_step, clock, chance)
         self.caretaker = Service("caretaker", self._care_step, clock, chance)
         self.keeping = Service("keepers", self._keep_step, clock, chance)
-        self.heart = Heart(store, self.worker, clock, chance, settings.heartbeat)
+        machine = Machine(settings.home, settings.host, gauge) if gauge is not None else None
+        self.heart = Heart(store, self.worker, clock, chance, settings.heartbeat, machine)
         self._unheard: frozenset[Overdue] = frozenset()
         ttl = settings.worker_ttl
         self._care_rest = ttl.total_seconds() / CARETAKER_LOOKS

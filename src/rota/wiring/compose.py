@@ -27,6 +27,7 @@ from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
 from rota.runtime.zone_data import zone_data_mark
 from rota.wiring.addresses import store_at
+from rota.wiring.gauge import Gauge
 from rota.wiring.identity import this_process
 from rota.wiring.keeping import kept_work
 from rota.wiring.settings import Settings
@@ -131,7 +132,9 @@ def make_crew(
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
     kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance)
-    crew = Crew(store, [runner, kept], channels, wanted, SystemClock(), chance, keepers=kept)
+    crew = Crew(
+        store, [runner, kept], channels, wanted, SystemClock(), chance, keepers=kept, gauge=Gauge()
+    )
     return crew
 
 

@@ -41,6 +41,8 @@ WAYS = {
     "show_status": "status",
     "list_workers": "worker list",
     "list_machines": "machine list",
+    "list_readings": "machine history",
+    "list_heartbeats": "machine agents",
     "list_requests": "requests",
     "list_state": "state list",
     "get_state": "state get",

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Unavailable
+from rota.model.machines import Load
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
 from rota.model.states import RunState
 from rota.runtime.attempts import Stop
@@ -21,7 +22,7 @@ from rota.testing.fakes import PuppetRunner, RecordingChannel
 class Stage:
     """A crew on a memory store, with a puppet for its runner."""
 
-    def __init__(self, desk, chance, act=None, **settings):
+    def __init__(self, desk, chance, act=None, gauge=None, **settings):
         self.desk = desk
         self.channel = RecordingChannel()
         self.failures = []
@@ -42,6 +43,7 @@ class Stage:
             CrewSettings(**{**options, **settings}),
             desk.clock,
             chance,
+            gauge=gauge,
             on_failure=self._tell,
         )
 
@@ -79,8 +81,8 @@ def opened_here(runner):
 
 @pytest.fixture
 def stage(desk, chance):
-    def build(act=None, **settings):
-        return Stage(desk, chance, act, **settings)
+    def build(act=None, gauge=None, **settings):
+        return Stage(desk, chance, act, gauge, **settings)
 
     return build
 
@@ -106,6 +108,19 @@ async def test_a_due_schedule_wakes_everybody_in_turn(desk, stage):
         await on.begun()
         await on.crew.idle()
         assert [d.body for d in on.channel.taken] == ['"hi"']
+
+
+async def test_every_heartbeat_tells_of_the_machine(desk, stage):
+    read = asyncio.Event()
+
+    def gauge():
+        read.set()
+        return Load(50.0, 1, 2)
+
+    async with stage(gauge=gauge).working():
+        await read.wait()
+    (reading,) = await desk.store.list_readings(0, desk.store.now() + 1, None, 10)
+    assert (reading.home, reading.host, reading.load) == ("h", "here", Load(50.0, 1, 2))
 
 
 async def test_a_worker_takes_no_more_than_its_slots(desk, stage):

@@ -14,11 +14,15 @@ from rota.flow.observe.status import OVERDUE, Status, Warned, view_status
 from rota.model.deliveries import DeliveryState
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
+from rota.model.machines import Load
 from rota.model.spaces import Role
 from rota.model.tasks import Pool
 from rota.model.views import QueueView, WorkerView
 from rota.rules.permission import check_main, seen_space
 
+UNREAD = Load()
+RECENT = 10 * 60 * 1_000_000
+"""How old a reading of a machine may be to tell how it is doing."""
 UNSENT = tuple(state for state in DeliveryState if state is not DeliveryState.SENT)
 
 
@@ -125,6 +129,9 @@ class MachineGiven(Given):
     slots: int
     running: int
     seen_at: datetime
+    cpu_percent: float | None
+    memory_bytes: int | None
+    memory_total: int | None
 
 
 class Machines(Given):
@@ -258,12 +265,14 @@ async def list_workers(office: Office, asked: Nothing) -> Workers:  # noqa: ARG0
 
 @command("GET", "/v1/machines", KeyScope.ADMIN)
 async def list_machines(office: Office, asked: Nothing) -> Machines:  # noqa: ARG001
-    """List hosts with the workers on them."""
+    """List hosts with the workers on them, and how busy they are as a whole."""
     check_main(office.caller)
     now = from_micros(office.store.now())
     hosts: dict[str, list[WorkerGiven]] = defaultdict(list)
     for worker in await office.store.list_workers():
         hosts[worker.host].append(_worker(worker, now))
+    since = office.store.now() - RECENT
+    loads = {reading.host: reading.load for reading in await office.store.newest_readings(since)}
     return Machines(
         machines=[
             MachineGiven(
@@ -273,6 +282,7 @@ async def list_machines(office: Office, asked: Nothing) -> Machines:  # noqa: AR
                 slots=sum(worker.slots for worker in on if worker.alive),
                 running=sum(worker.running for worker in on),
                 seen_at=max(worker.seen_at for worker in on),
+                **loads.get(host, UNREAD)._asdict(),
             )
             for host, on in sorted(hosts.items())
         ]

@@ -17,7 +17,7 @@ from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import from_micros
 from rota.stores.kit.dialect import Dialect
-from rota.stores.kit.session import EVENTS, Rows, Session
+from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 KEYS = ("run_id", "epoch")
 USUAL = {field.name: field.default for field in fields(Sign) if field.name not in KEYS}
@@ -60,12 +60,14 @@ def _told(sign: Sign) -> dict[str, Any]:
 
 async def heartbeats(session: Session, run_ids: list[int]) -> dict[RunId, Heartbeat]:
     """Return the rows that tell of the runs as they stand."""
-    found = {}
-    for run_id, epoch, at, silence, data in await session.rows("beats_of", ids=run_ids):
-        record = {"run_id": run_id, "epoch": epoch, **json.loads(data)}
-        heard = Heartbeat(sign=from_json(Sign, record), at=from_micros(at), silence=silence)
-        found[RunId(run_id)] = heard
-    return found
+    return {row[0]: as_heartbeat(row) for row in await session.rows("beats_of", ids=run_ids)}
+
+
+def as_heartbeat(row: Row) -> Heartbeat:
+    """Return a row as what was last heard of an attempt."""
+    run_id, epoch, at, silence, data = row
+    record = {"run_id": run_id, "epoch": epoch, **json.loads(data)}
+    return Heartbeat(sign=from_json(Sign, record), at=from_micros(at), silence=silence)
 
 
 async def overdue(session: Session, now: int, patience: int, most: int) -> list[Overdue]:

@@ -27,6 +27,7 @@ from rota.model.ids import Epoch, RunId
 from rota.model.instants import to_micros
 from rota.model.keeping import Happened, Kept, Pause
 from rota.model.keys import EVERY_SCOPE, Key
+from rota.model.machines import Load
 from rota.model.requests import NewRequest
 from rota.model.spaces import Limit, Scope
 from rota.model.states import FINISHED, RunState
@@ -239,6 +240,7 @@ class _Calls:
         await _patiently(partial(store.drop_kept, run_id, kept.epoch))
         sign = Sign(run_id=run_id, epoch=kept.epoch)
         await _patiently(partial(store.beat, "caller", [sign], store.now()))
+        await _patiently(partial(store.read_machine, "caller", home, "here", Load()))
         overdue = Overdue(run_id, kept.epoch, store.now(), trusted=False, kept=False)
         await _patiently(partial(store.note_silence, {overdue: "nobody's"}))
 

@@ -38,7 +38,7 @@ ONCE: Final = frozenset(
         ),
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
-        *("beat", "note_silence"),
+        *("beat", "note_silence", "read_machine"),
         *("snapshot", "lock", "crew", "drain", "kept"),
     }
 )
@@ -69,6 +69,7 @@ FEW: Final = {
     "drop_kept.statement": 1,
     "beat.statement": 1,
     "note_silence.statement": 1,
+    "read_machine.statement": 2,
     "answer_request.statement": 1,
     "drop_state.statement": 1,
     "mark_seen.statement": 1,
