@@ -7,6 +7,7 @@ RotaError
 |  |- Conflict          it exists already, and differs
 |  |- IllegalMove       the run's state does not allow it
 |  |- NotPermitted      this caller may not do it
+|  |- Fenced            the attempt that asks is over
 |  |- SqlRefused        a query asks for what is not to be had, or is wrong
 |  |- SqlTimeout        a query took too long
 |  |- SqlFailed         a query went wrong underway
@@ -90,6 +91,15 @@ class NotPermitted(Refused):
     """This caller may not do that."""
 
     code = "not_permitted"
+
+
+class Fenced(Refused):
+    """The attempt on whose behalf this was asked is over, so nothing was done."""
+
+    code = "fenced"
+
+    def __init__(self, run_id: int, epoch: int) -> None:
+        super().__init__(f"attempt {epoch} of run {run_id} is over: nothing was done")
 
 
 class Unknown(Refused):

@@ -8,6 +8,7 @@ from rota.testing.contracts import (
     caches,
     define,
     entrance,
+    held,
     keeping,
     lanes,
     limits,
@@ -112,6 +113,10 @@ class TestKeys(entrance.KeyContract):
 
 
 class TestRequests(entrance.RequestContract):
+    pass
+
+
+class TestHeld(held.HeldContract):
     pass
 
 

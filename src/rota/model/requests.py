@@ -11,7 +11,8 @@ from typing import Any
 class NewRequest:
     """A change somebody asks for; `key` and `digest` let the same request come twice.
 
-    A rehearsal goes as far as the change itself, and takes it back.
+    A rehearsal goes as far as the change itself, and takes it back. `held` is the run and epoch of
+    the attempt that asks, if one does: nothing is changed for one that is over.
     """
 
     caller: str
@@ -21,6 +22,7 @@ class NewRequest:
     key: str | None = None
     digest: str | None = None
     rehearsal: bool = False
+    held: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from rota.model.inside import Held
 from rota.model.keys import Key, NewKey
 from rota.model.memory import Remembered, Seen
 from rota.model.requests import Request
@@ -38,8 +39,17 @@ class Entrance(Timed, Protocol):
     async def find_request(self, caller: str, key: str) -> Request | None:
         """Return the request that a caller made under a key."""
 
+    async def requests_alike(self, callers: Sequence[str], digest: str) -> list[Request]:
+        """Return the requests of callers that asked for the same, in the order they were made."""
+
     async def list_requests(self, space: str | None, before: int, most: int) -> list[Request]:
         """Return requests, newest first."""
+
+    async def find_held(self, run_id: int, epoch: int) -> Held | None:
+        """Return what is known of an attempt that goes on; None if it is over."""
+
+    async def count_made(self, space_id: int) -> int:
+        """Return how many tasks stand in a space that attempts have made."""
 
     async def put_state(self, task_id: int, key: str, value: str, who: str) -> Remembered:
         """Keep a value under a key of a task, whatever stood there."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rota.errors import NotFound, NotPermitted
+from rota.model.inside import Held
 from rota.model.keys import EVERY_SCOPE, KeyScope
 from rota.model.spaces import Role
+
+OF_ATTEMPTS = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
+"""What an attempt may do within its space: never what an administrator does, and no SQL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks, told by the door they came through and never by what they say.
 
-    `id` tells callers apart in the record of requests; `name` is for people.
+    `id` tells callers apart in the record of requests; `name` is for people. `attempt` is set when
+    no person asks, but a program that works for a run.
     """
 
     space: str = "main"
@@ -21,10 +26,23 @@ class Caller:
     name: str = "local"
     id: str = "local"
     scopes: frozenset[KeyScope] = EVERY_SCOPE
+    attempt: Held | None = None
 
 
 LOCAL = Caller()
 """The owner of the process or the terminal."""
+
+
+def attempt_caller(held: Held, role: Role) -> Caller:
+    """Return an attempt as a caller; it may what its space may, which has that role."""
+    return Caller(
+        space=held.space,
+        role=role,
+        name=f"run {held.run_id} of {held.task}",
+        id=held.name,
+        scopes=OF_ATTEMPTS,
+        attempt=held,
+    )
 
 
 def may_act_for(caller: Caller, space: str) -> bool:
@@ -42,6 +60,13 @@ def check_main(caller: Caller) -> None:
     """Refuse a caller who does not act for everybody."""
     if caller.role is not Role.MAIN:
         message = f"{caller.name} may not do this: only the role 'main' acts for everybody"
+        raise NotPermitted(message)
+
+
+def check_person(caller: Caller) -> None:
+    """Refuse an attempt what only people do: no agent answers or approves what one has asked."""
+    if caller.attempt is not None:
+        message = f"{caller.name} may not do this: only people answer and approve"
         raise NotPermitted(message)
 
 

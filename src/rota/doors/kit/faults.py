@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from rota.errors import (
     Conflict,
+    Fenced,
     IllegalMove,
     Invalid,
     NotFound,
@@ -49,6 +50,7 @@ TOLD: dict[type[RotaError], Told] = {
     NotFound: Told(404, NOT_FOUND),
     IllegalMove: Told(409, CONFLICT),
     Conflict: Told(409, CONFLICT),
+    Fenced: Told(409, CONFLICT),
     SqlRefused: Told(400, USAGE),
     SqlTimeout: Told(400, TIMEOUT),
     SqlFailed: Told(400, FAILED),

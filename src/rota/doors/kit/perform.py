@@ -84,6 +84,17 @@ def refused(fault: ValidationError) -> Invalid:
     return Invalid(field, value, advice[:1].lower() + advice[1:])
 
 
+def digest_of(command: Command, asked: BaseModel) -> str:
+    """Return what two requests have in common that ask for the same."""
+    body = f"{command.name}\n{asked.model_dump_json()}"
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a request may be repeated under such a key."""
+    return _KEY.fullmatch(text) is not None
+
+
 def _answer(command: Command, given: BaseModel) -> Answer:
     etag = getattr(given, "etag", None)
     return Answer(status=command.status, text=given.model_dump_json(), etag=etag and etag())
@@ -92,12 +103,10 @@ def _answer(command: Command, given: BaseModel) -> Answer:
 def _request(
     command: Command, office: Office, asked: BaseModel, key: str | None, *, rehearsal: bool
 ) -> NewRequest:
-    if key is not None and _KEY.fullmatch(key) is None:
+    if key is not None and not is_key(key):
         raise Invalid("Idempotency-Key", key, "use 1 to 256 visible characters of ASCII")
-    digest = None
-    if key is not None:
-        body = f"{command.name}\n{asked.model_dump_json()}"
-        digest = hashlib.sha256(body.encode()).hexdigest()
+    digest = None if key is None else digest_of(command, asked)
+    held = office.caller.attempt
     about = {name: getattr(asked, name) for name in command.named}
     for name in ("space", "name", "task"):
         if getattr(asked, name, None) is not None:
@@ -110,6 +119,7 @@ def _request(
         key=key,
         digest=digest,
         rehearsal=rehearsal,
+        held=None if held is None else (held.run_id, held.epoch),
     )
 
 

@@ -18,7 +18,7 @@ from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
 from rota.ports.store import Store
-from rota.rules.permission import Caller, may_act_for
+from rota.rules.permission import Caller, check_person, may_act_for
 from rota.rules.queueing import new_run
 from rota.rules.settlement import Context
 from rota.rules.settlement import answer as decide_answer
@@ -202,6 +202,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
 
 async def answer_question(store: Store, caller: Caller, question_id: int, text: str) -> Run:
     """Give a question its one answer; the run goes on in the queue."""
+    check_person(caller)
     question = await store.get_question(question_id)
     if question is None:
         raise NotFound("question", question_id, "see `rota runs --state waiting`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rota.model.inside import Held
 from rota.model.keys import Key, NewKey
 from rota.model.memory import Remembered, Seen
 from rota.model.requests import Request
@@ -46,9 +47,21 @@ class Entrance(Dialect):
         """Return the request that a caller made under a key."""
         return await self.read(requests.find_request, caller, key)
 
+    async def requests_alike(self, callers: Sequence[str], digest: str) -> list[Request]:
+        """Return the requests of callers that asked for the same, in the order they were made."""
+        return await self.read(requests.requests_alike, list(callers), digest)
+
     async def list_requests(self, space: str | None, before: int, most: int) -> list[Request]:
         """Return requests, newest first."""
         return await self.read(requests.list_requests, space, before, most)
+
+    async def find_held(self, run_id: int, epoch: int) -> Held | None:
+        """Return what is known of an attempt that goes on; None if it is over."""
+        return await self.read(requests.find_held, run_id, epoch)
+
+    async def count_made(self, space_id: int) -> int:
+        """Return how many tasks stand in a space that attempts have made."""
+        return await self.read(requests.count_made, space_id)
 
     async def put_state(self, task_id: int, key: str, value: str, who: str) -> Remembered:
         """Keep a value under a key of a task, whatever stood there."""

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from rota.errors import Conflict, Rehearsed
+from rota.errors import Conflict, Fenced, Rehearsed
+from rota.model.ids import Epoch, RunId, TaskId
+from rota.model.inside import Held
 from rota.model.instants import from_micros
 from rota.model.requests import NewRequest, Request
 from rota.stores.kit.session import Row, Rows, Session, one
@@ -22,11 +24,13 @@ def stamped(
 
     Nobody asks again for a request without a key, so nothing has to be known of it before the rest:
     it goes with the next statement. A rehearsal is taken back, and so is never a single statement.
+    For an attempt that is over nothing is done, and nothing is written down.
     """
 
     async def both(session: Session, *args: object) -> tuple[int | None, Result]:
         words = {**_words(request), "key": request.key, "digest": request.digest}
-        if may_share(request):
+        await check_held(session, request.held)
+        if request.key is None and not request.rehearsal:
             await session.run("insert_request", now=now, **words)
             return None, await operation(session, *args)
         row = await one(session, "insert_request", now=now, **words)
@@ -62,7 +66,7 @@ def stamped_all(
 
 def may_share(request: NewRequest) -> bool:
     """Whether nothing has to be known of a request but that it was made."""
-    return request.key is None and not request.rehearsal
+    return request.key is None and request.held is None and not request.rehearsal
 
 
 def _words(request: NewRequest) -> dict[str, object]:
@@ -72,6 +76,47 @@ def _words(request: NewRequest) -> dict[str, object]:
         "command": request.command,
         "about": json.dumps(request.about),
     }
+
+
+def fenced(held: tuple[int, int], operation: Operation[Result]) -> Operation[Result]:
+    """Return an operation that does nothing for an attempt that is over."""
+
+    async def guarded(session: Session, *args: object) -> Result:
+        await check_held(session, held)
+        return await operation(session, *args)
+
+    guarded.__name__ = operation.__name__
+    return guarded
+
+
+async def check_held(session: Session, held: tuple[int, int] | None) -> None:
+    """Raise Fenced unless the attempt goes on, which it then does until this transaction ends."""
+    if held is None:
+        return
+    run_id, epoch = held
+    if await one(session, "lock_held", run_id=run_id, epoch=epoch) is None:
+        raise Fenced(run_id, epoch)
+
+
+async def find_held(session: Session, run_id: int, epoch: int) -> Held | None:
+    """Return what is known of an attempt that goes on; None if it is over."""
+    row = await one(session, "find_held", run_id=run_id, epoch=epoch)
+    if row is None:
+        return None
+    return Held(
+        run_id=RunId(row[0]),
+        epoch=Epoch(row[1]),
+        task_id=TaskId(row[2]),
+        task=row[3],
+        thread=row[4],
+        space=row[5],
+    )
+
+
+async def count_made(session: Session, space_id: int) -> int:
+    """Return how many tasks stand in a space that attempts have made."""
+    row = await one(session, "count_made", space_id=space_id)
+    return 0 if row is None else int(row[0])
 
 
 async def note_request(session: Session) -> None:
@@ -87,6 +132,12 @@ async def find_request(session: Session, caller: str, key: str) -> Request | Non
     """Return the request that a caller made under a key."""
     row = await one(session, "find_request", caller=caller, key=key)
     return None if row is None else _as_request(row)
+
+
+async def requests_alike(session: Session, callers: list[str], digest: str) -> list[Request]:
+    """Return the requests of callers that asked for the same, in the order they were made."""
+    rows = await session.rows("requests_alike", callers=callers, digest=digest)
+    return [_as_request(row) for row in rows]
 
 
 async def list_requests(

@@ -39,7 +39,7 @@ from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.machines import Machines
 from rota.stores.kit.pausing import Pausing
-from rota.stores.kit.requests import may_share, stamped, stamped_all
+from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
 from rota.stores.kit.restore import PassOver
 
 Result = TypeVar("Result")
@@ -357,7 +357,9 @@ class Behalf(SqlStore):
     ) -> Result:
         """Run an operation in a transaction, the first one together with the request."""
         if self._stamped:
-            return await self._store.write(operation, *args)
+            held = self._request.held
+            later = operation if held is None else fenced(held, operation)
+            return await self._store.write(later, *args)
         both = stamped(self._request, operation, self.now())
         self.request_id, result = await self._store.write(both, *args)
         self._stamped = True

@@ -34,12 +34,31 @@ insert into requests (at, caller, space, command, about)
 select :now, value ->> 'caller', value ->> 'space', value ->> 'command', value ->> 'about'
 from jsonb_each(:rows);
 
+-- name: lock_held  an attempt that goes on cannot end before this transaction does
+select 1 as held from runs where id = :run_id and epoch = :epoch and state = 'running';
+
+-- name: find_held
+select r.id, r.epoch, r.task_id, t.name as task, coalesce(r.thread, t.thread) as thread,
+  p.name as space
+from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
+where r.id = :run_id and r.epoch = :epoch and r.state = 'running';
+
+-- name: count_made  by attempts
+select count(*) from tasks
+where space_id = :space_id and deleted_at is null and origin like 'attempt:%';
+
 -- name: answer_request
 update requests set status = :status, answer = :answer where id = :id and status is null;
 
 -- name: find_request
 select id, at, caller, space, command, about, key, digest, status, answer
 from requests where caller = :caller and key = :key;
+
+-- name: requests_alike  of several callers, in the order they were made
+select id, at, caller, space, command, about, key, digest, status, answer
+from requests
+where caller in (select value from json_each(:callers)) and key is not null and digest = :digest
+order by id;
 
 -- name: list_requests
 select id, at, caller, space, command, about, key, digest, status, answer
