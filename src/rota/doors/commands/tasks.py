@@ -19,6 +19,7 @@ from rota.doors.commands.fields import (
     Word,
 )
 from rota.doors.commands.finding import space_of, task_of
+from rota.doors.commands.makers import check_maker, check_runner, origin_of
 from rota.doors.commands.shapes import (
     Asked,
     Given,
@@ -204,6 +205,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
         raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
     _check_call(office, asked.call)
     await check_site(office, task.kind, spec, asked, task.space)
+    await check_maker(office, task.kind, spec, task.space, asked.schedule, task)
     after = task.after
     if "after" in asked.model_fields_set:
         after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
@@ -275,6 +277,7 @@ async def run_task(office: Office, asked: RunNow) -> RunQueued:
         if payload is not None:
             raise Invalid("input", asked.input, "give either an input or a payload")
         payload = {"input": asked.input}
+    await check_runner(office, task, payload)
     done = await runs.run_now(
         office.store, office.caller, task.name, task.space, payload=payload, key=asked.key
     )
@@ -318,6 +321,7 @@ async def _put(
     _check_call(office, asked.call)
     owner = await office.store.find_space(space)
     await check_site(office, kind, asked.spec(), asked, space)
+    await check_maker(office, kind, asked.spec(), space, asked.schedule)
     base = Policy(metered=kind is not TaskKind.PYTHON)
     following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
     return await tasks.put_task(
@@ -331,7 +335,7 @@ async def _put(
         spec=with_agent(office.agents, kind, _with_its_agent(asked, replace)),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
-        origin="cli" if office.local else "api",
+        origin=await origin_of(office, owner.id),
         replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,

@@ -1,0 +1,130 @@
+"""What attempts may make of others."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rota.errors import Conflict, Invalid, NotPermitted
+from rota.model.inside import Held
+from rota.model.keys import KeyScope
+from rota.model.sites import Network, Share, Site
+from rota.model.spaces import Role
+from rota.model.tasks import TaskKind
+from rota.rules.inside import (
+    DEEPEST,
+    MOST_MADE,
+    check_hands,
+    check_pace,
+    check_reach,
+    check_room,
+    inherited,
+    origin_behind,
+)
+from rota.rules.permission import LOCAL, attempt_caller, check_person, check_scope, may_act_for
+
+OPEN = Site(executor="process")
+WALLED = Site(executor="sandbox", isolated=True, mounts=(Share(path="/data"),))
+HELD = Held(run_id=7, epoch=2, task_id=3, task="job", thread=None, space="ann")
+
+
+def test_an_attempt_is_a_caller_of_its_space_and_no_person():
+    caller = attempt_caller(HELD, Role.MEMBER)
+    assert (caller.id, caller.space, caller.attempt) == ("attempt:7.2", "ann", HELD)
+    assert not may_act_for(caller, "bob")
+    for scope in (KeyScope.ADMIN, KeyScope.SQL):
+        with pytest.raises(NotPermitted):
+            check_scope(caller, scope)
+    with pytest.raises(NotPermitted):
+        check_person(caller)
+    with pytest.raises(NotPermitted):
+        check_person(attempt_caller(HELD, Role.MAIN))
+    check_person(LOCAL)
+
+
+def test_origins_count_how_deep_runs_make_tasks_of_runs():
+    origin = "cli"
+    for depth in range(1, DEEPEST + 1):
+        origin = origin_behind(origin)
+        assert origin == f"attempt:{depth}"
+    with pytest.raises(NotPermitted):
+        origin_behind(origin)
+
+
+def test_a_space_has_room_for_so_many():
+    check_room(MOST_MADE - 1)
+    with pytest.raises(Conflict):
+        check_room(MOST_MADE)
+
+
+def test_two_fires_keep_apart():
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    check_pace([])
+    check_pace([start, start + timedelta(seconds=60)])
+    with pytest.raises(Invalid):
+        check_pace([start, start + timedelta(hours=1), start + timedelta(hours=1, seconds=59)])
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        OPEN,
+        Site(executor="tmux"),
+        Site(executor="sandbox", isolated=True, network=Network.OUTLET),
+        Site(executor="sandbox", isolated=True, network=Network.OPEN),
+        Site(executor="sandbox", isolated=True, mounts=(Share(path="/"),)),
+        Site(executor="sandbox", isolated=True, mounts=(Share(path="/data2"),)),
+        Site(executor="sandbox", isolated=True, mounts=(Share(path="/data", write=True),)),
+    ],
+)
+def test_walls_are_not_left_by_way_of_a_task(wanted):
+    check_reach(OPEN, wanted)
+    with pytest.raises(NotPermitted):
+        check_reach(WALLED, wanted)
+
+
+OWN = {
+    "instructions": "x",
+    "agent": "claude",
+    "tools": ["Read", "mcp__rota"],
+    "denied_tools": ["Bash"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (TaskKind.SCRIPT, {"command": ["sh"]}),
+        (TaskKind.AGENT, {**OWN, "agent": "command", "command": ["sh"]}),
+        (TaskKind.AGENT, {**OWN, "tools": None}),
+        (TaskKind.AGENT, {**OWN, "tools": ["Read", "Write"]}),
+        (TaskKind.AGENT, {**OWN, "denied_tools": []}),
+        (TaskKind.AGENT, {**OWN, "permission_mode": "bypassPermissions"}),
+        (TaskKind.AGENT, {**OWN, "agent": "codex"}),
+    ],
+)
+def test_tools_are_not_won_by_way_of_a_task(kind, wanted):
+    with pytest.raises(NotPermitted):
+        check_hands(OWN, kind, wanted)
+    check_hands({"instructions": "x", "agent": "claude"}, kind, wanted)
+    check_hands({"command": ["sh"]}, kind, wanted)
+    check_hands(OWN, TaskKind.AGENT, {**OWN, "tools": ["Read"]})
+
+
+def test_bounds_are_handed_on():
+    own = {**OWN, "executor": "sandbox", "network": "outlet"}
+    told = inherited(own, {"instructions": "y"})
+    assert told == {**own, "instructions": "y"}
+    assert inherited(own, {"instructions": "y", "executor": "tmux"}).get("network") is None
+    assert inherited(own, {"instructions": "y", "tools": []})["agent"] == "claude"
+    assert inherited(own, {"instructions": "y", "agent": "codex"}).get("tools") is None
+    assert inherited(own, {"command": ["x"]}) == {
+        "command": ["x"],
+        "executor": "sandbox",
+        "network": "outlet",
+    }
+
+
+def test_the_same_walls_will_do():
+    check_reach(WALLED, WALLED)
+    check_reach(WALLED, Site(executor="container", isolated=True, image="x"))
+    check_reach(WALLED, Site(executor="sandbox", isolated=True, mounts=(Share(path="/data/a"),)))
