@@ -16,6 +16,9 @@ from rota.model.said import Said, Usage
 from rota.model.verdicts import Exit, Verdict
 from rota.model.wishes import Wish
 
+DESK = "rota"
+"""The tool server that is Rota's own desk."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
@@ -54,10 +57,10 @@ class Room:
     sessions, and both it and `cwd` must be the same again for a session to be resumed. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
     `isolated` says that nothing outside can be harmed, `outlet` that it is handed the one socket
-    that leads out. `used` is what is known to have been used in the session before. `python` is an
-    interpreter that is there. `artifacts` is where files for people go, and `result` the one there
-    that counts as a script's result; `resources` has files for the task, and `config` is what they
-    say of it, in JSON.
+    that leads out, `desk` that it is handed the one of the desk. `used` is what is known to have
+    been used in the session before. `python` is an interpreter that is there. `artifacts` is where
+    files for people go, and `result` the one there that counts as a script's result; `resources`
+    has files for the task, and `config` is what they say of it, in JSON.
     """
 
     folder: str
@@ -76,6 +79,7 @@ class Room:
     result: str | None = None
     config: str | None = None
     outlet: bool = False
+    desk: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

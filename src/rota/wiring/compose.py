@@ -21,6 +21,7 @@ from rota.flow.rescue import expire
 from rota.model.spaces import Limit, Role, Scope
 from rota.model.tasks import Pool
 from rota.model.views import Claimed
+from rota.ports.passes import Passes
 from rota.ports.runner import Runner
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
@@ -113,7 +114,11 @@ def callables(settings: Settings) -> Iterator[Runner]:
 
 
 def make_crew(
-    settings: Settings, store: Store, runner: Runner, roles: frozenset[str] = EVERY_ROLE
+    settings: Settings,
+    store: Store,
+    runner: Runner,
+    roles: frozenset[str] = EVERY_ROLE,
+    passes: Passes | None = None,
 ) -> Crew:
     """Return a crew for callables, agents and scripts, which sends messages to the log."""
     me = this_process()
@@ -131,7 +136,7 @@ def make_crew(
     )
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
-    kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance)
+    kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance, passes)
     crew = Crew(
         store, [runner, kept], channels, wanted, SystemClock(), chance, keepers=kept, gauge=Gauge()
     )

@@ -14,8 +14,10 @@ from rota.flow.prune import prune_artifacts
 from rota.model.programs import Bounds
 from rota.ports.artifacts import ArtifactKeeping
 from rota.ports.clock import Random
+from rota.ports.passes import Passes
 from rota.ports.store import Store
 from rota.wiring.agents import agents_of
+from rota.wiring.passes import desk_socket
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
 from rota.wiring.surroundings import offered
@@ -27,13 +29,18 @@ def artifacts_of(settings: Settings) -> ArtifactKeeping:
 
 
 def kept_work(
-    settings: Settings, store: Store, host: str, holder: Callable[[], str], chance: Random
+    settings: Settings,
+    store: Store,
+    host: str,
+    holder: Callable[[], str],
+    chance: Random,
+    passes: Passes | None = None,
 ) -> KeptWork:
     """Return what runs agents and scripts under keepers of this home."""
     sites = LocalSites(settings)
     return KeptWork(
         store,
-        HomeYard(settings.home, host, sites.executors, sites.outlet),
+        HomeYard(settings.home, host, sites.executors, sites.outlet, desk_socket(settings.home)),
         {**agents_of(settings.agent).known, ScriptAgent.name: ScriptAgent()},
         holder,
         chance,
@@ -42,6 +49,7 @@ def kept_work(
         patience=Patience(retries=settings.agent_retries, wait=settings.agent_wait),
         tidy=partial(prune_artifacts, store, artifacts_of(settings), settings.retention),
         usual=usual_bounds(settings),
+        passes=passes,
     )
 
 

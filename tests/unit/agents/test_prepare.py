@@ -146,6 +146,17 @@ def test_no_secret_of_a_tool_server_is_among_the_words(agent):
     assert KEY not in words(agent, room=room)
 
 
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [(None, "--allowedTools mcp__rota"), ((), ""), (("Read",), "--allowedTools Read")],
+)
+def test_claude_may_use_the_desk_unless_its_task_names_its_tools(tools, told):
+    room = replace(ROOM, servers=(AT_ADDRESS,))
+    argv = " ".join(AGENTS["claude"].prepare(replace(HELLO, tools=tools), room).command.argv)
+    assert told in argv
+    assert ("--allowedTools" in argv) == bool(told)
+
+
 def test_claude_finds_its_tool_servers_in_a_file():
     prepared = AGENTS["claude"].prepare(HELLO, replace(ROOM, servers=(AT_ADDRESS, AS_PROGRAM)))
     assert "--mcp-config /attempt/mcp.json" in " ".join(prepared.command.argv)

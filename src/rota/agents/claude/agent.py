@@ -10,7 +10,7 @@ from rota.agents.kit import asking
 from rota.agents.kit.environment import environment
 from rota.model.programs import Command
 from rota.model.wishes import Wish
-from rota.ports.agent import Abilities, File, McpServer, Prepared, Room
+from rota.ports.agent import DESK, Abilities, File, McpServer, Prepared, Room
 
 SERVERS = "mcp.json"
 FIXED = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
@@ -93,10 +93,16 @@ def _words(wish: Wish, room: Room) -> Iterator[str]:
             yield from (flag, str(choice))
     if wish.tools is not None:
         yield from ("--tools", ",".join(_own_tools(wish.tools)))
-    if wish.tools:
-        yield from ("--allowedTools", *wish.tools)
+    allowed = wish.tools or (_of_desk(room) if wish.tools is None else ())
+    if allowed:
+        yield from ("--allowedTools", *allowed)
     if wish.denied_tools:
         yield from ("--disallowedTools", *wish.denied_tools)
+
+
+def _of_desk(room: Room) -> Sequence[str]:
+    """Return the tools that ask nobody: the desk sees to it by itself who may do what."""
+    return [f"mcp__{DESK}"] if any(server.name == DESK for server in room.servers) else []
 
 
 def _own_tools(tools: Sequence[str]) -> Sequence[str]:

@@ -70,7 +70,8 @@ class Room:
 
     `state` is the attempt's own folder, 0700, which the program never sees where it is isolated.
     `folder` is where it works; `home` and `artifacts` are its own, always writable. `shared` is
-    what a task asks for beside: shown as it was asked, or nothing runs.
+    what a task asks for beside: shown as it was asked, or nothing runs. `desk` is a second way out,
+    to Rota itself: the folder of its socket is shown, so that it may be made anew.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Room:
     writable: bool = True
     guarded: Sequence[str] = GUARDED
     outlet: Outlet | None = None
+    desk: Outlet | None = None
     network: Network = Network.NONE
     bounds: Bounds = field(default_factory=Bounds)
     isolated: bool = True
@@ -95,7 +97,7 @@ class Room:
         own = [self.state, self.folder, self.home, *self.readable]
         own += [share.path for share in self.shared]
         own += [self.artifacts] if self.artifacts else []
-        own += [self.outlet.socket] if self.outlet else []
+        own += [way.socket for way in (self.outlet, self.desk) if way]
         for path in own:
             if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path:
                 raise Invalid("path", path, "give an absolute path without . and ..")

@@ -1,9 +1,9 @@
-"""A way out of a sandbox: a port of 127.0.0.1 inside leads to one socket of the host.
+"""Ways out of a sandbox: a port of 127.0.0.1 inside leads to one socket of the host.
 
 A file of its own, run with nothing but the standard library. It listens, leaves a process behind
-that carries the bytes, and becomes the program.
+that carries the bytes, for each way, and becomes the program.
 
-Words: PORT SOCKET -- PROGRAM WORD...
+Words: [PORT SOCKET]... -- PROGRAM WORD...
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ CHUNK = 64 * 1024
 
 
 def main(words: list[str]) -> int:
-    """Open the way and become the program; return only when it could not be started."""
-    forward(int(words[0]), words[1])
-    program = words[words.index("--") + 1 :]
+    """Open the ways and become the program; return only when it could not be started."""
+    end = words.index("--")
+    for at in range(0, end, 2):
+        forward(int(words[at]), words[at + 1])
+    program = words[end + 1 :]
     try:
         os.execvp(program[0], program)  # noqa: S606 - becoming the program is the point
     except OSError as fault:

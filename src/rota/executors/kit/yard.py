@@ -65,9 +65,11 @@ class HomeYard:
         host: str,
         executors: Mapping[str, Executor],
         outlet: Outlet | None = None,
+        desk: Outlet | None = None,
     ) -> None:
         self._executors = executors
         self._outlet = outlet
+        self._desk = desk
         self.host = host
         self.boot = boot_id()
         self._spaces = folder.absolute() / "spaces"
@@ -202,6 +204,7 @@ class HomeYard:
             shared=site.mounts,
             network=site.network,
             outlet=self._way_out(site, usual=room.outlet),
+            desk=self._desk if room.desk else None,
             bounds=_walled(bounds) if site.isolated else bounds,
             isolated=site.isolated,
             role=role,

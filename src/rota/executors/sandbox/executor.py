@@ -81,7 +81,7 @@ class SandboxExecutor:
         held = hold(room, self._hierarchy, counts_alone=True)
         if held.inside and os.geteuid() == 0:
             refuse(self.name, [UNBOUNDED])
-        seen, steps = last_steps(self._python, held.inside, room.outlet)
+        seen, steps = last_steps(self._python, held.inside, room.outlet, room.desk)
         words = [
             *held.outside,
             self._bubblewrap(),

@@ -28,6 +28,7 @@ START_INSIDE = "/run/rota/start.py"
 FORWARD = str(Path(forward.__file__))
 FORWARD_INSIDE = "/run/rota/forward.py"
 SOCKET_INSIDE = "/run/rota/outlet.sock"
+DESK_INSIDE = "/run/rota/desk"
 
 NAMESPACES = (
     "--unshare-all",
@@ -139,7 +140,10 @@ def _own(room: Room, mounts: Sequence[Mount]) -> list[str]:
 
 
 def last_steps(
-    python: Interpreter, limits: Sequence[str], outlet: Outlet | None
+    python: Interpreter,
+    limits: Sequence[str],
+    outlet: Outlet | None,
+    desk: Outlet | None = None,
 ) -> tuple[list[str], list[str]]:
     """Return what the last steps before the program need to see, and the steps themselves.
 
@@ -150,9 +154,18 @@ def last_steps(
     if limits:
         seen += ["--ro-bind", START, START_INSIDE]
         steps += [*python.script(START_INSIDE), *limits, "--"]
+    ways: list[str] = []
+    if outlet or desk:
+        seen += ["--ro-bind", FORWARD, FORWARD_INSIDE]
     if outlet:
-        seen += ["--ro-bind", FORWARD, FORWARD_INSIDE, "--outlet", outlet.socket, SOCKET_INSIDE]
-        steps += [*python.script(FORWARD_INSIDE), str(outlet.port), SOCKET_INSIDE, "--"]
+        seen += ["--outlet", outlet.socket, SOCKET_INSIDE]
+        ways += [str(outlet.port), SOCKET_INSIDE]
+    if desk:
+        folder, _, name = desk.socket.rpartition("/")
+        seen += ["--ro-bind", folder, DESK_INSIDE]
+        ways += [str(desk.port), f"{DESK_INSIDE}/{name}"]
+    if ways:
+        steps += [*python.script(FORWARD_INSIDE), *ways, "--"]
     return seen, steps
 
 

@@ -42,6 +42,7 @@ from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent, Reader
 from rota.ports.clock import Random
+from rota.ports.passes import Passes
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
@@ -110,13 +111,14 @@ class KeptWork:
         patience: Patience | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         tidy: Callable[[], Awaitable[object]] | None = None,
+        passes: Passes | None = None,
     ) -> None:
         self._terms = terms
         self._store = store
         self._yard = yard
         self._holder = holder
         self._chance = chance
-        self._readying = Readying(store, yard, agents, usual_agent, offered, usual)
+        self._readying = Readying(store, yard, agents, usual_agent, offered, usual, passes)
         self._listening = Listening(store, yard, self._wait_to_be_fenced)
         self._trying = Trying(store, patience or Patience(), sleep)
         self._tidy = tidy

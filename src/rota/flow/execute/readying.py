@@ -13,7 +13,8 @@ from rota.model.programs import Bounds
 from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.model.wishes import Wish
-from rota.ports.agent import Agent, Room
+from rota.ports.agent import DESK, Agent, McpServer, Room
+from rota.ports.passes import Passes, Way
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
@@ -31,6 +32,17 @@ class Ready(NamedTuple):
     role: Role
 
 
+def shown_way(room: Room, way: Way, *, tools: bool) -> Room:
+    """Return a room with the way to the desk in its environment, and as a tool server if wanted.
+
+    The pass never stands among a program's words, which everybody on the machine can read.
+    """
+    told = {**room.ids, "ROTA_MCP_URL": way.url, "ROTA_MCP_TOKEN": way.token}
+    server = McpServer(name=DESK, url=way.url, headers={"Authorization": f"Bearer {way.token}"})
+    servers = (*room.servers, server) if tools else room.servers
+    return replace(room, ids=told, servers=servers, desk=way.socket)
+
+
 class Readying:
     """Finds out what attempts need."""
 
@@ -42,6 +54,7 @@ class Readying:
         usual_agent: str,
         offered: Mapping[str, str],
         usual: Bounds,
+        passes: Passes | None = None,
     ) -> None:
         self._store = store
         self._yard = yard
@@ -49,6 +62,7 @@ class Readying:
         self._usual_agent = usual_agent
         self._usual = usual
         self._offered = offered
+        self._passes = passes
         self._roles: dict[str, Role] = {}
 
     async def ready(self, assignment: Assignment) -> Ready:
@@ -63,6 +77,9 @@ class Readying:
         if assignment.kept is not None:
             site = replace(site, executor=assignment.kept.executor)
         room = self._yard.room(assignment, site, self._offered, ids_of(assignment))
+        way = None if self._passes is None else self._passes.way(assignment.lease, site)
+        if way is not None and (room.outlet or not way.socket):  # scripts have no way out
+            room = shown_way(room, way, tools=agent.abilities.mcp)
         bounds = bounds_of(assignment, self._usual, room.config)
         return Ready(agent, wish, room, bounds, site, role)
 
