@@ -28,6 +28,10 @@ from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
 from rota.doors.api.routes import Api
 from rota.doors.api.server import Place, opened_socket, serving
+from rota.doors.inside.desk import Desk
+from rota.doors.inside.entrance import DeskEntrance
+from rota.doors.inside.mcp import Tools
+from rota.doors.inside.page import McpPage
 from rota.doors.kit.office import Bounds, House
 from rota.executors.kit.artifacts import HomeArtifacts
 from rota.flow.define.keys import create_key
@@ -42,6 +46,7 @@ from rota.testing.fakes import FixedChance
 from rota.wiring.agents import agents_of
 from rota.wiring.inquiring import NoInquirer
 from rota.wiring.loop import fastest_loop
+from rota.wiring.passes import PATH, HomePasses
 
 PATIENCE = 30.0
 CALL = "tests.api.work:greet"
@@ -136,10 +141,11 @@ class Loop:
 class Door:
     """A server, its store, and who may come in."""
 
-    def __init__(self, loop: Loop, store, clock, artifacts=None):
+    def __init__(self, loop: Loop, store, clock, artifacts=None, home=None):
         self.store = store
         self.artifacts = artifacts
         self.clock = clock
+        self._home = home
         self.bench = Bench(store, clock)
         self._loop = loop
         self._open = AsyncExitStack()
@@ -176,11 +182,21 @@ class Door:
             inquirer=inquirer,
             artifacts=self.artifacts,
         )
-        api = Api(house)
+        pages, inside = {}, {}
+        if self._home is not None:
+            self.desk, self.passes = Desk(house, self.clock.monotonic), self._passes()
+            pages[PATH] = McpPage(Tools(self.desk))
+            inside[PATH] = DeskEntrance(self.desk, self.passes, self.entrance.caller_of).caller_of
+        api = Api(house, pages)
         self.downloads = api.downloads
         self._open.push_async_callback(api.close)
-        self.guard = Guard(api, self.entrance, trust, Backoff(self.clock.monotonic), **given)
+        backoff = Backoff(self.clock.monotonic)
+        self.guard = Guard(api, self.entrance, trust, backoff, inside=inside, **given)
         await self._open.enter_async_context(serving(self.guard, sock, place))
+
+    def _passes(self):
+        self._home.mkdir(exist_ok=True)
+        return HomePasses(self._home, self.store)
 
     def stop(self):
         found = self.run(verify(self.store)).violations
@@ -237,7 +253,7 @@ def bounds():
 @pytest.fixture
 def door(loop, kind, clock, place, trust, bounds, request, tmp_path):
     kept = HomeArtifacts(tmp_path / "home")
-    made = Door(loop, _store(kind, clock, request, tmp_path), clock, kept)
+    made = Door(loop, _store(kind, clock, request, tmp_path), clock, kept, tmp_path / "home")
     made.start(place, trust, **bounds)
     yield made
     made.stop()

@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
-from rota.doors.api.asgi import App, Receive, Scope, Send
+from rota.doors.api.asgi import App, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
@@ -20,21 +21,25 @@ from rota.doors.api.server import (
     opened_socket,
     serving,
 )
+from rota.doors.inside.opening import last_port, open_desk
 from rota.doors.kit.office import Daemon, House, bounds_of
 from rota.errors import Unavailable
 from rota.ports.store import Store
+from rota.rules.permission import Caller
 from rota.wiring.admin import ensure_admin_key
 from rota.wiring.agents import agents_of
 from rota.wiring.compose import make_home
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.keeping import artifacts_of
 from rota.wiring.loop import settle_memory
+from rota.wiring.passes import PATH, HomePasses
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
 
 log = logging.getLogger(__name__)
 
 NOTE_SECONDS = 30.0
+NOTHING_ELSE = {"code": "not_found", "message": f"there is nothing here but {PATH}"}
 
 
 def place_of(settings: Settings) -> Place:
@@ -50,11 +55,15 @@ def place_of(settings: Settings) -> Place:
 
 @asynccontextmanager
 async def open_door(
-    settings: Settings, store: Store, daemon: Daemon | None = None
+    settings: Settings,
+    store: Store,
+    daemon: Daemon | None = None,
+    passes: HomePasses | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the API until the block is left; gives its address."""
+    """Serve the API until the block is left, and the desk with it; gives its address."""
     make_home(settings)
-    place = place_of(settings)
+    passes = passes or HomePasses(settings.home, store)
+    place = replace(place_of(settings), before=last_port(settings.home))
     sock = opened_socket(place)
     inquirer = inquirer_of(settings)
     try:
@@ -76,9 +85,14 @@ async def open_door(
             metrics_open=settings.metrics_open,
         )
         url = address_of(sock, place)
-        built = _Built(house)
-        guard = Guard(built, entrance, trust, Backoff(), house.answers)
-        async with serving(guard, sock, place):
+        built = _Built(house, passes, entrance)
+        at_desk = {PATH: built.at_desk}
+        guard = Guard(built, entrance, trust, Backoff(), house.answers, inside=at_desk)
+        inner = Guard(
+            built.desk_alone, entrance, Trust(), Backoff(), house.answers,
+            inside={PATH: built.attempt_at_desk},
+        )  # fmt: skip
+        async with serving(guard, sock, place), open_desk(settings.home, inner, place, url, passes):
             with announced(settings.home, url):
                 noting = asyncio.get_running_loop().create_task(_note_uses(entrance))
                 try:
@@ -100,24 +114,55 @@ class _Built:
     It is built beside the loop, on which the work of the daemon goes on.
     """
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, passes: HomePasses, entrance: Entrance) -> None:
         self._house = house
+        self._passes = passes
+        self._entrance = entrance
         self._app: App | None = None
         self._close: Callable[[], Awaitable[None]] | None = None
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = await self._ready()
+        await app(scope, receive, send)
+
+    async def desk_alone(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer where there is nothing but the desk."""
+        app = await self._ready()
+        if scope["path"] == PATH:
+            await app(scope, receive, send)
+        else:
+            await Reply.record(404, {"error": NOTHING_ELSE}).send(send)
+
+    async def at_desk(self, authorization: str | None) -> Caller:
+        """Return who comes to the desk, by a pass or a key."""
+        await self._ready()
+        return await self._either(authorization)
+
+    async def attempt_at_desk(self, authorization: str | None) -> Caller:
+        """Return who comes to the desk, by a pass alone."""
+        await self._ready()
+        return await self._by_pass(authorization)
+
+    async def _ready(self) -> App:
         if self._app is None:
             async with self._lock:
                 if self._app is None:
                     loop = asyncio.get_running_loop()
                     self._app = await loop.run_in_executor(None, self._build)
-        await self._app(scope, receive, send)
+        return self._app
 
     def _build(self) -> App:
         from rota.doors.api.routes import Api  # noqa: PLC0415 - slow to load
+        from rota.doors.inside.desk import Desk  # noqa: PLC0415
+        from rota.doors.inside.entrance import DeskEntrance  # noqa: PLC0415
+        from rota.doors.inside.mcp import Tools  # noqa: PLC0415
+        from rota.doors.inside.page import McpPage  # noqa: PLC0415
 
-        api = Api(self._house)
+        desk = Desk(self._house)
+        self._either = DeskEntrance(desk, self._passes, self._entrance.caller_of).caller_of
+        self._by_pass = DeskEntrance(desk, self._passes).caller_of
+        api = Api(self._house, {PATH: McpPage(Tools(desk))})
         self._close = api.close
         settle_memory()
         return api

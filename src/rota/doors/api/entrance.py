@@ -20,6 +20,10 @@ NO_KEY = "give a key: `Authorization: Bearer rota_…`"
 WRONG_KEY = "this key opens nothing: it is unknown, expired or revoked"
 
 
+class Over(Unknown):
+    """Whoever shows this was known, and may no longer; it is no guess."""
+
+
 @dataclass(slots=True)
 class _Known:
     key: Key

@@ -9,17 +9,18 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
 from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
-from rota.doors.api.entrance import Entrance
+from rota.doors.api.entrance import Entrance, Over
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import Answers
 from rota.errors import RotaError, Unknown
+from rota.rules.permission import Caller
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
@@ -46,6 +47,10 @@ EVERY_ANSWER = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 )
+
+
+Entrances = Mapping[str, Callable[[str | None], Awaitable[Caller]]]
+"""What tells who comes in, at the paths that have an entrance of their own."""
 
 
 class Turned(RotaError):
@@ -82,6 +87,7 @@ class Guard:
         answers: Answers | None = None,
         *,
         body_seconds: float = BODY_SECONDS,
+        inside: Entrances | None = None,
     ) -> None:
         self.answers: Answers = Counter() if answers is None else answers
         self._app = app
@@ -89,6 +95,7 @@ class Guard:
         self._trust = trust
         self._backoff = backoff
         self._body_seconds = body_seconds
+        self._inside = inside or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or turn it away with one sentence."""
@@ -106,7 +113,7 @@ class Guard:
                 return
             if scope["path"] not in OPEN_TO_ALL and not self._may_scrape(scope, headers):
                 scope["caller"] = await self._caller(scope, headers)
-                scope["allowed"] = partial(self._entrance.caller_of, _authorization(headers))
+                scope["allowed"] = partial(self._way_in(scope), _authorization(headers))
         except RotaError as fault:
             await _turn_away(send, fault)
             return
@@ -162,16 +169,21 @@ class Guard:
         address = self._address(scope, headers)
         given = _authorization(headers)
         try:
-            return await self._entrance.caller_of(given)
+            return await self._way_in(scope)(given)
         except Unknown as fault:
-            wait = self._backoff.waits(address) if given is not None else 0
+            guessed = given is not None and not isinstance(fault, Over)
+            wait = self._backoff.waits(address) if guessed else 0
             if wait > 0:
                 again = [("retry-after", str(math.ceil(wait)))]
                 message = f"too many wrong keys: wait {math.ceil(wait)} s"
                 raise Turned(429, "too_many_guesses", message, again) from None
-            if given is not None:
+            if guessed:
                 self._backoff.failed(address)
             raise Turned(401, fault.code, str(fault), [("www-authenticate", "Bearer")]) from None
+
+    def _way_in(self, scope: Scope) -> Callable[[str | None], Awaitable[Caller]]:
+        """Return what tells who comes in at a path."""
+        return self._inside.get(scope["path"], self._entrance.caller_of)
 
     def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """Return where a request comes from; only a trusted proxy may say that it is elsewhere."""

@@ -47,6 +47,8 @@ class Place:
     proxies: frozenset[str] = field(default_factory=frozenset)
     head_seconds: float = HEAD_SECONDS
     """How long the head of a request may take."""
+    before: int | None = None
+    """The port it had before, by which programs that still run know it."""
 
     @property
     def scheme(self) -> str:
@@ -58,7 +60,7 @@ def check_place(place: Place) -> None:
     """Refuse a door that strangers could reach in the clear."""
     if (place.tls_cert is None) != (place.tls_key is None):
         raise Invalid("tls_cert", place.tls_cert or "", "give tls_cert and tls_key together")
-    if _is_loopback(place.host) or place.tls_cert is not None or place.proxies:
+    if is_loopback(place.host) or place.tls_cert is not None or place.proxies:
         return
     message = (
         f"host {place.host!r}: others could reach it in the clear; set tls_cert and tls_key, name "
@@ -67,7 +69,7 @@ def check_place(place: Place) -> None:
     raise Refused(message)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address; of names, only one is known to be."""
     try:
         return ip_address(host).is_loopback
@@ -78,7 +80,8 @@ def _is_loopback(host: str) -> bool:
 def opened_socket(place: Place) -> socket.socket:
     """Return a socket that listens where it was asked to."""
     check_place(place)
-    wanted = [place.port] if place.port is not None else [USUAL_PORT, 0]
+    before = [] if place.before is None or place.port else [place.before]
+    wanted = [*before, *([USUAL_PORT, 0] if place.port is None else [place.port])]
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     for port in wanted:
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -135,7 +138,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: App, sock: socket.socket, place: Place) -> AsyncIterator[None]:
+async def serving(
+    app: App, sock: socket.socket, place: Place, *more: socket.socket
+) -> AsyncIterator[None]:
     """Answer requests until the block is left, then let those under way end."""
     config = uvicorn.Config(
         app,
@@ -158,7 +163,7 @@ async def serving(app: App, sock: socket.socket, place: Place) -> AsyncIterator[
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
     )
     server = _Server(config)
-    task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock]))
+    task = asyncio.get_running_loop().create_task(server.serve(sockets=[sock, *more]))
     try:
         await _started(server, task)
         yield

@@ -32,6 +32,7 @@ from rota.wiring.compose import (
 from rota.wiring.daemon import Daemon, Ending
 from rota.wiring.logging import configure_logging
 from rota.wiring.loop import run_async, settle_memory
+from rota.wiring.passes import HomePasses
 from rota.wiring.settings import Settings
 
 LOG_FILE = "logs/rota.log"
@@ -101,8 +102,9 @@ async def _up(
             sys.stdout.flush()
 
         with callables(settings) as runner:
-            daemon = Daemon(lambda: make_crew(settings, store, runner))
-            async with open_door(settings, store, daemon) as url:
+            passes = HomePasses(settings.home, store)
+            daemon = Daemon(lambda: make_crew(settings, store, runner, passes=passes))
+            async with open_door(settings, store, daemon, passes) as url:
                 lines.insert(1, f"  api    {url}")
                 ending = await daemon.serve(ready)
     if ending is not Ending.DRAINED:
