@@ -44,6 +44,7 @@ MODULES = MappingProxyType(
         "requests": "requests",
         "events": "events",
         "sql": "sql",
+        "mcp": "mcp",
         "open": "address",
         "pause-all": "operations",
         "resume-all": "operations",

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from rota.doors.cli.rendering import render_pages
+from rota.doors.inside.reference import verbs_page
 from rota.doors.kit.sql_page import sql_page
 from rota.faultpoints import OPERATIONS, PLACES, STAGES
 from rota.model.events import EVENT_MEANINGS
@@ -128,6 +129,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "events.md": events_page,
     "fault-points.md": fault_points_page,
     "sql.md": partial(sql_page, MADE),
+    "verbs.md": partial(verbs_page, MADE),
 }
 
 

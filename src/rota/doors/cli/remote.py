@@ -72,6 +72,20 @@ class Remote:
             raise Answered(status, error if isinstance(error, dict) else {})
         return answer
 
+    def post(
+        self, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send a body as it is; return the status, the headers and the body of the answer."""
+        sent = {**self._headers("application/json"), "Content-Type": "application/json", **headers}
+        try:
+            self._connection.request("POST", self._parts.path + path, body, sent)
+            response = self._connection.getresponse()
+            told = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, told, response.read()
+        except (OSError, HTTPException, ValueError) as fault:
+            self._connection.close()
+            raise Unavailable(_silence(self.url, fault)) from fault
+
     def fetch(self, run: int, name: str) -> Iterator[bytes]:
         """Yield the bytes of an artifact."""
         path = f"{self._parts.path}/v1/runs/{run}/artifacts/{quote(name)}"
