@@ -20,7 +20,7 @@ from tests.system.conftest import House
 from tests.system.executors.test_container import a_podman
 from tests.system.sited.conftest import Sited, program_of
 
-from rota.testing.providers import TOKENS_IN, Provider, Refusal, Slow
+from rota.testing.providers import TOKENS_IN, Provider, Refusal, Slow, Tool
 from rota.testing.providers import Text as Says
 
 pytestmark = pytest.mark.agents
@@ -270,3 +270,22 @@ def running(lodging):
                 continue
         time.sleep(0.05)
     return sorted(found)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"], indirect=True)
+@pytest.mark.parametrize("lodging", ["process", "sandbox"], indirect=True)
+def test_an_agent_schedules_a_task_at_the_desk(lodging, provider):
+    fields = {"instructions": "Look again.", "name": "later", "schedule": {"every": "2h"}}
+    call = {
+        "claude": Tool("mcp__rota__schedule_task", fields),
+        "codex": Tool("schedule_task", fields, namespace="mcp__rota"),
+    }[lodging.agent]
+    provider.script.words = (call, Says("it is arranged"))
+    lodging.make("think", *(("--tool", "mcp__rota") if lodging.agent == "claude" else ()))
+    run = lodging.finish("think")
+    assert (run["state"], run["result"]) == ("succeeded", "it is arranged"), run
+    made = lodging.json("task", "show", "later", "--space", lodging.space)
+    assert (made["origin"], made["space"]) == ("attempt:1", lodging.space), provider.script.asked[
+        -1
+    ]
+    assert not any("rota_run_" in word for word in command_lines())

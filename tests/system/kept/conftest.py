@@ -155,7 +155,12 @@ def kept(request, house):
             os.kill(number, signal.SIGKILL)
 
 
-SHORT = {"test_outliving": {"sqlite"}, "test_agents": {"sqlite"}, "test_scripts": {"sqlite"}}
+SHORT = {
+    "test_outliving": {"sqlite"},
+    "test_agents": {"sqlite"},
+    "test_scripts": {"sqlite"},
+    "test_desk": {"sqlite"},
+}
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 ON_POSTGRES = {
     "test_a_killed_daemon_comes_back_to_the_same_process",
