@@ -24,14 +24,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rota.doors.api import connection
 from rota.doors.api.backoff import Backoff
+from rota.doors.api.desk_entrance import DeskEntrance
 from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
+from rota.doors.api.mcp import McpPage
 from rota.doors.api.routes import Api
 from rota.doors.api.server import Place, opened_socket, serving
 from rota.doors.inside.desk import Desk
-from rota.doors.inside.entrance import DeskEntrance
 from rota.doors.inside.mcp import Tools
-from rota.doors.inside.page import McpPage
 from rota.doors.kit.office import Bounds, House
 from rota.executors.kit.artifacts import HomeArtifacts
 from rota.flow.define.keys import create_key

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rota.doors.api.asgi import App, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
+from rota.doors.api.desk_opening import last_port, open_desk
 from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
 from rota.doors.api.server import (
@@ -21,7 +22,6 @@ from rota.doors.api.server import (
     opened_socket,
     serving,
 )
-from rota.doors.inside.opening import last_port, open_desk
 from rota.doors.kit.office import Daemon, House, bounds_of
 from rota.errors import Unavailable
 from rota.ports.store import Store
@@ -153,11 +153,11 @@ class _Built:
         return self._app
 
     def _build(self) -> App:
+        from rota.doors.api.desk_entrance import DeskEntrance  # noqa: PLC0415
+        from rota.doors.api.mcp import McpPage  # noqa: PLC0415
         from rota.doors.api.routes import Api  # noqa: PLC0415 - slow to load
         from rota.doors.inside.desk import Desk  # noqa: PLC0415
-        from rota.doors.inside.entrance import DeskEntrance  # noqa: PLC0415
         from rota.doors.inside.mcp import Tools  # noqa: PLC0415
-        from rota.doors.inside.page import McpPage  # noqa: PLC0415
 
         desk = Desk(self._house)
         self._either = DeskEntrance(desk, self._passes, self._entrance.caller_of).caller_of
