@@ -1,0 +1,141 @@
+"""Where programs find the desk: at the door's address, behind walls, and at the next daemon's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import tempfile
+from contextlib import asynccontextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from rota.doors.api.asgi import Reply
+from rota.doors.api.desk_opening import open_desk
+from rota.doors.api.door import open_door
+from rota.doors.api.server import Place
+from rota.errors import Unavailable
+from rota.model.runs import Lease
+from rota.model.sites import Network, Site
+from rota.wiring.compose import opened
+from rota.wiring.passes import HomePasses, home_secret
+from rota.wiring.settings import load_settings
+
+LEASE = Lease(*[1] * 15, key=None, payload="null")
+OPEN, WALLED = Site(executor="process"), Site(executor="sandbox", isolated=True)
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@pytest.fixture
+def home():
+    """A home whose path is short enough for a socket in it."""
+    with tempfile.TemporaryDirectory(prefix="rota-") as folder:
+        yield Path(folder)
+
+
+class UnixConnection(HTTPConnection):
+    """HTTP over a socket with a path."""
+
+    def __init__(self, path):
+        super().__init__("127.0.0.1", timeout=10)
+        self._path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)
+
+
+def asked(path, where, token):
+    line = UnixConnection(path)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    line.request("POST", where, json.dumps(PING), headers)
+    try:
+        return line.getresponse().status
+    finally:
+        line.close()
+
+
+async def answer(scope, receive, send):
+    await Reply.record(200, {"path": scope["path"]}).send(send)
+
+
+@asynccontextmanager
+async def desk(home, place=None, url="http://127.0.0.1:9"):
+    class Store:
+        incarnation = "db"
+
+    passes = HomePasses(home, Store())
+    async with open_desk(home, answer, place or Place(), url, passes):
+        yield passes
+
+
+async def test_a_door_has_a_desk_beside_it_for_attempts_alone(home):
+    settings = load_settings(str(home), port=0)
+    async with opened(settings) as store:
+        passes = HomePasses(home, store)
+        async with open_door(settings, store, passes=passes) as url:
+            assert passes.way(LEASE, OPEN).url == f"{url}/mcp"
+            path, key = home / "desk" / "mcp.sock", (home / "admin.key").read_text().strip()
+            for where in ("/mcp", "/v1/tasks"):
+                status = await asyncio.to_thread(asked, path, where, key)
+                assert status == (401 if where == "/mcp" else 404)
+            token = passes.way(LEASE, WALLED).token
+            assert await asyncio.to_thread(asked, path, "/mcp", token) == 401
+        assert passes.way(LEASE, OPEN) is None
+        assert not path.exists()
+        before = url
+        async with open_door(settings, store) as url:
+            assert url == before, "programs that still run know it"
+
+
+async def test_sites_have_the_way_they_can_go(home):
+    async with desk(home) as passes:
+        assert passes.way(LEASE, OPEN).url == "http://127.0.0.1:9/mcp"
+        walled = passes.way(LEASE, WALLED)
+        assert (walled.url, walled.socket) == ("http://127.0.0.1:7684/mcp", True)
+        online = Site(executor="sandbox", isolated=True, network=Network.OPEN)
+        assert not passes.way(LEASE, online).socket
+        assert passes.way(LEASE, Site(executor="container", isolated=True)) is None
+        assert walled.token == passes.way(LEASE, OPEN).token
+        assert passes.read(walled.token) == (1, 1)
+
+
+async def test_a_door_with_tls_is_not_theirs(home):
+    secure = Place(tls_cert=Path("cert"), tls_key=Path("key"))
+    async with desk(home, secure, "https://127.0.0.1:9") as passes:
+        first = passes.way(LEASE, OPEN).url
+        assert first.startswith("http://127.0.0.1:")
+    async with desk(home, secure, "https://127.0.0.1:9") as passes:
+        assert passes.way(LEASE, OPEN).url == first
+
+
+async def test_a_socket_that_answers_is_left_to_whoever_has_it(home):
+    async with desk(home) as first:
+        async with desk(home) as second:
+            assert second.way(LEASE, WALLED) is None
+        assert first.way(LEASE, WALLED) is not None
+        assert (home / "desk" / "mcp.sock").exists()
+    (home / "desk" / "mcp.sock").touch()
+    async with desk(home) as third:
+        assert third.way(LEASE, WALLED) is not None
+
+
+async def test_a_path_that_is_too_long_has_no_socket(home):
+    deep = home / ("x" * 100)
+    deep.mkdir()
+    async with desk(deep) as passes:
+        assert passes.way(LEASE, WALLED) is None
+        assert passes.way(LEASE, OPEN) is not None
+
+
+def test_the_secret_of_a_home_is_made_once_and_private(home):
+    first = home_secret(home)
+    assert len(first) == 32
+    assert home_secret(home) == first
+    assert (home / "desk.key").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in home.iterdir()] == ["desk.key"]
+    (home / "desk.key").write_text("zz")
+    with pytest.raises(Unavailable):
+        home_secret(home)
