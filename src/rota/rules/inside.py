@@ -26,6 +26,8 @@ SHORTEST = timedelta(minutes=1)
 FIRES_TRIED = 100
 HANDS = ("agent", "tools", "denied_tools", "permission_mode")
 """What bounds the hands of an agent, beside its walls."""
+JUDGES = ("checks", "gate", "next_check")
+"""What decides over an agent's work: whether it begins, and whether it is done."""
 _ORIGIN = re.compile(r"attempt:(\d{1,3})")
 _WIDTH = {Network.NONE: 0, Network.OUTLET: 1, Network.OPEN: 2}
 
@@ -84,8 +86,7 @@ def check_reach(own: Site, wanted: Site) -> None:
 def check_hands(own: Mapping[str, Any], kind: TaskKind, wanted: Mapping[str, Any]) -> None:
     """Refuse work with tools that the agent who wants it was not given."""
     tools, denied = own.get("tools"), own.get("denied_tools") or ()
-    bounded = tools is not None or denied or own.get("permission_mode") is not None
-    if "instructions" not in own or not bounded:
+    if not is_bounded(own):
         return
     if kind is not TaskKind.AGENT or "command" in wanted:
         raise NotPermitted("an agent whose tools are bounded makes and changes no programs")
@@ -95,6 +96,24 @@ def check_hands(own: Mapping[str, Any], kind: TaskKind, wanted: Mapping[str, Any
     if not same or not fewer or not set(denied) <= set(wanted.get("denied_tools") or ()):
         message = "an agent makes and changes no task that may do more than its own"
         raise NotPermitted(message)
+
+
+def is_bounded(spec: Mapping[str, Any]) -> bool:
+    """Tell whether a task says what its agent's hands may do."""
+    return "instructions" in spec and any(spec.get(name) is not None for name in HANDS[1:])
+
+
+def check_judges(
+    own: Mapping[str, Any], stood: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+) -> None:
+    """Refuse an attempt that would change what a task's work is judged by.
+
+    A gate and a check may be programs, which an agent with bounded tools does not make.
+    """
+    before = stood if stood is not None else {} if is_bounded(own) else wanted
+    for name in JUDGES:
+        if wanted.get(name) != before.get(name):
+            raise NotPermitted(f"only people change the {name.replace('_', ' ')} of a task")
 
 
 def inherited(own: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,34 +36,37 @@ HELD = Held(run_id=7, epoch=2, task_id=3, task="job", thread="ann:chat", space="
 
 
 def test_every_verb_reaches_its_command():
-    found = {name: one.command.name for name, one in offered().items()}
+    found = {name: one.command.name for name, one in offered(attempt=True).items()}
     assert found.items() >= COMMANDS.items()
     assert len({verb.name for verb in VERBS}) == len(VERBS)
     for verb in VERBS:
-        assert verb.name not in found or found[verb.name] in verb.commands
+        assert verb.name not in found or found[verb.name] in {verb.command, verb.later}
 
 
 def test_a_verb_without_a_command_is_not_offered():
     known = {command.name for command in every_command()}
     for verb in VERBS:
-        assert (verb.name in offered()) == any(name in known for name in verb.commands)
+        inside, outside = (offered(attempt=attempt).get(verb.name) for attempt in (True, False))
+        assert (inside is not None) == bool({verb.command, verb.later} & known)
+        assert (outside is not None) == (verb.command in known and not verb.inside)
+        assert outside is None or outside.command.name == verb.command
 
 
 def test_no_verb_is_for_people_or_administrators():
     assert {KeyScope.ADMIN, KeyScope.SQL}.isdisjoint(OF_ATTEMPTS)
-    for one in offered().values():
+    for one in offered(attempt=True).values():
         assert one.command.scope in OF_ATTEMPTS
         assert one.command.name not in FOR_PEOPLE
 
 
 @pytest.mark.parametrize("attempt", [True, False])
-@pytest.mark.parametrize("name", list(offered()))
+@pytest.mark.parametrize("name", list(offered(attempt=True)))
 def test_a_schema_is_sound_short_and_has_the_fields_of_its_command(name, attempt):
-    one = offered()[name]
+    one = offered(attempt=True)[name]
     schema = one.schema(attempt=attempt)
     assert jsonschema_rs.meta.is_valid(schema)
     assert schema["type"] == "object"
-    assert set(schema["properties"]) == set(one.command.takes.model_fields)
+    assert set(schema["properties"]) == set(one.command.takes.model_fields) - set(one.fixed)
     text = json.dumps(schema)
     assert "$ref" not in text
     assert '"type": "null"' not in text
@@ -71,16 +74,19 @@ def test_a_schema_is_sound_short_and_has_the_fields_of_its_command(name, attempt
 
 
 def test_all_of_them_are_short_enough_to_be_read_in_every_turn():
-    every = [one.schema(attempt=True) for one in offered().values()]
+    every = [one.schema(attempt=True) for one in offered(attempt=True).values()]
     assert len(json.dumps(every)) < 22_000
 
 
 def test_what_an_attempt_leaves_out_is_its_own():
-    get, run, make = (offered()[name] for name in ("get_task", "get_run", "schedule_task"))
+    get, run, make = (
+        offered(attempt=True)[name] for name in ("get_task", "get_run", "schedule_task")
+    )
     assert get.filled({}, HELD) == {"task": "3"}
     assert get.filled({"task": "other"}, HELD) == {"task": "other"}
     assert run.filled({}, HELD) == {"run": 7}
     assert make.filled({}, HELD) == {"thread": "ann:chat"}
     assert make.filled({"space": "ann"}, HELD)["thread"] == "ann:chat"
     assert make.filled({"space": "bob"}, HELD) == {"space": "bob"}
-    assert offered()["cancel_task"].filled({}, HELD) == {}
+    assert make.filled({"thread": None}, HELD) == {"thread": None}
+    assert offered(attempt=True)["cancel_task"].filled({}, HELD) == {}

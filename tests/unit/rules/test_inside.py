@@ -14,6 +14,7 @@ from rota.rules.inside import (
     DEEPEST,
     MOST_MADE,
     check_hands,
+    check_judges,
     check_pace,
     check_reach,
     check_room,
@@ -108,6 +109,17 @@ def test_tools_are_not_won_by_way_of_a_task(kind, wanted):
     check_hands({"instructions": "x", "agent": "claude"}, kind, wanted)
     check_hands({"command": ["sh"]}, kind, wanted)
     check_hands(OWN, TaskKind.AGENT, {**OWN, "tools": ["Read"]})
+
+
+def test_no_agent_changes_what_it_is_judged_by():
+    stood = {"instructions": "x", "checks": [{"file": "report.md"}]}
+    check_judges({"instructions": "x"}, stood, {**stood, "title": "y"})
+    check_judges({"instructions": "x"}, None, stood)
+    for wanted in ({"instructions": "x"}, {**stood, "checks": []}, {**stood, "gate": "true"}):
+        with pytest.raises(NotPermitted):
+            check_judges({"instructions": "x"}, stood, wanted)
+    with pytest.raises(NotPermitted):
+        check_judges(OWN, None, stood)
 
 
 def test_bounds_are_handed_on():

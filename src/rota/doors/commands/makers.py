@@ -15,6 +15,7 @@ from rota.rules.inside import (
     FIRES_TRIED,
     MOST_SCHEDULES,
     check_hands,
+    check_judges,
     check_pace,
     check_queue,
     check_reach,
@@ -54,6 +55,7 @@ async def check_maker(
         mine = site_of(own.spec, (await store.find_space(own.space)).role)
         check_reach(mine, site_of(spec, (await store.find_space(space)).role))
         check_hands(own.spec, kind, spec)
+        check_judges(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
         return
     if stands is not None and len(await store.list_schedules([stands.id])) >= MOST_SCHEDULES:

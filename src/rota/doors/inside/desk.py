@@ -64,12 +64,8 @@ class Desk:
 
     def offers(self, caller: Caller) -> Mapping[str, Offered]:
         """Return the verbs that a caller can ask for."""
-        return {
-            name: found
-            for name, found in offered().items()
-            if found.command.scope in caller.scopes
-            and (caller.attempt is not None or not found.verb.inside)
-        }
+        known = offered(attempt=caller.attempt is not None)
+        return {name: one for name, one in known.items() if one.command.scope in caller.scopes}
 
     async def _serve_attempt(
         self, held: Held, verb: str, fields: Mapping[str, Any], request_id: str | None

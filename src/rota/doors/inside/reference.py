@@ -14,7 +14,7 @@ star mean its own task, run or conversation. `{"ok": true, …}` has the fields 
 
 def verbs_page(made: str) -> str:
     """Return the page; `made` says how it is kept current."""
-    rows = [_row(found) for found in offered().values()]
+    rows = [_row(found) for found in offered(attempt=True).values()]
     table = "\n".join(["| verb | command | fields | |", "|---|---|---|---|", *rows])
     return f"# Verbs\n\n{made}\n\n{INTRODUCTION}\n{table}\n"
 
@@ -22,10 +22,9 @@ def verbs_page(made: str) -> str:
 def _row(found: Offered) -> str:
     schema = found.schema(attempt=False)
     needed = set(schema.get("required", ()))
-    own = {name for base in found.verb.own for name in (base, f"{base}_key")}
     fields = []
     for name in schema["properties"]:
-        shown = f"`{name}`" + ("\\*" if name in own else "")
+        shown = f"`{name}`" + ("\\*" if name in found.verb.own else "")
         fields.append(shown if name in needed else f"[{shown}]")
     verb, command = found.verb, found.command
     return f"| `{verb.name}` | `{command.name}` | {' '.join(fields)} | {verb.about} |"

@@ -6,7 +6,7 @@ A verb has the fields of its command. A verb whose command is not in the catalog
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,29 +21,33 @@ TASK, RUN, THREAD = "task", "run", "thread"
 class Verb:
     """One thing a program may ask for.
 
-    `commands` are the commands it may be, the first one that there is. `own` names the fields that
-    an attempt may leave out: they mean its own task, run or thread. `inside` says that only an
-    attempt can ask for it.
+    `own` names the fields that an attempt may leave out: they mean its own task, run or thread.
+    `later` is the command it is for an attempt, where there is one: that waits until the run has
+    succeeded, with `fixed` among its fields. `inside` says that only an attempt can ask for it.
     """
 
     name: str
-    commands: tuple[str, ...]
+    command: str
     about: str
     own: tuple[str, ...] = ()
     inside: bool = False
+    later: str | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _verb(name: str, command: str, about: str, *own: str) -> Verb:
-    return Verb(name=name, commands=(command,), about=about, own=own)
+    return Verb(name=name, command=command, about=about, own=own)
 
 
-def _settled(name: str, later: str, now: str, about: str) -> Verb:
-    """Return a verb that waits for the run's success where that can be, and is done now if not."""
-    return Verb(name=name, commands=(later, now), about=about, own=(TASK,))
+def _settled(name: str, command: str, about: str, later: str, **fixed: object) -> Verb:
+    return Verb(
+        name=name, command=command, about=about, own=(TASK,), later=later,
+        fixed=fixed,
+    )  # fmt: skip
 
 
-def _inside(name: str, about: str) -> Verb:
-    return Verb(name=name, commands=(name,), about=about, inside=True)
+def _inside(name: str, about: str, command: str = "") -> Verb:
+    return Verb(name=name, command=command or name, about=about, inside=True)
 
 
 VERBS = (
@@ -71,11 +75,12 @@ VERBS = (
     _verb("why_run", "why_of_run", "Explain why a run is as it is.", RUN),
     _verb("list_state", "list_state", "List the values that a task keeps.", TASK),
     _verb("get_state", "get_state", "Return a value that a task keeps under a key.", TASK),
-    _settled("set_state", "defer_state", "put_state", "Keep a value for a task under a key."),
-    _settled("delete_state", "defer_drop_state", "drop_state", "Forget a value of a task."),
-    _settled("mark_seen", "defer_seen", "mark_seen", "Count items as seen by a task."),
+    _settled("set_state", "put_state", "Keep a value for a task under a key.", "defer_state"),
+    _settled("delete_state", "drop_state", "Forget a value of a task.", "defer_state", forget=True),
+    _settled("mark_seen", "mark_seen", "Count items as seen by a task.", "defer_seen"),
     _verb("is_seen", "get_seen", "Show an item as a task has seen it; not_found if never.", TASK),
     _verb("list_sessions", "list_sessions", "List sessions of this conversation.", THREAD),
+    _verb("get_session", "show_session", "Show a session and what was said in it."),
     _verb("archive_session", "archive_session", "Keep the present session under a name.", THREAD),
     _verb("clear_session", "clear_session", "Let the next run begin a new session.", THREAD),
     _verb("resume_session", "resume_session", "Let the next run go on in a kept session.", THREAD),
@@ -83,9 +88,10 @@ VERBS = (
     _inside("send_message", "Send a message to a conversation, by default this one."),
     _inside("ask_user", "Ask the person a question; the run ends here and goes on when answered."),
     _inside("spawn_subtask", "Queue work that begins once this run has succeeded."),
-    _inside("send_mail", "Write a mail that is sent once this run has succeeded."),
-    _inside("raise_alert", "Raise an alert once this run has succeeded."),
-    _inside("next_check", "Choose when this task runs next, within its bounds."),
+    _inside("defer_message", "Send a message once this run has succeeded."),
+    _inside("raise_alert", "Tell people of something once this run has succeeded.", "defer_alert"),
+    _inside("get_effect", "Show what came of something that is done once, if it was done."),
+    _inside("record_effect", "Note what came of something that must not be done again."),
 )
 
 
@@ -95,36 +101,43 @@ class Offered(NamedTuple):
     verb: Verb
     command: Command
 
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        """The fields that the verb says itself."""
+        return self.verb.fixed if self.command.name == self.verb.later else {}
+
     def schema(self, *, attempt: bool) -> dict[str, Any]:
         """Return what its fields may be, as a JSON schema."""
-        optional = self.verb.own if attempt else ()
-        return plain_schema(self.command.takes, optional)
+        schema = plain_schema(self.command.takes, self.verb.own if attempt else ())
+        for name in self.fixed:
+            schema["properties"].pop(name)
+        return schema
 
     def filled(self, fields: Mapping[str, Any], held: Held) -> dict[str, Any]:
-        """Return the fields with what an attempt has left out: its own."""
-        own: dict[str, Any] = {
-            TASK: str(held.task_id),
-            RUN: held.run_id,
-            THREAD: held.thread,
-        }
-        said = dict(fields)
-        elsewhere = said.get("space") not in {None, held.space}
+        """Return the fields with what an attempt has left out: its own.
+
+        A session belongs to a conversation, and so does whatever is in another space.
+        """
+        own: dict[str, Any] = {TASK: str(held.task_id), RUN: held.run_id, THREAD: held.thread}
+        said = {**fields, **self.fixed}
+        elsewhere = said.get("space") not in {None, held.space} or "session" in said
         for name in self.verb.own:
-            taken = name if name in self.command.takes.model_fields else f"{name}_key"
-            if said.get(taken) is None and own[name] is not None and not elsewhere:
-                said[taken] = own[name]
+            known = name in self.command.takes.model_fields
+            if known and name not in said and own[name] is not None and not elsewhere:
+                said[name] = own[name]
         return said
 
 
 @cache
-def offered() -> Mapping[str, Offered]:
-    """Return every verb that can be had, by name."""
-    return {found.verb.name: found for found in _offered()}
+def offered(*, attempt: bool) -> Mapping[str, Offered]:
+    """Return every verb that an attempt can ask for, or anybody else, by name."""
+    return {found.verb.name: found for found in _offered(attempt=attempt)}
 
 
-def _offered() -> Iterator[Offered]:
+def _offered(*, attempt: bool) -> Iterator[Offered]:
     known = {command.name: command for command in every_command()}
     for verb in VERBS:
-        command = next((known[name] for name in verb.commands if name in known), None)
-        if command is not None:
+        wanted = [verb.later, verb.command] if attempt else [verb.command]
+        command = next((known[name] for name in wanted if name in known), None)
+        if command is not None and (attempt or not verb.inside):
             yield Offered(verb, command)
