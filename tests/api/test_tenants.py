@@ -26,6 +26,8 @@ WHOLE = {
 """What concerns the whole installation, and no member."""
 ELSEWHERE = {"ask_sql": "tests/api/sql/test_s_rows.py"}
 """Where two tenants are tried in another way."""
+INSIDE = "/v1/attempt/"
+"""What an attempt alone may do, and for its own run; nobody who comes with a key is one."""
 OWN = {"list_spaces", "list_waiting", "show_status", "create_space"}
 """What takes no names: it shows a caller what is theirs."""
 LISTS = {
@@ -60,6 +62,14 @@ BODIES = {
     "backfill_task": {"start": "2026-03-01"},
     "set_limit": {"scope": "total", "cap": 1},
     "ask_sql": {"sql": "select 1"},
+    "send_message": {"text": "hello", "to": "log:"},
+    "ask_user": {"question": "Shall I?"},
+    "spawn_subtask": WORK,
+    "defer_state": {"key": "note", "value": 1},
+    "defer_seen": {"items": [{"item": "item"}]},
+    "defer_message": {"text": "hello", "to": "log:"},
+    "defer_alert": {"text": "hello"},
+    "record_effect": {"result": 1},
 }
 """What a sound request says."""
 QUERIES = {"remove_limit": "?scope=total"}
@@ -168,6 +178,9 @@ def tries(operations, things):
             continue
         body = body_of(operation_id, operation)
         where = takes_space(operation)
+        if path.startswith(INSIDE):
+            yield operation_id, method, path, body and body | {"run": int(things["run"])}
+            continue
         if operation_id in LISTS:
             yield from list_tries(operation_id, method, path, things)
             continue

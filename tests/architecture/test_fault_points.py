@@ -33,7 +33,15 @@ STAMPED = "both"
 
 def written_operations():
     kit = SRC / "stores" / "kit"
-    names = ("store.py", "entrance.py", "pausing.py", "keeping.py", "beating.py", "machines.py")
+    names = (
+        "store.py",
+        "entrance.py",
+        "pausing.py",
+        "keeping.py",
+        "beating.py",
+        "machines.py",
+        "talking.py",
+    )
     texts = [(kit / name).read_text() for name in names]
     writes = [
         node.args[0]

@@ -19,6 +19,7 @@ from rota.testing.contracts import (
     plan,
     queue,
     settle,
+    talking,
     views,
     workers,
 )
@@ -149,4 +150,16 @@ class TestBeating(beating.BeatingContract):
 
 
 class TestMachines(machines.MachineContract):
+    pass
+
+
+class TestDeferred(talking.DeferredContract):
+    pass
+
+
+class TestEffects(talking.EffectContract):
+    pass
+
+
+class TestAsking(talking.AskingContract):
     pass

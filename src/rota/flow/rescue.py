@@ -10,10 +10,12 @@ from rota.flow.settle import settle_runs
 from rota.model.beats import Overdue
 from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import Expired, Failed, Lost, Outcome, Report
-from rota.model.runs import OpenRun
+from rota.model.runs import OpenRun, Question
+from rota.model.settlements import Settlement
 from rota.model.states import RunState
 from rota.ports.clock import Random
 from rota.ports.store import Store
+from rota.rules.settlement import answer_by_default
 
 MOST = 500
 WORKER_GONE = "its worker stopped renewing its lease"
@@ -22,6 +24,10 @@ KEEPER_ALONE = "its worker is gone; its keeper may go on alone until its home co
 SENDER_GONE = "the sender vanished while sending"
 OUT_OF_QUEUE_TIME = "it waited in the queue past its deadline"
 OUT_OF_ANSWER_TIME = "nobody answered its question in time"
+NO_ANSWER = "waiting_for_user_timeout"
+"""The code of a run that nobody answered."""
+BY_DEFAULT = "default"
+"""Who has answered a question that nobody answered, and that said what counts then."""
 NOBODY_DECIDED = "its worker was lost, and nobody said in time whether to run it again"
 
 
@@ -62,18 +68,30 @@ def _silence(overdue: Overdue) -> str | None:
 
 
 async def expire(store: Store, chance: Random) -> int:
-    """End runs whose deadline or question has run out; return how many."""
+    """End runs whose deadline or question has run out; return how many.
+
+    A question that says what counts as its answer then gets that answer, and its run goes on.
+    """
     runs = await store.expired_runs(MOST)
     waiting = [run.run_id for run in runs if run.state is RunState.WAITING]
     questions = await store.list_questions(waiting) if waiting else []
-    kinds = {question.run_id: question.kind for question in questions}
-    ended = [(run, Report(outcome=_out_of_time(run, kinds.get(run.run_id)))) for run in runs]
-    return sum(await settle_runs(store, ended, chance))
+    newest = {question.run_id: question for question in questions}
+    ended: list[tuple[OpenRun, Report]] = []
+    answered: list[Settlement] = []
+    for run in runs:
+        asked = newest.get(run.run_id) if run.state is RunState.WAITING else None
+        if asked is not None and asked.default is not None:
+            now = store.now()
+            answered.append(answer_by_default(run, asked, BY_DEFAULT, now))
+        else:
+            ended.append((run, Report(outcome=_out_of_time(run, asked))))
+    going_on = await store.settle(answered) if answered else []
+    return sum(going_on) + sum(await settle_runs(store, ended, chance))
 
 
-def _out_of_time(run: OpenRun, asked: str | None) -> Outcome:
+def _out_of_time(run: OpenRun, asked: Question | None) -> Outcome:
     if run.state is not RunState.WAITING:
         return Expired(reason=OUT_OF_QUEUE_TIME)
-    if asked == "lost":
+    if asked is not None and asked.kind == "lost":
         return Failed(code="lost", message=NOBODY_DECIDED)
-    return Expired(reason=OUT_OF_ANSWER_TIME)
+    return Expired(reason=OUT_OF_ANSWER_TIME, code=NO_ANSWER)

@@ -28,12 +28,18 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The run waits for a person."""
+    """The run waits for a person.
+
+    `default` is the answer if nobody gives one in time. With an `action`, as it is shown to people,
+    the question is whether to approve exactly that.
+    """
 
     question: str
     context: str = ""
     options: tuple[str, ...] = ()
     expires_in: timedelta = timedelta(hours=24)
+    default: str | None = None
+    action: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,7 @@ class Expired:
     """The run's deadline or its question ran out."""
 
     reason: str
+    code: str = "expired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

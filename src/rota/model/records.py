@@ -49,7 +49,13 @@ class RunRecord(NamedTuple):
     schedule_task_id: int | None
     in_ledger: int
     deliveries: int
+    """Those that its end brought, and none that it sent while it ran."""
     astray: int
+    deferred: int
+    strays: int
+    """Deferred by an epoch that never was, or asked by an attempt that has ended."""
+    applied: int
+    """What it had deferred, and was done."""
 
 
 class AttemptRecord(NamedTuple):
@@ -78,6 +84,9 @@ class QuestionRecord(NamedTuple):
     epoch: int
     kind: str
     answered_at: int | None
+    answer: str | None
+    action: str | None
+    digest: str | None
 
 
 class History(NamedTuple):

@@ -190,7 +190,10 @@ class OpenRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question a run waits on; answered once."""
+    """A question a run waits on; answered once.
+
+    `kind` is `ask` or `approval` (by the run) or `lost` (by Rota).
+    """
 
     id: QuestionId
     run_id: RunId
@@ -204,3 +207,8 @@ class Question:
     answered_at: datetime | None
     answer: str | None
     answered_by: str | None
+    default: str | None = None
+    """What counts as the answer when nobody gave one in time."""
+    action: str | None = None
+    digest: str | None = None
+    """What an approval shows, and the SHA-256 of exactly that."""

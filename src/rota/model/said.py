@@ -86,6 +86,9 @@ class Question:
     text: str
     options: tuple[str, ...] = ()
     context: str = ""
+    default: str | None = None
+    expires_in: float | None = None
+    """In seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

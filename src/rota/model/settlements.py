@@ -23,13 +23,16 @@ class NewDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewQuestion:
-    """A question to be put to a person; `kind` is `ask` (by the run) or `lost` (by Rota)."""
+    """A question to be put to a person; `kind` is as a Question's."""
 
     kind: str
     question: str
     context: str
     options: tuple[str, ...]
     expires_at: int
+    default: str | None = None
+    action: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What must be true of every database, and what a look at one has found.
 
 The numbers are those of the design: an invariant that has no object in the store (processes,
-inbound messages, approvals) or that is no state of it (a backlog that drains) is not in the list.
+inbound messages) or that is no state of it (a backlog that drains) is not in the list.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Invariant(StrEnum):
     FENCED = "I7"
     IN_REACH = "I8"
     SENT_ONCE = "I9"
+    DECISIONS = "I11"
     LIMITS = "I12"
     SPACES = "I13"
     TRIES = "I14"
@@ -70,6 +71,10 @@ MEANINGS: Mapping[Invariant, Meaning] = MappingProxyType(
         Invariant.SENT_ONCE: Meaning(
             "a message is sent at most once, and tried no more often than allowed",
             "ask its receiver what arrived",
+        ),
+        Invariant.DECISIONS: Meaning(
+            "an approval is about exactly the bytes that were shown, and decided once",
+            "ask again; do not act on that decision",
         ),
         Invariant.LIMITS: Meaning(
             "limits, rates and lanes hold", "cancel what is too much, and report it"

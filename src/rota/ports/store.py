@@ -31,6 +31,7 @@ from rota.ports.examiner import Examiner
 from rota.ports.keeping import Keeping
 from rota.ports.live import Live, Pausing
 from rota.ports.machines import Machines
+from rota.ports.talking import Talking
 from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
@@ -323,6 +324,7 @@ class Store(
     Keeping,
     Beating,
     Machines,
+    Talking,
     Backups,
     Protocol,
 ):

@@ -35,6 +35,7 @@ from rota.rules.chaining import STARTS
 from rota.rules.queueing import DEEPEST_CHAIN, PLANNED
 from rota.rules.replay import Mismatch, Replay
 from rota.rules.settlement import LONGEST_ERROR, MOST_LOSSES
+from rota.rules.talk_record import judge_talk
 
 Fault: TypeAlias = tuple[Invariant, str]
 
@@ -75,6 +76,7 @@ def judge_run(
         *_quota(run),
         *_reach(run, history),
         *_record(run, history, task, whole=whole),
+        *judge_talk(run, history),
     ):
         yield Violation(invariant=invariant, where=f"run {run.id}", what=what)
 

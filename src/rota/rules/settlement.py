@@ -25,7 +25,7 @@ from rota.model.outcomes import (
     Report,
     Succeeded,
 )
-from rota.model.runs import Cause, OpenRun, RunBatch
+from rota.model.runs import Cause, OpenRun, Question, RunBatch
 from rota.model.settlements import (
     PLAIN_SUCCESS,
     Extras,
@@ -35,6 +35,7 @@ from rota.model.settlements import (
 )
 from rota.model.states import FINISHED, Move, RunState, after
 from rota.model.tasks import OnLost, Policy, Task
+from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.chaining import successors
 from rota.rules.retry import delay, may_retry
 
@@ -47,12 +48,14 @@ NOT_AGAIN = "its worker was lost, and a person chose not to run it again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a settlement depends on beside the run: its task's policy, who follows, now, chance."""
+    """What a settlement depends on beside the run."""
 
     policy: Policy
     followers: tuple[Task, ...] = ()
     now: int
     chance: float = 0.0
+    asked: Asked | None = None
+    """What the attempt has asked while it ran: the run waits, however its program ended."""
 
 
 def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
@@ -67,7 +70,7 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
 
 
 def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
-    outcome = report.outcome
+    outcome = _but_asked(run, report.outcome, context)
     if run.cancel_requested and isinstance(outcome, (Asked, Drained, Failed, Lost)):
         outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
@@ -76,17 +79,27 @@ def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
         case Failed():
             return _failed(run, report, outcome, context)
         case Asked():
-            return _ask(run, outcome, "ask", context)
+            return _ask(run, outcome, "ask" if outcome.action is None else APPROVAL, context)
         case Cancelled():
             return _end(run, report, Move.CANCEL, context, code="cancelled", error=outcome.reason)
         case Expired():
-            return _end(run, report, Move.EXPIRE, context, code="expired", error=outcome.reason)
+            return _end(run, report, Move.EXPIRE, context, code=outcome.code, error=outcome.reason)
         case Lost():
             return _lost(run, report, outcome, context)
         case Drained():
             return _requeue(run, Move.LOSE, Cause.DRAINED, context.now, outcome)
         case _:
             assert_never(outcome)
+
+
+def _but_asked(run: OpenRun, outcome: Outcome, context: Context) -> Outcome:
+    """Return the question of an attempt that has asked one, whatever else it came to.
+
+    It was told to end its turn, and ended if it did not: how says nothing about the work.
+    """
+    if context.asked is None or run.state is not RunState.RUNNING or isinstance(outcome, Expired):
+        return outcome
+    return context.asked
 
 
 def _failed(run: OpenRun, report: Report, outcome: Failed, context: Context) -> Settlement:
@@ -140,6 +153,12 @@ def answer(
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, "answered", extras)
 
 
+def answer_by_default(run: OpenRun, question: Question, by: str, now: int) -> Settlement:
+    """Return what becomes of a waiting run whose question says what counts without an answer."""
+    context = Context(policy=Policy(), now=now)
+    return answer(run, question.id, question.kind, question.default or "", by, context)
+
+
 def _requeue(run: OpenRun, move: Move, cause: Cause, at: int, outcome: Outcome) -> Settlement:
     code, error = _blame(outcome)
     extras = Extras(available_at=at, cause=cause, error_code=code, error=error)
@@ -156,9 +175,12 @@ def _ask(run: OpenRun, asked: Asked, kind: str, context: Context) -> Settlement:
         context=asked.context,
         options=asked.options,
         expires_at=expires_at,
+        default=asked.default,
+        action=asked.action,
+        digest=None if asked.action is None else action_digest(asked.action),
     )
     state = after(run.state, Move.ASK)
-    name = "asked" if kind == "ask" else "lost"
+    name = "lost" if kind == "lost" else "asked"
     extras = Extras(question=question)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 

@@ -131,6 +131,33 @@ DAMAGE = {
         Invariant.FENCED,
         "update {questions} set epoch = 7 where run_id = {waits} and answered_at is not null",
     ),
+    "an operation of an epoch that never was": (
+        Invariant.FENCED,
+        "insert into {deferred} values ({waits}, 7, 1, 'forget', null, 'x', 0)",
+    ),
+    "a question of an attempt that has ended": (
+        Invariant.FENCED,
+        "insert into {deferred} values ({waits}, 1, 1, 'question', null, 'x', 0)",
+    ),
+    "an operation that outlived its run's end": (
+        Invariant.FOLLOW_UP,
+        "insert into {deferred} values ({done}, 1, 1, 'forget', null, 'x', 0)",
+    ),
+    "an effect of a success that never came": (
+        Invariant.FOLLOW_UP,
+        "insert into {effects} values ({job}, 'run/1', 'x', {waits}, 1, 0, '1', 0)",
+    ),
+    "an effect of a run that is gone": (
+        Invariant.FOLLOW_UP,
+        "insert into {effects} values ({job}, 'run/9999', 'x', 9999, 1, 1, '1', 0)",
+    ),
+    "an approval that shows another action": (
+        Invariant.DECISIONS,
+        (
+            "update {questions} set kind = 'approval', action = 'a', digest = 'b'"
+            " where run_id = {waits} and answered_at is null"
+        ),
+    ),
     "ready runs that no head names": (Invariant.IN_REACH, "delete from {heads}"),
     "ready runs behind a gate that is gone": (
         Invariant.IN_REACH,

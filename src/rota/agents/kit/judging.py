@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from rota.agents.kit.diagnosis import classify, is_banner, reset_in
 from rota.agents.kit.rota_lines import closing_question
@@ -98,7 +99,15 @@ def _kept(result: Result) -> str | None:
 
 
 def _asked(question: Question) -> Asked:
-    return Asked(question=question.text, context=question.context, options=question.options)
+    asked = Asked(
+        question=question.text,
+        context=question.context,
+        options=question.options,
+        default=question.default,
+    )
+    if question.expires_in is None:
+        return asked
+    return replace(asked, expires_in=timedelta(seconds=question.expires_in))
 
 
 def _fault(heard: Heard, end: Exit, stray: str) -> Fault | None:

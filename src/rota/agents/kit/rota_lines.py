@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rota.agents.kit.diagnosis import classify, instant
 from rota.agents.kit.lines import (
@@ -36,6 +37,8 @@ TELLABLE = frozenset(kind.value for kind in FaultKind) - {FaultKind.CANCELLED.va
 """What a program may say of itself; only Rota says that somebody stopped it."""
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
+SHORTEST_WAIT, LONGEST_WAIT = 60.0, 30 * 86_400.0
+"""For how many seconds a question may be open."""
 
 
 def said(record: Json) -> Iterator[Said]:
@@ -68,7 +71,17 @@ def question(record: Json | None) -> Question | None:
     text = string(record, "text", most=LONGEST_TEXT)
     options = [option[:LONGEST_OPTION] for option in words(record, "options")][:MOST_OPTIONS]
     context = string(record, "context", most=LONGEST_TEXT)
-    return Question(text=text, options=tuple(options), context=context) if text.strip() else None
+    default = string(record, "default", most=LONGEST_OPTION) or None
+    wait = number(record, "expires_in")
+    if not text.strip():
+        return None
+    return Question(
+        text=text,
+        options=tuple(options),
+        context=context,
+        default=default if not options or default in options else None,
+        expires_in=None if wait is None else min(LONGEST_WAIT, max(SHORTEST_WAIT, wait)),
+    )
 
 
 def closing_question(text: str) -> Question | None:
@@ -77,7 +90,7 @@ def closing_question(text: str) -> Question | None:
     found = question(parse(last.encode("utf-8", "replace")))
     if found is None or found.context:
         return found
-    return Question(text=found.text, options=found.options, context=before[-LONGEST_TEXT:].strip())
+    return replace(found, context=before[-LONGEST_TEXT:].strip())
 
 
 def _usage(record: Json) -> Usage:

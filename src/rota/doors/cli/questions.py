@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk
+from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.show import wall
 from rota.doors.cli.values import LARGEST, DryRun, RunNumber, maybe_whole, run_number
 from rota.flow.observe.telling import first_line
@@ -38,6 +38,21 @@ def list_open(context: typer.Context) -> None:
         text = first_line(question["question"], SHORT) + options
         rows.append([str(run["id"]), run["task"], wall(question["expires_at"], zone), text])
     desk.out.table(["run", "task", f"until ({zone})", "asks"], rows, "Nobody waits for an answer.")
+    for waiting in found["waiting"]:
+        for line in approval_lines(waiting["question"]):
+            desk.out.line(line)
+
+
+def approval_lines(question: Record) -> list[str]:
+    """Return what a person must have read before they approve: the whole action, and its hash."""
+    if question["kind"] != "approval":
+        return []
+    return [
+        "",
+        f"Run {question['run']} asks to approve exactly this, question {question['id']}:",
+        f"  {question['action']}",
+        f"  rota answer {question['run']} approve --hash {question['action_hash']}",
+    ]
 
 
 def answer(
@@ -47,14 +62,24 @@ def answer(
     question: Annotated[
         str | None, typer.Option("--question", metavar="N", help="Which question [the newest].")
     ] = None,
+    action_hash: Annotated[
+        str | None,
+        typer.Option("--hash", metavar="SHA256", help="Of the action that you approve or deny."),
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Give the question of a run its one answer; the run goes on.
 
+    An approval is about exactly the action that `rota questions` shows: give its hash.
+
     Example: rota answer 12 yes
     """
     desk = Desk(context)
-    wanted = {"answer": text, "question": maybe_whole("question", question, 1, LARGEST)}
+    wanted = {
+        "answer": text,
+        "question": maybe_whole("question", question, 1, LARGEST),
+        "action_hash": action_hash,
+    }
     number = run_number(run)
     found = desk.call("POST", f"/v1/runs/{number}/answer", wanted, dry_run=dry_run)
     desk.out.record(found)

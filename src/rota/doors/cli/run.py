@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.questions import approval_lines
 from rota.doors.cli.run_words import FINISHED, tell_run
 from rota.doors.cli.task_options import words_of
 from rota.doors.cli.task_words import said
@@ -186,6 +187,8 @@ def _outcome(desk: Desk, run: Record) -> int:
         for question in asked:
             options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
             desk.out.talk(f"{name} asks: {question['question']}{options}")
+            for line in approval_lines(question):
+                desk.out.talk(line)
         desk.out.talk(f"Answer it: rota answer {run['id']} TEXT")
         return WAITING
     desk.out.talk(f"{name} is still {state}; it goes on. Follow it: rota logs {run['id']} -f")

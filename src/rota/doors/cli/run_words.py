@@ -105,9 +105,15 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
     _section(out, ["event", f"at ({zone})", "data"], events)
     _section(
         out,
-        ["question", "asked", "answer"],
+        ["question", "asked", "answer", "by", f"at ({zone})"],
         [
-            [str(q["id"]), first_line(q["question"]), q["answer"] or NOTHING]
+            [
+                str(q["id"]),
+                first_line(q["action"] or q["question"]),
+                first_line(q["answer"]) or NOTHING,
+                q["answered_by"] or NOTHING,
+                wall(q["answered_at"], zone) if q["answered_at"] else NOTHING,
+            ]
             for q in run["questions"]
         ],
     )

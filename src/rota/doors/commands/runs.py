@@ -57,6 +57,7 @@ from rota.model.wishes import Output
 from rota.rules.programs import check_script
 
 Tier = Literal["low", "medium", "high"]
+ActionHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 ONE_OF = ("task", "agent", "script")
 
 
@@ -155,6 +156,9 @@ class Answered(OneRun):
 
     answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.LONGEST_ANSWER)]
     question: Id | None = None
+    action_hash: ActionHash | None = Field(
+        default=None, description="Of the action that was shown; every approval needs it."
+    )
 
 
 @command("GET", "/v1/runs", KeyScope.READ)
@@ -244,7 +248,9 @@ async def answer_run(office: Office, asked: Answered) -> RunGiven:
             raise NotFound("question", asked.question, f"see `rota run {run.id}`")
     if not known:
         raise IllegalMove(run.state, "be answered: it has asked nothing")
-    return run_given(await runs.answer_question(store, caller, known[-1].id, asked.answer))
+    newest = known[-1].id
+    seen = asked.action_hash
+    return run_given(await runs.answer_question(store, caller, newest, asked.answer, seen))
 
 
 async def _start(office: Office, asked: NewRun) -> datetime | None:

@@ -127,11 +127,15 @@ class HeartbeatGiven(Given):
 
 
 class QuestionGiven(Given):
-    """What a run waits to be told."""
+    """What a run waits to be told, or was told.
+
+    An approval shows its whole `action`; `default` is what counts when nobody answers in time.
+    """
 
     id: int
     run: int
-    kind: Literal["ask", "lost"]
+    attempt: int
+    kind: Literal["ask", "approval", "lost"]
     question: str
     context: str
     options: list[str]
@@ -140,6 +144,9 @@ class QuestionGiven(Given):
     answered_at: datetime | None
     answer: str | None
     answered_by: str | None
+    default: str | None
+    action: str | None
+    action_hash: str | None
 
 
 class EventGiven(Given):
@@ -265,7 +272,8 @@ def question_given(question: Question) -> QuestionGiven:
     return QuestionGiven.model_construct(
         id=question.id,
         run=question.run_id,
-        kind="lost" if question.kind == "lost" else "ask",
+        attempt=question.epoch,
+        kind=question.kind,
         question=question.question,
         context=question.context,
         options=list(question.options),
@@ -274,6 +282,9 @@ def question_given(question: Question) -> QuestionGiven:
         answered_at=question.answered_at,
         answer=question.answer,
         answered_by=question.answered_by,
+        default=question.default,
+        action=question.action,
+        action_hash=question.digest,
     )
 
 

@@ -28,7 +28,7 @@ ROOT = "/v1/"
 PACKAGE = "rota.doors.commands"
 MODULES = (
     *("spaces", "keys", "tasks", "slots", "schedules"),
-    *("runs", "artifacts", "status", "machines", "state", "limits", "sql", "operations"),
+    *("runs", "artifacts", "status", "machines", "state", "limits", "sql", "operations", "talking"),
 )
 _FIELD = re.compile(r"\{(\w+)\}")
 

@@ -298,9 +298,9 @@ class Rota:
         """End a run that has not begun, or ask whoever works on it to stop."""
         return await runs.cancel_run(self.store, LOCAL, run_id, self._chance)
 
-    async def answer(self, question_id: int, text: str) -> Run:
-        """Answer a question; the run goes on."""
-        return await runs.answer_question(self.store, LOCAL, question_id, text)
+    async def answer(self, question_id: int, text: str, *, action_hash: str | None = None) -> Run:
+        """Answer a question; the run goes on. An approval needs the hash of what it shows."""
+        return await runs.answer_question(self.store, LOCAL, question_id, text, action_hash)
 
     async def run(self, run_id: int) -> Run:
         """Return a run as it stands."""

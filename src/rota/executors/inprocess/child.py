@@ -132,6 +132,7 @@ def _decode(record: dict[str, Any]) -> Report:
                 context=asked["context"],
                 options=tuple(asked["options"]),
                 expires_in=timedelta(seconds=asked["expires_in"]),
+                default=asked["default"],
             )
         )
     if "error" in record:

@@ -87,8 +87,11 @@ class RunHandle:
         context: str = "",
         options: tuple[str, ...] = (),
         expires_in: timedelta = timedelta(hours=24),
+        default: str | None = None,
     ) -> str:
         """Return a person's answer; until there is one the run waits without holding a worker.
+
+        Without an answer in time the default is the answer; without a default the run expires.
 
         The first call ends this attempt. Once the question is answered the callable runs again from
         its beginning, and the call returns the answer: do what must happen once after asking.
@@ -101,7 +104,13 @@ class RunHandle:
         if number < len(self._answers):
             return self._answers[number]
         raise Waits(
-            Asked(question=question, context=context, options=tuple(options), expires_in=expires_in)
+            Asked(
+                question=question,
+                context=context,
+                options=tuple(options),
+                expires_in=expires_in,
+                default=default,
+            )
         )
 
     def send(self, body: str, *, to: str = "log:") -> None:

@@ -25,11 +25,11 @@ async def put_state(
 ) -> Remembered:
     """Keep a value under a key of a task, whatever stood there."""
     owner = await get_task(store, caller, task, space)
-    _check_word("key", key, LONGEST_KEY)
-    text = _encode("value", value)
+    check_word("key", key, LONGEST_KEY)
+    text = encode("value", value)
     new = await store.get_state(owner.id, key) is None
-    if new and await store.count_state(owner.id) >= MOST_VALUES:
-        raise Invalid("key", key, f"a task keeps at most {MOST_VALUES} values: delete some first")
+    if new:
+        await check_room(store, owner.id, key)
     return await store.put_state(owner.id, key, text, caller.name)
 
 
@@ -70,14 +70,7 @@ async def mark_seen(
 ) -> list[Seen]:
     """Count items (provider, item, data) of a task as seen once more."""
     owner = await get_task(store, caller, task, space)
-    if not 0 < len(items) <= MOST_ITEMS:
-        raise Invalid("items", len(items), f"mark 1 to {MOST_ITEMS} items at once")
-    if len({(provider, item) for provider, item, _ in items}) != len(items):
-        raise Invalid("items", len(items), "each item may be named once in a request")
-    for provider, item, _ in items:
-        _check_word("provider", provider, LONGEST_PROVIDER)
-        _check_word("item", item, LONGEST_ITEM)
-    rows = [(provider, item, _encode("data", data)) for provider, item, data in items]
+    rows = seen_rows(items)
     return await store.mark_seen(owner.id, rows)
 
 
@@ -92,12 +85,32 @@ async def get_seen(
     return found
 
 
-def _check_word(field: str, word: str, most: int) -> None:
+async def check_room(store: Store, task_id: int, key: str) -> None:
+    """Refuse one more value of a task that keeps as many as it may."""
+    if await store.count_state(task_id) >= MOST_VALUES:
+        raise Invalid("key", key, f"a task keeps at most {MOST_VALUES} values: delete some first")
+
+
+def seen_rows(items: Sequence[tuple[str, str, object]]) -> list[tuple[str, str, str]]:
+    """Return items (provider, item, data) as the store takes them, or refuse them."""
+    if not 0 < len(items) <= MOST_ITEMS:
+        raise Invalid("items", len(items), f"mark 1 to {MOST_ITEMS} items at once")
+    if len({(provider, item) for provider, item, _ in items}) != len(items):
+        raise Invalid("items", len(items), "each item may be named once in a request")
+    for provider, item, _ in items:
+        check_word("provider", provider, LONGEST_PROVIDER)
+        check_word("item", item, LONGEST_ITEM)
+    return [(provider, item, encode("data", data)) for provider, item, data in items]
+
+
+def check_word(field: str, word: str, most: int) -> None:
+    """Refuse a word that is empty, too long or not printable."""
     if not (0 < len(word) <= most and word.isprintable()):
         raise Invalid(field, word, f"use 1 to {most} printable characters")
 
 
-def _encode(field: str, value: object) -> str:
+def encode(field: str, value: object) -> str:
+    """Return a value as JSON text, or refuse it."""
     try:
         text = _ENCODE(value)
     except (TypeError, ValueError, RecursionError) as fault:

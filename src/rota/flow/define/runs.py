@@ -18,6 +18,7 @@ from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
 from rota.ports.store import Store
+from rota.rules.approvals import check_decision
 from rota.rules.permission import Caller, check_person, may_act_for
 from rota.rules.queueing import new_run
 from rota.rules.settlement import Context
@@ -200,8 +201,13 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
     return await find_run(store, caller, run_id)
 
 
-async def answer_question(store: Store, caller: Caller, question_id: int, text: str) -> Run:
-    """Give a question its one answer; the run goes on in the queue."""
+async def answer_question(
+    store: Store, caller: Caller, question_id: int, text: str, seen: str | None = None
+) -> Run:
+    """Give a question its one answer; the run goes on in the queue.
+
+    Only people answer. A decision about an action names the hash of what was `seen`.
+    """
     check_person(caller)
     question = await store.get_question(question_id)
     if question is None:
@@ -211,6 +217,7 @@ async def answer_question(store: Store, caller: Caller, question_id: int, text: 
         raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
     if not 0 < len(text) <= LONGEST_ANSWER:
         raise Invalid("answer", text, f"needs 1 to {LONGEST_ANSWER} characters")
+    check_decision(question, text, seen, store.now())
     if question.options and text not in question.options:
         raise Invalid("answer", text, f"choose one of: {', '.join(question.options)}")
     facts = await store.open_runs([run.id])

@@ -22,6 +22,7 @@ from rota.flow.execute.errands import unfolded
 from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
+from rota.flow.execute.overstaying import end_overstayers, has_asked
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.flow.execute.preparing import USUAL
 from rota.flow.execute.readying import Ready, Readying
@@ -172,6 +173,7 @@ class KeptWork:
         for kept in known:
             if not kept.current and kept.run_id not in self._going:
                 await self._discard(kept)
+        await end_overstayers(self._store, self._yard, known)
         self._yard.tidy(known)
         await self._tidy_now_and_then()
         return terms.renew, known
@@ -262,7 +264,7 @@ class KeptWork:
             if kind is TaskKind.AGENT and not going.stopped:
                 hard = ready.bounds.hard_seconds
                 pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
-            if pause is None:
+            if pause is None or await has_asked(self._store, kept):
                 report = report_of(ending, verdict, kind, ready.bounds)
                 return lost_because(report, self._watch.ended.get(kept.run_id))
             await self._pause(pause, going.holder)

@@ -13,6 +13,7 @@ from rota.model.runs import Question
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Wish
 from rota.ports.runner import Assignment
+from rota.rules.approvals import told_decision
 from rota.rules.wishes import wish_in
 
 LONGEST_VARIABLE = 100 * 1024
@@ -42,12 +43,8 @@ def wish_of(
     if assignment.task.kind is TaskKind.SCRIPT:
         return script_wish(spec, assignment.lease.payload)
     told = _instructions(spec, json.loads(assignment.lease.payload))
-    answers = [_answered(question) for question in asked if question.answer is not None]
+    answers = [told_decision(question) for question in asked if question.answer is not None]
     return wish_in(spec, answers[-1] if answers and resumed else "\n\n".join([told, *answers]))
-
-
-def _answered(question: Question) -> str:
-    return f"You asked: {question.question}\nThe answer is: {question.answer}"
 
 
 def _instructions(spec: Mapping[str, Any], payload: object) -> str:

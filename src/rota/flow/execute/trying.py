@@ -14,9 +14,10 @@ from rota.model.wishes import Wish
 from rota.ports.agent import Agent, Room
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
+from rota.rules.approvals import APPROVAL
 
-ASKED = "ask"
-"""The kind of a question that a run has asked itself."""
+ASKED = ("ask", APPROVAL)
+"""The kinds of questions that a run has asked itself."""
 
 
 class Trying:
@@ -43,7 +44,7 @@ class Trying:
             return wish
         run_id = assignment.lease.run_id
         questions = await patiently(lambda: self._store.list_questions([run_id]))
-        own = [question for question in questions if question.kind == ASKED]
+        own = [question for question in questions if question.kind in ASKED]
         return wish_of(assignment, own, resumed=resumed)
 
     async def wait(self, until: int) -> None:

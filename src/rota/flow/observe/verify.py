@@ -142,6 +142,7 @@ class Examination:
         self._looked.update(dict.fromkeys(OF_EVERY_RUN, len(page)))
         slots = sum(run.schedule_id is not None for run in page)
         self._looked[Invariant.OF_A_SLOT] += slots
+        self._looked[Invariant.DECISIONS] += sum(len(h.questions) for h in histories.values())
         self._looked[Invariant.ONE_FATE] += slots + sum(run.key is not None for run in page)
         self._looked[Invariant.REPLAY] += sum(r.created_at >= self._pruned_before for r in page)
         by_id = {run.id: run for run in page}

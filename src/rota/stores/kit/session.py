@@ -16,6 +16,9 @@ Result = TypeVar("Result")
 EVENTS = "events"
 """The topic of facts that were recorded; whoever shows them live looks again."""
 
+DELIVERIES = "deliveries"
+"""The topic of messages in the outbox."""
+
 
 class Rows(list[dict[str, object]]):
     """A parameter that is a set of records; both dialects receive it as JSON."""

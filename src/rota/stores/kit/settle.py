@@ -1,11 +1,12 @@
 """Settling: the one place where a run leaves a state, whoever decided it.
 
 Everything a settlement carries happens in one transaction: state, attempt, event, question,
-outbox, successors, the task's failure count, the lane's next, and the pings that let claiming see
-what became possible. A settlement whose state or epoch no longer fits changes nothing but leaves a
-`run.late_result` event for people to read. An attempt's settlement that stands already is accepted
-again without effect, so that a worker who never got the answer may repeat it. A run that somebody
-wanted stopped while its attempt's end was being decided ends here, and never goes back.
+outbox, successors, what the attempt deferred, the task's failure count, the lane's next, and the
+pings that let claiming see what became possible. A settlement whose state or epoch no longer fits
+changes nothing but leaves a `run.late_result` event for people to read. An attempt's settlement
+that stands already is accepted again without effect, so that a worker who never got the answer may
+repeat it. A run that somebody wanted stopped while its attempt's end was being decided ends here,
+and never goes back.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from rota.model.runs import Cause
 from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
-from rota.stores.kit.session import EVENTS, Row, Rows, Session
+from rota.stores.kit.session import DELIVERIES, EVENTS, Row, Rows, Session
+from rota.stores.kit.talking import settle_deferred
 
-DELIVERIES = "deliveries"
 LONGEST_LATE_RESULT = 4_096
 NOWHERE: dict[str, object] = dict.fromkeys(("pool", "space_id", "route", "grp", "metered", "lane"))
 """A ping that names a pool and a space but no head: a limit may have room again."""
@@ -84,6 +85,9 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
         await _move(session, rich, rows, now)
         reach("settle.outbox")
         await _follow_up(session, rich, now)
+    deferring = [s for s in moved if rows[s.run_id][7]]
+    if deferring:
+        await settle_deferred(session, deferring, now)
     await _ping(session, moved, rows, now)
     await _count_failures(session, moved, now)
     if late:
@@ -185,6 +189,9 @@ def _waiting(s: Settlement) -> dict[str, object]:
         "context": question.context,
         "options": json.dumps(list(question.options)),
         "expires_at": question.expires_at,
+        "fallback": question.default,
+        "action": question.action,
+        "digest": question.digest,
     }
 
 

@@ -41,13 +41,14 @@ from rota.stores.kit.machines import Machines
 from rota.stores.kit.pausing import Pausing
 from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
 from rota.stores.kit.restore import PassOver
+from rota.stores.kit.talking import Talking
 
 Result = TypeVar("Result")
 
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating, Machines):
+class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating, Machines, Talking):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""

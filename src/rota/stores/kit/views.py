@@ -185,6 +185,9 @@ def as_question(row: Row) -> Question:
         answered_at=maybe_instant(row[9]),
         answer=row[10],
         answered_by=row[11],
+        default=row[12],
+        action=row[13],
+        digest=row[14],
     )
 
 

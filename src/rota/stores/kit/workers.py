@@ -18,6 +18,11 @@ MOST_OF_A_TASK = 10_000
 DELIVERED = frozenset(
     {EventName.DELIVERY_SENT, EventName.DELIVERY_UNKNOWN, EventName.DELIVERY_DEAD}
 )
+PRUNED = (
+    *("prune_attempts", "prune_questions", "prune_beats", "prune_deferred", "prune_effects"),
+    "prune_runs",
+)
+"""What leaves with a run."""
 
 
 async def register(session: Session, record: dict[str, Any], now: int) -> None:
@@ -128,7 +133,7 @@ async def prune(session: Session, before: int, most: int) -> int:
     settled = [row[2] for row in events if row[1] == EventName.SETTLED and row[2] is not None]
     if settled:
         await _tally(session, settled)
-        for query in ("prune_attempts", "prune_questions", "prune_beats", "prune_runs"):
+        for query in PRUNED:
             await session.run(query, ids=settled)
     delivered = [row[2] for row in events if row[1] in DELIVERED and row[2] is not None]
     if settled or delivered:

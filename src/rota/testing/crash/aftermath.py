@@ -87,7 +87,7 @@ class Pruning(_Aftermath):
                 now[task["id"], state] += count
         if was != now:
             self.result.faults.append(f"lost: runs {was - now} and too many {now - was}")
-        for table in ("attempts", "questions", "deliveries"):
+        for table in ("attempts", "questions", "deliveries", "deferred", "effects"):
             if after[table]:
                 self.result.faults.append(f"stranded: {len(after[table])} {table} without a run")
 

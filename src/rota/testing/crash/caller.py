@@ -34,6 +34,7 @@ from rota.model.states import FINISHED, RunState
 from rota.model.tasks import After, AfterOn, Policy, Retry
 from rota.rules.permission import LOCAL
 from rota.rules.tokens import SECRET_BYTES, digest_of
+from rota.testing.crash.speaking import speak
 from rota.testing.crash.witness import note, noted
 
 Answer = TypeVar("Answer")
@@ -63,6 +64,7 @@ TASKS: Final[dict[str, tuple[str, dict[str, Any], After | None]]] = {
     "asker": ("asker", {}, None),
     "patient": ("patient", {}, None),
     "threaded": ("threaded", {}, None),
+    "spoken": ("spoken", {}, None),
     "stuck": ("stuck", {"timeout": "100ms"}, None),
     "apart": ("apart", {"isolate": True}, None),
 }
@@ -131,6 +133,7 @@ class _Calls:
         await self._enqueue("single", delay=timedelta(milliseconds=100))
         await self._cancel("single", delay=FAR)
         await self._cancel("patient")
+        await self._speak()
         await self._come_and_go()
         await self._answer()
 
@@ -183,6 +186,12 @@ class _Calls:
         except IllegalMove:  # it was over before
             return
         note("cancelled", sure=True, run=run_id, state=run.state.value)
+
+    async def _speak(self) -> None:
+        """Say something for a run that goes on."""
+        run_id = await self._enqueue("spoken")
+        await self._until_begun(run_id)
+        await speak(self._store, run_id, _patiently)
 
     async def _until_begun(self, run_id: RunId) -> None:
         for _ in range(LOOKS):

@@ -38,7 +38,7 @@ ONCE: Final = frozenset(
         ),
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
-        *("beat", "note_silence", "read_machine"),
+        *("beat", "note_silence", "read_machine", "defer", "do_once"),
         *("snapshot", "lock", "crew", "drain", "kept"),
     }
 )
@@ -50,6 +50,7 @@ FEW: Final = {
     "add_thread.statement": 1,
     "request_cancel.statement": 2,
     "settle.successors": 2,
+    "settle.deferred": 1,
     "delivery.send": 2,
     "delivery.sent": 2,
     "align_schedules.statement": 1,

@@ -14,6 +14,7 @@ Rows = list[dict[str, Any]]
 TABLES = (
     *("tasks", "schedules", "runs", "attempts", "ledger", "questions"),
     *("deliveries", "events", "workers", "keys", "requests", "state", "seen"),
+    *("deferred", "effects"),
 )
 OPEN = (
     "select 'run ' || id || ' is ' || state || coalesce(' ' || place, '') from {0}runs"

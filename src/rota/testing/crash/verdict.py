@@ -15,6 +15,7 @@ from typing import Any
 from rota.model.instants import to_micros
 from rota.testing.crash.caller import GROUP_CAP, SCHEDULES, TASKS
 from rota.testing.crash.evidence import Evidence, Rows
+from rota.testing.crash.speaking import judge_speaking
 
 Lines = list[dict[str, Any]]
 
@@ -38,6 +39,7 @@ def judge(lines: Lines, messages: list[str], found: Evidence) -> list[str]:
             ("chain", case.chain),
             ("outbox", case.outbox),
             ("limits", case.limits),
+            ("speaking", case.speaking),
         )
         for sentence in check()
     ]
@@ -247,6 +249,10 @@ class _Case:
                 runs[line["run"]] = line["pid"]
                 if len(runs) > bounds[line["task"]]:
                     yield f"{len(runs)} runs of {line['task']} at work at once: {sorted(runs)}"
+
+    def speaking(self) -> Iterator[str]:
+        """What an attempt deferred was done once if it succeeded, and never otherwise."""
+        return judge_speaking(self._lines, self._found)
 
 
 def _number(slot_key: str) -> int:

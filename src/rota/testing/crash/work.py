@@ -10,13 +10,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 from rota.executors.inprocess.handle import RunHandle
-from rota.testing.crash.witness import note
+from rota.testing.crash.witness import note, noted
 
 PATIENCE_SECONDS = 3.0
 STUCK_SECONDS = 1.5
+LOOKS, LOOK_SECONDS = 40, 0.02
 
 Work = Callable[[RunHandle], Awaitable[object]]
 
@@ -85,6 +87,16 @@ async def asker(run: RunHandle) -> str:
 async def patient(_: RunHandle) -> None:
     """Wait to be cancelled, though not for ever."""
     await asyncio.sleep(PATIENCE_SECONDS)
+
+
+@witnessed
+async def spoken(run: RunHandle) -> None:
+    """Wait until somebody has spoken for this attempt, though not for long."""
+    mine = {"what": "spoke", "run": run.id, "epoch": run.attempt}
+    for _ in range(LOOKS):
+        if any(mine.items() <= line.items() for line in noted(Path.cwd())):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def threaded(run: RunHandle) -> None:

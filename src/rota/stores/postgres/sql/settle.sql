@@ -1,7 +1,8 @@
 -- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
 select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited,
-  (cancel_at is not null)::int as cancelling, holder
-from rota.runs where id = any(:ids::bigint[])
+  (cancel_at is not null)::int as cancelling, holder,
+  exists (select 1 from rota.deferred d where d.run_id = r.id) as deferring
+from rota.runs r where id = any(:ids::bigint[])
 order by id for update;
 
 -- name: heads_of
@@ -60,10 +61,12 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, expires_at bigint)
 where r.id = w.id;
 
 -- name: insert_questions
-insert into rota.questions (run_id, epoch, kind, question, context, options, asked_at, expires_at)
-select w.id, w.epoch, w.kind, w.question, w.context, w.options, :now::bigint, w.expires_at
+insert into rota.questions (run_id, epoch, kind, question, context, options, asked_at, expires_at,
+  fallback, action, digest)
+select w.id, w.epoch, w.kind, w.question, w.context, w.options, :now::bigint, w.expires_at,
+  w.fallback, w.action, w.digest
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, epoch int, kind text, question text,
-  context text, options text, expires_at bigint);
+  context text, options text, expires_at bigint, fallback text, action text, digest text);
 
 -- name: answer_questions
 update rota.questions q set answer = w.answer, answered_by = w.answered_by,
@@ -73,11 +76,11 @@ where q.id = w.id and coalesce(q.answered_at, 0) < 1;
 
 -- name: insert_deliveries
 insert into rota.deliveries (space_id, run_id, channel, target, body, dedupe_key, state,
-  available_at, created_at)
+  available_at, created_at, early)
 select w.space_id, w.run_id, w.channel, w.target, w.body, w.dedupe_key, 'pending', :now::bigint,
-  :now::bigint
+  :now::bigint, coalesce(w.early, 0)
 from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, run_id bigint, channel text,
-  target text, body text, dedupe_key text)
+  target text, body text, dedupe_key text, early int)
 on conflict (dedupe_key) do nothing;
 
 -- name: count_failures

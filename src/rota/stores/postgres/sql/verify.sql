@@ -14,8 +14,12 @@ select r.id, r.space_id, r.task_id, r.state, r.source, r.epoch, r.retries, r.los
   coalesce((select l.first_at from rota.ledger l
     where l.schedule_id = r.schedule_id and l.last_at >= r.slot_at order by l.last_at limit 1)
     <= r.slot_at, false)::int as in_ledger,
-  (select count(*) from rota.deliveries d where d.run_id = r.id) as deliveries,
-  (coalesce(r.place, '') = 'held' and r.lane is null)::int as astray
+  (select count(*) from rota.deliveries d where d.run_id = r.id and d.early = 0) as deliveries,
+  (coalesce(r.place, '') = 'held' and r.lane is null)::int as astray,
+  (select count(*) from rota.deferred d where d.run_id = r.id) as deferred,
+  (select count(*) from rota.deferred d where d.run_id = r.id and (d.epoch > r.epoch
+    or d.kind = 'question' and (r.state <> 'running' or d.epoch <> r.epoch))) as strays,
+  (select count(*) from rota.effects e where e.run_id = r.id and e.early = 0) as applied
 from rota.runs r where r.id > :after::bigint order by r.id limit :most::int;
 
 -- name: attempts_between
@@ -29,7 +33,7 @@ where run_id is not null and run_id between :first::bigint and :last::bigint
 order by run_id, id;
 
 -- name: questions_between
-select run_id, epoch, kind, answered_at from rota.questions
+select run_id, epoch, kind, answered_at, answer, action, digest from rota.questions
 where run_id between :first::bigint and :last::bigint order by run_id, id;
 
 -- name: unfollowed_between  finished runs, and the tasks declared to follow that have no run after them
@@ -120,6 +124,12 @@ where not exists (select 1 from rota.runs r where r.id = a.run_id)
 union all
 select 'question', q.run_id from rota.questions q
 where not exists (select 1 from rota.runs r where r.id = q.run_id)
+union all
+select 'deferred operation', d.run_id from rota.deferred d
+where not exists (select 1 from rota.runs r where r.id = d.run_id)
+union all
+select 'effect', f.run_id from rota.effects f
+where not exists (select 1 from rota.runs r where r.id = f.run_id)
 union all
 select 'end', e.run_id from rota.events e
 where e.name = 'run.settled' and e.run_id is not null

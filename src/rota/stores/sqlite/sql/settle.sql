@@ -1,6 +1,7 @@
 -- name: lock_runs
 select id, epoch, state, lane, (select count(*) > 0 from limits) as limited,
-  cancel_at is not null as cancelling, holder
+  cancel_at is not null as cancelling, holder,
+  exists (select 1 from deferred d where d.run_id = runs.id) as deferring
 from runs where id in (select value from json_each(:ids));
 
 -- name: heads_of
@@ -54,9 +55,11 @@ update runs set state = 'waiting', holder = null, asked = asked + 1,
 from jsonb_each(:rows) w where runs.id = w.value ->> 'id';
 
 -- name: insert_questions
-insert into questions (run_id, epoch, kind, question, context, options, asked_at, expires_at)
+insert into questions (run_id, epoch, kind, question, context, options, asked_at, expires_at,
+  fallback, action, digest)
 select value ->> 'id', value ->> 'epoch', value ->> 'kind', value ->> 'question',
-  value ->> 'context', value ->> 'options', :now, value ->> 'expires_at'
+  value ->> 'context', value ->> 'options', :now, value ->> 'expires_at', value ->> 'fallback',
+  value ->> 'action', value ->> 'digest'
 from jsonb_each(:rows);
 
 -- name: answer_questions
@@ -66,9 +69,9 @@ from jsonb_each(:rows) w where questions.id = w.value ->> 'id' and questions.ans
 
 -- name: insert_deliveries
 insert into deliveries (space_id, run_id, channel, target, body, dedupe_key, state, available_at,
-  created_at)
+  created_at, early)
 select value ->> 'space_id', value ->> 'run_id', value ->> 'channel', value ->> 'target',
-  value ->> 'body', value ->> 'dedupe_key', 'pending', :now, :now
+  value ->> 'body', value ->> 'dedupe_key', 'pending', :now, :now, coalesce(value ->> 'early', 0)
 from jsonb_each(:rows) where true
 on conflict (dedupe_key) do nothing;
 

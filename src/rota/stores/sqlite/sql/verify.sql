@@ -14,8 +14,12 @@ select r.id, r.space_id, r.task_id, r.state, r.source, r.epoch, r.retries, r.los
   r.schedule_id is not null and coalesce((select l.first_at from ledger l
     where l.schedule_id = r.schedule_id and l.last_at >= r.slot_at order by l.last_at limit 1)
     <= r.slot_at, 0) as in_ledger,
-  (select count(*) from deliveries d where d.run_id = r.id) as deliveries,
-  coalesce(r.place, '') = 'held' and r.lane is null as astray
+  (select count(*) from deliveries d where d.run_id = r.id and d.early = 0) as deliveries,
+  coalesce(r.place, '') = 'held' and r.lane is null as astray,
+  (select count(*) from deferred d where d.run_id = r.id) as deferred,
+  (select count(*) from deferred d where d.run_id = r.id and (d.epoch > r.epoch
+    or d.kind = 'question' and (r.state <> 'running' or d.epoch <> r.epoch))) as strays,
+  (select count(*) from effects e where e.run_id = r.id and e.early = 0) as applied
 from runs r where r.id > :after order by r.id limit :most;
 
 -- name: attempts_between
@@ -29,7 +33,7 @@ where run_id is not null and run_id between :first and :last
 order by run_id, id;
 
 -- name: questions_between
-select run_id, epoch, kind, answered_at from questions where run_id between :first and :last
+select run_id, epoch, kind, answered_at, answer, action, digest from questions where run_id between :first and :last
 order by run_id, id;
 
 -- name: unfollowed_between  finished runs, and the tasks declared to follow that have no run after them
@@ -115,6 +119,12 @@ where not exists (select 1 from runs r where r.id = a.run_id)
 union all
 select 'question', q.run_id from questions q
 where not exists (select 1 from runs r where r.id = q.run_id)
+union all
+select 'deferred operation', d.run_id from deferred d
+where not exists (select 1 from runs r where r.id = d.run_id)
+union all
+select 'effect', f.run_id from effects f
+where not exists (select 1 from runs r where r.id = f.run_id)
 union all
 select 'end', e.run_id from events e
 where e.name = 'run.settled' and e.run_id is not null

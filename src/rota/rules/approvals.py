@@ -1,0 +1,93 @@
+"""Approvals: the exact bytes a person is shown, and whether a decision is about them.
+
+What is shown is one line of JSON with sorted keys. Every character that a terminal or a page would
+not show as itself (controls, directions, joiners, odd spaces, lone surrogates) is written as an
+escape, so nothing can hide or change places. The hash is taken of exactly that line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+
+from rota.errors import Conflict, Invalid
+from rota.model.instants import to_micros
+from rota.model.runs import Question
+
+APPROVAL = "approval"
+APPROVE, DENY = "approve", "deny"
+DECISIONS = (APPROVE, DENY)
+LONGEST_ACTION = 16 * 1024
+"""How many bytes an action may have; a person must be able to read all of it."""
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+
+
+def action_text(action: object, *, run: int, attempt: int, task: str, space: str) -> str:
+    """Return an action as it is shown and hashed, with who asks for it; Invalid if too long.
+
+    Run and attempt are part of it: the same action asked for again is another question.
+    """
+    record = {"action": action, "attempt": attempt, "run": run, "space": space, "task": task}
+    try:
+        text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise Invalid("action", action, f"must be plain JSON values ({fault})") from None
+    shown = "".join(c if c == " " or not _hidden(c) else _escaped(c) for c in text)
+    if len(shown.encode()) > LONGEST_ACTION:
+        advice = f"has {len(shown.encode())} bytes, at most {LONGEST_ACTION} can be approved"
+        raise Invalid("action", shown, advice)
+    return shown
+
+
+def _hidden(character: str) -> bool:
+    return not character.isascii() and unicodedata.category(character) in _UNSEEN
+
+
+def _escaped(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+def action_digest(text: str) -> str:
+    """Return the SHA-256 of an action as it is shown."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_decision(question: Question, text: str, seen: str | None, now: int) -> None:
+    """Refuse an answer to what has run out, and a decision about anything but what was shown."""
+    if now >= to_micros(question.expires_at):
+        message = f"question {question.id} has run out: its answer counts no more"
+        raise Conflict(message)
+    if question.kind != APPROVAL:
+        if seen is not None:
+            raise Invalid("action_hash", seen, f"question {question.id} shows no action: omit it")
+        return
+    if text not in DECISIONS:
+        raise Invalid("answer", text, f"choose one of: {', '.join(DECISIONS)}")
+    if seen is None:
+        advice = f"give the hash of the action you were shown in question {question.id}"
+        raise Invalid("action_hash", "", advice)
+    if seen != question.digest or action_digest(question.action or "") != question.digest:
+        message = (
+            f"the hash is not that of the action in question {question.id}: look at it again, "
+            "and decide about what it shows now"
+        )
+        raise Conflict(message)
+
+
+def told_decision(question: Question) -> str:
+    """Return what a resumed attempt is told of a question of its own that was answered."""
+    if question.kind == APPROVAL:
+        return (
+            f"You asked for approval: {question.question}\n"
+            f"The action was: {question.action}\n"
+            f"The decision is: {decision(question)}"
+        )
+    return f"You asked: {question.question}\nThe answer is: {question.answer}"
+
+
+def decision(question: Question) -> str:
+    """Return an answer as programs are told it: a decision names the hash it is bound to."""
+    if question.kind == APPROVAL:
+        return f"{question.answer} sha256:{question.digest}"
+    return question.answer or ""

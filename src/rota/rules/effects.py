@@ -1,0 +1,26 @@
+"""Effects that happen once: for which slot they count, and what they are called."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from rota.model.runs import Run
+
+
+def slot_of(run: Run) -> str:
+    """Return for what the effects of a run count: its slot, or itself if it stands for none."""
+    if run.schedule_id is not None and run.slot_key is not None:
+        return f"{run.schedule_id}/{run.slot_key}"
+    return f"run/{run.id}"
+
+
+def effect_name(kind: str, *content: object) -> str:
+    """Return the name of an effect that was given none: what it is made of, in a hash."""
+    text = json.dumps([kind, *content], sort_keys=True, ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def effect_key(space_id: int, task_id: int, slot: str, name: str) -> str:
+    """Return what the outbox knows a message by: the same for every attempt at the same effect."""
+    return hashlib.sha256(f"effect\n{space_id}\n{task_id}\n{slot}\n{name}".encode()).hexdigest()

@@ -1,0 +1,321 @@
+"""What attempts say: deferred until they have succeeded, or done at once and once.
+
+A row of `deferred` holds an operation that is decided already. The settlement that makes a success
+of its run applies it in the same transaction; every other end of an attempt drops it. Only a
+question of the run's own carries it on, to the attempt that gets the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from rota.errors import Conflict, Fenced
+from rota.faultpoints import reach
+from rota.model.codec import from_json
+from rota.model.ids import Epoch, RunId
+from rota.model.instants import from_micros
+from rota.model.outcomes import Asked
+from rota.model.runs import NewRun, RunBatch, Source
+from rota.model.settlements import NewDelivery, Settlement
+from rota.model.states import RunState
+from rota.model.talking import (
+    MOST_DEFERRED,
+    MOST_DEFERRED_BYTES,
+    MOST_EFFECTS,
+    MOST_SUBTASKS,
+    Deferred,
+    DeferredKind,
+    Effect,
+    Put,
+    Speaker,
+)
+from rota.model.tasks import Pool
+from rota.stores.kit import memory
+from rota.stores.kit.dialect import Dialect
+from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.session import DELIVERIES, Row, Rows, Session, one
+
+
+class Talking(Dialect):
+    """The operations of attempts that say something, over a dialect's transactions."""
+
+    async def defer(self, speaker: Speaker, operations: Sequence[Deferred]) -> list[Put]:
+        """Keep operations until the attempt ends, all or none; Conflict if they are too many."""
+        return await self.write(defer, speaker, operations, self.now())
+
+    async def do_once(
+        self, speaker: Speaker, name: str, result: str, delivery: NewDelivery | None = None
+    ) -> Effect:
+        """Record an effect, with its message in the outbox; or return the one that was before."""
+        return await self.write(do_once, speaker, name, result, delivery, self.now())
+
+    async def find_effect(self, speaker: Speaker, name: str) -> Effect | None:
+        """Return an effect of a slot by its name."""
+        return await self.read(find_effect, speaker, name)
+
+    async def asked_of(self, run_ids: Sequence[int]) -> dict[RunId, Asked]:
+        """Return what running attempts have asked and wait to be settled for."""
+        return await self.read(asked_of, list(run_ids))
+
+    async def deferred_of(self, run_ids: Sequence[int]) -> list[tuple[RunId, Epoch, Deferred]]:
+        """Return what is deferred, in order."""
+        return await self.read(deferred_of, list(run_ids))
+
+    async def overstaying(self, home: str, before: int) -> list[tuple[RunId, Epoch]]:
+        """Return the kept attempts of a home that asked before an instant and still go on."""
+        return await self.read(overstaying, home, before)
+
+
+async def defer(
+    session: Session, speaker: Speaker, operations: Sequence[Deferred], now: int
+) -> list[Put]:
+    """Keep what is neither deferred nor done already."""
+    await _hold(session, speaker)
+    names = [operation.name for operation in operations if operation.name is not None]
+    deferred = {
+        row[0] for row in await session.rows("deferred_names", run_id=speaker.run_id, names=names)
+    }
+    done = {effect.name for effect in await _effects(session, speaker, names)}
+    puts: list[Put] = []
+    new: list[Deferred] = []
+    for operation in operations:
+        if operation.name in done:
+            puts.append(Put.ALREADY_DONE)
+        elif operation.name is not None and operation.name in deferred:
+            puts.append(Put.ALREADY_DEFERRED)
+        else:
+            puts.append(Put.DEFERRED)
+            new.append(operation)
+            deferred.add(operation.name or "")
+    if new:
+        await _insert(session, speaker, new, now)
+    return puts
+
+
+async def _insert(session: Session, speaker: Speaker, new: list[Deferred], now: int) -> None:
+    count, size, last, asked, subtasks = (
+        await session.rows("measure_deferred", run_id=speaker.run_id, epoch=speaker.epoch)
+    )[0]
+    wanted = sum(operation.kind is DeferredKind.SUBTASK for operation in new)
+    if asked and any(operation.kind is DeferredKind.QUESTION for operation in new):
+        message = f"this attempt of run {speaker.run_id} has asked already: end your turn"
+        raise Conflict(message)
+    for noun, number, most in (
+        ("operations", count + len(new), MOST_DEFERRED),
+        ("bytes", size + sum(len(o.data.encode()) for o in new), MOST_DEFERRED_BYTES),
+        ("subtasks", subtasks + wanted, MOST_SUBTASKS),
+    ):
+        if number > most:
+            message = f"run {speaker.run_id} would defer {number} {noun}, at most {most} are kept"
+            raise Conflict(message)
+    rows = Rows(
+        {"seq": last + index, "kind": o.kind.value, "name": o.name, "data": o.data}
+        for index, o in enumerate(new, 1)
+    )
+    await session.run(
+        "insert_deferred", run_id=speaker.run_id, epoch=speaker.epoch, rows=rows, now=now
+    )
+
+
+async def do_once(
+    session: Session,
+    speaker: Speaker,
+    name: str,
+    result: str,
+    delivery: NewDelivery | None,
+    now: int,
+) -> Effect:
+    """Record an effect and put its message into the outbox, unless it was done before."""
+    await _hold(session, speaker)
+    before = await _effects(session, speaker, [name])
+    if before:
+        return before[0]
+    if (await session.rows("count_effects", run_id=speaker.run_id))[0][0] >= MOST_EFFECTS:
+        message = f"run {speaker.run_id} has had {MOST_EFFECTS} effects, and may have no more"
+        raise Conflict(message)
+    if delivery is not None:
+        await _send(session, [(speaker.run_id, delivery)], now, early=True)
+        row = await one(session, "delivery_by_key", key=delivery.dedupe_key)
+        result = json.dumps({"delivery": None if row is None else row[0]})
+    await session.run("insert_effects", rows=Rows([_effect(speaker, name, result, 1)]), now=now)
+    return Effect(name=name, result=result, run_id=speaker.run_id, at=from_micros(now))
+
+
+def _effect(speaker: Speaker, name: str, result: str, early: int) -> dict[str, object]:
+    return {
+        "task_id": speaker.task_id,
+        "slot": speaker.slot,
+        "name": name,
+        "run_id": speaker.run_id,
+        "epoch": speaker.epoch,
+        "early": early,
+        "result": result,
+    }
+
+
+async def _hold(session: Session, speaker: Speaker) -> None:
+    """Make sure that the run is the speaker's, and stays it until this is over."""
+    row = await one(session, "speaking_run", run_id=speaker.run_id, epoch=speaker.epoch)
+    if row is None:
+        message = f"run {speaker.run_id} is no longer that of its attempt {speaker.epoch}: stop"
+        raise Fenced(message)
+
+
+async def find_effect(session: Session, speaker: Speaker, name: str) -> Effect | None:
+    """Return an effect of a slot by its name."""
+    found = await _effects(session, speaker, [name])
+    return found[0] if found else None
+
+
+async def _effects(session: Session, speaker: Speaker, names: list[str]) -> list[Effect]:
+    if not names:
+        return []
+    return [
+        Effect(name=name, result=result, run_id=RunId(run_id), at=from_micros(at), again=True)
+        for name, result, run_id, at in await session.rows(
+            "find_effects", task_id=speaker.task_id, slot=speaker.slot, names=names
+        )
+    ]
+
+
+async def asked_of(session: Session, run_ids: list[int]) -> dict[RunId, Asked]:
+    """Return what running attempts have asked."""
+    found = await session.rows("asked_of", ids=run_ids)
+    return {RunId(run_id): _asked(json.loads(data)) for run_id, data in found}
+
+
+def _asked(record: dict[str, Any]) -> Asked:
+    asked = from_json(Asked, record)
+    return replace(asked, options=tuple(asked.options))
+
+
+async def deferred_of(session: Session, run_ids: list[int]) -> list[tuple[RunId, Epoch, Deferred]]:
+    """Return what is deferred, in order."""
+    return [
+        (RunId(run_id), Epoch(epoch), Deferred(kind=DeferredKind(kind), data=data, name=name))
+        for run_id, epoch, kind, name, data in await session.rows("deferred_of", ids=run_ids)
+    ]
+
+
+async def overstaying(session: Session, home: str, before: int) -> list[tuple[RunId, Epoch]]:
+    """Return kept attempts that have asked and go on."""
+    found = await session.rows("overstaying", home=home, before=before)
+    return [(RunId(run_id), Epoch(epoch)) for run_id, epoch in found]
+
+
+# what a settlement does
+
+
+async def settle_deferred(session: Session, moved: Iterable[Settlement], now: int) -> None:
+    """Apply what successes deferred, and drop what other ends leave; an answer changes nothing."""
+    succeeded: dict[int, Settlement] = {}
+    asked: list[int] = []
+    dropped: list[int] = []
+    for s in moved:
+        if s.state is RunState.SUCCEEDED:
+            succeeded[s.run_id] = s
+        elif s.state is RunState.WAITING and s.outcome == "asked":
+            asked.append(s.run_id)
+        elif s.was is not RunState.WAITING or s.state is not RunState.QUEUED:
+            dropped.append(s.run_id)
+    if succeeded:
+        rows = await session.rows("deferred_of", ids=sorted(succeeded))
+        if rows:
+            await _apply(session, [_Due(succeeded[row[0]], row) for row in rows], now)
+            reach("settle.deferred")
+            dropped.extend({row[0] for row in rows})
+    if asked:
+        await session.run("drop_asked", ids=asked)
+    if dropped:
+        await session.run("drop_deferred", ids=sorted(dropped))
+
+
+class _Due(NamedTuple):
+    """An operation that is to be applied now."""
+
+    settlement: Settlement
+    row: Row
+
+    @property
+    def kind(self) -> DeferredKind:
+        return DeferredKind(self.row[2])
+
+    @property
+    def data(self) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads(self.row[4])
+        return data
+
+    def effect(self, result: str) -> dict[str, object]:
+        """Return the effect it is, with what came of it."""
+        return {
+            "task_id": self.settlement.task_id,
+            "slot": self.data["slot"],
+            "name": self.row[3],
+            "run_id": self.settlement.run_id,
+            "epoch": self.row[1],
+            "early": 0,
+            "result": result,
+        }
+
+
+async def _apply(session: Session, due: list[_Due], now: int) -> None:
+    for one_due in due:
+        await _remember(session, one_due, now)
+    messages = [d for d in due if d.kind is DeferredKind.MESSAGE]
+    if messages:
+        effects = Rows(d.effect(json.dumps({"to": d.data["to"]})) for d in messages)
+        new = {tuple(row) for row in await session.rows("insert_effects", rows=effects, now=now)}
+        wanted = [d for d in messages if (d.settlement.task_id, d.data["slot"], d.row[3]) in new]
+        sends = [(d.settlement.run_id, NewDelivery(**d.data["delivery"])) for d in wanted]
+        await _send(session, sends, now, early=False)
+    subtasks = [d for d in due if d.kind is DeferredKind.SUBTASK]
+    if subtasks:
+        queued = await enqueue(session, [_batch(d.data) for d in subtasks], now)
+        effects = Rows(
+            d.effect(json.dumps({"run": made[0].run_id}))
+            for d, made in zip(subtasks, queued, strict=True)
+        )
+        await session.run("insert_effects", rows=effects, now=now)
+
+
+async def _remember(session: Session, due: _Due, now: int) -> None:
+    task_id, data = due.settlement.task_id, due.data
+    match due.kind:
+        case DeferredKind.STATE:
+            await memory.put_state(session, task_id, data["key"], data["value"], data["who"], now)
+        case DeferredKind.FORGET:
+            await memory.drop_state(session, task_id, data["key"])
+        case DeferredKind.SEEN:
+            items = [(item[0], item[1], item[2]) for item in data["items"]]
+            await memory.mark_seen(session, task_id, items, now)
+        case _:
+            return
+
+
+def _batch(data: dict[str, Any]) -> RunBatch:
+    told = data["run"]
+    template = NewRun(**{**told, "pool": Pool(told["pool"]), "source": Source(told["source"])})
+    return RunBatch(template=template, payloads=[data["payload"]], keys=[data["key"]])
+
+
+async def _send(
+    session: Session, sends: Sequence[tuple[int, NewDelivery]], now: int, *, early: bool
+) -> None:
+    rows = Rows(
+        {
+            "run_id": run_id,
+            "space_id": delivery.space_id,
+            "channel": delivery.channel,
+            "target": delivery.target,
+            "body": delivery.body,
+            "dedupe_key": delivery.dedupe_key,
+            "early": int(early),
+        }
+        for run_id, delivery in sends
+    )
+    if rows:
+        await session.run("insert_deliveries", rows=rows, now=now)
+        session.wake(DELIVERIES)

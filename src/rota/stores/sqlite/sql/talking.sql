@@ -1,0 +1,60 @@
+-- name: speaking_run  the run of an attempt that still has it
+select task_id, space_id, cancel_at is not null as cancelling from runs
+where id = :run_id and epoch = :epoch and state = 'running';
+
+-- name: measure_deferred
+select count(*), coalesce(sum(octet_length(data)), 0), coalesce(max(seq), 0),
+  coalesce(max(kind = 'question' and epoch = :epoch), 0), coalesce(sum(kind = 'subtask'), 0)
+from deferred where run_id = :run_id;
+
+-- name: deferred_names
+select name from deferred
+where run_id = :run_id and name in (select value from json_each(:names));
+
+-- name: insert_deferred
+insert into deferred (run_id, epoch, seq, kind, name, data, at)
+select :run_id, :epoch, value ->> 'seq', value ->> 'kind', value ->> 'name', value ->> 'data', :now
+from jsonb_each(:rows);
+
+-- name: deferred_of
+select run_id, epoch, kind, name, data from deferred
+where run_id in (select value from json_each(:ids)) order by run_id, epoch, seq;
+
+-- name: asked_of  by attempts that still have their runs
+select d.run_id, d.data from deferred d join runs r on r.id = d.run_id and r.epoch = d.epoch
+where d.run_id in (select value from json_each(:ids)) and d.kind = 'question' and r.state = 'running';
+
+-- name: overstaying  who has asked long ago and goes on
+select d.run_id, d.epoch from kept k
+join deferred d on d.run_id = k.run_id and d.epoch = k.epoch and d.kind = 'question'
+where k.home = :home and d.at < :before;
+
+-- name: drop_deferred
+delete from deferred where run_id in (select value from json_each(:ids));
+
+-- name: drop_asked
+delete from deferred where run_id in (select value from json_each(:ids)) and kind = 'question';
+
+-- name: find_effects
+select name, result, run_id, at from effects
+where task_id = :task_id and slot = :slot and name in (select value from json_each(:names));
+
+-- name: count_effects
+select count(*) from effects where run_id = :run_id;
+
+-- name: insert_effects
+insert into effects (task_id, slot, name, run_id, epoch, early, result, at)
+select value ->> 'task_id', value ->> 'slot', value ->> 'name', value ->> 'run_id',
+  value ->> 'epoch', value ->> 'early', value ->> 'result', :now
+from jsonb_each(:rows) where true
+on conflict (task_id, slot, name) do nothing
+returning task_id, slot, name;
+
+-- name: delivery_by_key
+select id from deliveries where dedupe_key = :key;
+
+-- name: prune_deferred
+delete from deferred where run_id in (select value from json_each(:ids));
+
+-- name: prune_effects
+delete from effects where run_id in (select value from json_each(:ids));

@@ -1,0 +1,196 @@
+"""A run stops to ask a person, and goes on with the answer: once, whoever gives it and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+from tests.scenario.talking.talkers import ANN, Talkers
+
+from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
+from rota.flow.execute.preparing import wish_of
+from rota.flow.execute.trying import ASKED
+from rota.flow.rescue import NO_ANSWER, expire
+from rota.model.outcomes import Cancelled, Succeeded
+from rota.stores.sqlite.store import SqliteStore
+from rota.testing.bench import Bench, failed
+from rota.testing.contracts.talking import AGAIN
+
+THREE_DAYS = timedelta(days=3)
+
+
+async def test_asking_tells_the_attempt_to_end_its_turn_and_then_the_run_waits(talkers):
+    agent = await talkers.begin()
+    told = await agent("ask_user", question="Red or blue?", options=["red", "blue"])
+    assert "End your turn" in told["next"]
+    assert (await talkers.person("list_waiting"))["waiting"] == []  # its program still runs
+    assert await agent.end(Succeeded(result='"I am done"'))
+    (waiting,) = (await talkers.person("list_waiting"))["waiting"]
+    assert (waiting["question"]["question"], waiting["run"]["result"]) == ("Red or blue?", None)
+    assert await talkers.bench.claim() == []
+
+
+@pytest.mark.parametrize("outcome", [failed(), Cancelled(reason="it went on too long")])
+async def test_it_waits_also_when_its_program_did_not_end_well(talkers, outcome):
+    agent = await talkers.begin(retry=AGAIN)
+    await agent("ask_user", question="Shall I?")
+    assert await agent.end(outcome)
+    (waiting,) = (await talkers.person("list_waiting"))["waiting"]
+    assert waiting["run"]["retries"] == 0
+
+
+async def test_the_resumed_attempt_is_told_what_it_asked_and_was_answered(talkers):
+    agent = await talkers.begin()
+    await agent.asks(question="Which colour?")
+    await talkers.person("answer_run", run=agent.run_id, answer="red")
+    again = await talkers.next()
+    assert (again.lease.cause, again.assignment.answers) == ("resume", ("red",))
+    asked = [q for q in await talkers.store.list_questions([again.run_id]) if q.kind in ASKED]
+    told = wish_of(again.assignment, asked, resumed=True).instructions
+    assert told == "You asked: Which colour?\nThe answer is: red"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_an_answer_after_a_reboot_three_days_later_from_another_door_counts_once(
+    kind, tmp_path, clock, chance, request
+):
+    """Asked by one process, answered in another by several at once, gone on with in a third."""
+    if kind == "postgres":
+        address = request.getfixturevalue("postgres_address")
+        from rota.stores.postgres.store import PostgresStore
+
+        def made():
+            return PostgresStore(address, clock, own_clock=True)
+    else:
+
+        def made():
+            return SqliteStore(str(tmp_path / "rota.db"), clock)
+
+    store = made()
+    await store.open()
+    agent = await Talkers(Bench(store, clock)).begin()
+    question = await agent.asks(question="Shall I?", options=["yes", "no"], expires_in="7d")
+    await store.close()
+    clock.advance(THREE_DAYS)
+    store = made()
+    await store.open()
+    assert await expire(store, chance) == 0
+    people = Talkers(Bench(store, clock))
+    tries = [
+        people.person("answer_run", run=agent.run_id, question=question["id"], answer=text)
+        for text in ("yes", "no", "yes")
+    ]
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert [type(a) for a in answers].count(dict) == 1
+    assert all(isinstance(a, dict | IllegalMove) for a in answers), answers
+    await store.close()
+    store = made()
+    await store.open()
+    third = Talkers(Bench(store, clock))
+    again = await third.next()
+    assert (again.lease.epoch, len(again.assignment.answers)) == (2, 1)
+    assert await third.bench.claim() == []
+    assert await again.end()
+    shown = await third.person("show_run", run=agent.run_id)
+    assert (shown["state"], len(shown["questions"])) == ("succeeded", 1)
+    assert shown["questions"][0]["answered_by"] == "local"
+    await store.close()
+
+
+async def test_a_default_is_the_answer_when_nobody_gave_one(talkers, chance):
+    agent = await talkers.begin()
+    await agent.asks(options=["yes", "no"], default="no", expires_in="2h")
+    talkers.clock.advance(timedelta(hours=1, minutes=59))
+    assert await expire(talkers.store, chance) == 0
+    talkers.clock.advance(minutes=1)
+    assert await expire(talkers.store, chance) == 1
+    again = await talkers.next()
+    assert again.assignment.answers == ("no",)
+    (question,) = (await talkers.person("show_run", run=agent.run_id))["questions"]
+    assert (question["answer"], question["answered_by"]) == ("no", "default")
+    assert await expire(talkers.store, chance) == 0
+
+
+async def test_without_a_default_the_run_expires_and_people_are_told(talkers, chance):
+    agent = await talkers.begin(deliver_to="log:ann")
+    await agent.asks(expires_in="2h")
+    talkers.clock.advance(hours=2)
+    assert await expire(talkers.store, chance) == 1
+    shown = await talkers.person("show_run", run=agent.run_id)
+    assert (shown["state"], shown["error_code"]) == ("expired", NO_ANSWER)
+    assert NO_ANSWER == "waiting_for_user_timeout"
+    (notice,) = shown["deliveries"]
+    assert (notice["target"], "nobody answered" in notice["body"]) == ("ann", True)
+
+
+async def test_an_answer_after_the_expiry_is_void_before_anybody_has_looked(talkers):
+    agent = await talkers.begin()
+    question = await agent.asks(expires_in="1m")
+    talkers.clock.advance(minutes=1)
+    with pytest.raises(Conflict, match=f"question {question['id']} has run out"):
+        await talkers.person("answer_run", run=agent.run_id, answer="yes")
+
+
+async def test_every_answer_stays_on_record(talkers):
+    agent = await talkers.begin()
+    for number in range(3):
+        await agent.asks(question=f"Number {number}?")
+        await talkers.person("answer_run", run=agent.run_id, answer=f"answer {number}")
+        agent = await talkers.next()
+    assert agent.assignment.answers == ("answer 0", "answer 1", "answer 2")
+    shown = (await talkers.person("show_run", run=agent.run_id))["questions"]
+    assert [(q["question"], q["answer"], q["attempt"]) for q in shown] == [
+        (f"Number {n}?", f"answer {n}", n + 1) for n in range(3)
+    ]
+
+
+async def test_only_people_of_the_space_may_answer(talkers):
+    agent = await talkers.begin()
+    other = await talkers.begin(await talkers.task("other"))
+    await agent.asks()
+    for attempt in (other, agent):
+        with pytest.raises(NotPermitted, match="only people"):
+            await attempt("answer_run", run=agent.run_id, answer="yes")
+    with pytest.raises(NotFound):
+        await talkers.person("answer_run", ANN, run=agent.run_id, answer="yes")
+    assert (await talkers.person("show_run", run=agent.run_id))["state"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"expires_in": "30s"}, "expires_in"),
+        ({"expires_in": "31d"}, "expires_in"),
+        ({"options": ["a", "b"], "default": "c"}, "default"),
+        ({"options": ["a", "a"]}, "options"),
+        ({"question": "\x1b[2J\x00".replace("\x00", "")}, "question"),
+        ({"action": {"rm": "all"}, "default": "approve"}, "default"),
+        ({"action": {"rm": "all"}, "options": ["yes", "no"]}, "options"),
+        ({"action": {"x": "y" * 20_000}}, "action"),
+    ],
+)
+async def test_a_bad_question_is_refused_in_one_sentence(small, fields, named):
+    agent = await small.begin()
+    with pytest.raises(Invalid, match=f"^{named} "):
+        await agent("ask_user", **{"question": "Shall I?", **fields})
+    assert await agent.end()
+    assert (await small.person("show_run", run=agent.run_id))["state"] == "succeeded"
+
+
+async def test_what_is_shown_of_a_question_drives_no_terminal(small):
+    agent = await small.begin()
+    asked = await agent.asks(question="Pay\x1b[2J \u202e001\u202c?", context="\x1b]0;x\x07why")
+    assert (asked["question"], asked["context"]) == ("Pay 001?", "why")
+
+
+async def test_a_request_that_comes_again_is_answered_as_before(talkers):
+    agent = await talkers.begin()
+    first = await agent("ask_user", key="r-1", question="Shall I?")
+    assert await agent("ask_user", key="r-1", question="Shall I?") == first
+    with pytest.raises(Conflict, match="asked already"):
+        await agent("ask_user", key="r-2", question="Or shall I?")
+    assert await agent.end()
+    assert len(await talkers.store.list_questions([agent.run_id])) == 1
+    assert json.loads(json.dumps(first)) == first
