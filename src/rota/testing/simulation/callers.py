@@ -22,6 +22,7 @@ from rota.testing.simulation.faults import Sea, SimStore
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.picture import FINISHED
 from rota.testing.simulation.runners import OTHER_ROUTE, ROUTE
+from rota.testing.simulation.speaking import speak
 from rota.testing.simulation.wishes import Draw
 
 TASKS = tuple(f"t{number}" for number in range(6))
@@ -66,6 +67,7 @@ class Caller:
             (2, self.backfill),
             (2, self.look),
             (1, self.pause),
+            (3, self.speak),
         ]
         self._wants = [want for times, want in wants for _ in range(times)]
 
@@ -252,6 +254,12 @@ class Caller:
         if row is not None and row.answer != text:
             self._broken("what was acknowledged is there", f"question {question.id}")
         return text
+
+    async def speak(self) -> None:
+        """Say something for a run that goes on, as its attempt would."""
+        running = await self._store.list_runs(RunFilter(state=RunState.RUNNING, limit=8))
+        if running:
+            await speak(self._store, self._draw.one(running), asks=self._draw.odds(0.4))
 
     async def backfill(self) -> None:
         """Make up for slots of the last minutes."""

@@ -19,6 +19,7 @@ from rota.testing.simulation.paths import walked
 from rota.testing.simulation.picture import FINISHED, Commit, Picture, process_of
 from rota.testing.simulation.plans import check_planning
 from rota.testing.simulation.sometimes import Sometimes
+from rota.testing.simulation.speaking import TalkJudge
 
 MOVES = {
     "queued": {"running", "failed", "cancelled", "expired"},
@@ -59,6 +60,7 @@ class Checker:
         self._settled: Counter[int] = Counter()
         self._workers_ever: set[str] = set()
         self.kept = KeptJudge(sometimes, self.picture, self.reports)
+        self._talk = TalkJudge(sometimes, self.picture)
         self._paused = False
         self._rules: dict[str, Callable[[Change, Commit, _Batch], None]] = {
             "runs": self._run,
@@ -90,6 +92,7 @@ class Checker:
         check_planning(self.picture, batch.by_table, commit)
         self._limits.judge(batch.by_table, commit.now)
         self.kept.committed(batch.by_table, commit)
+        self._talk.committed(batch.by_table, commit)
         self._keep(changes, commit)
         for path in walked(batch.by_table, commit):
             self._sometimes.hit(path)
@@ -227,7 +230,9 @@ class Checker:
         old, new = change.old, change.new
         if old is None:
             run = batch.of("runs", new.run_id)
-            if run is None or run.old is None or run.new.state not in FINISHED:
+            ended = run is not None and run.old is not None and run.new.state in FINISHED
+            goes_on = self.picture.runs[new.run_id].state == "running"
+            if not (goes_on if new.early else ended):
                 _broken("a message leaves with its run's end", f"delivery {new.id}")
         elif new is None:
             if old.state in DELIVERY_MOVES or commit.operation != PRUNE:

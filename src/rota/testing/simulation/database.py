@@ -18,7 +18,15 @@ MEMORY = ":memory:"
 UNWATCHED = frozenset({"heads", "pings", "threads", "facts", "sqlite_sequence"})
 """Caches, and what never changes: nothing is promised about their rows."""
 
-KEYS = {"attempts": 2, "limits": 2, "workers": 1, "state": 2, "seen": 3}
+KEYS = {
+    "attempts": 2,
+    "limits": 2,
+    "workers": 1,
+    "state": 2,
+    "seen": 3,
+    "deferred": 3,
+    "effects": 3,
+}
 """How many leading columns name a row of a table that has no row ids."""
 
 Row: TypeAlias = Any
