@@ -1,8 +1,8 @@
 """Approvals: the exact bytes a person is shown, and whether a decision is about them.
 
 What is shown is one line of JSON with sorted keys. Every character that a terminal or a page would
-not show as itself (controls, directions, joiners, odd spaces, lone surrogates) is written as an
-escape, so nothing can hide or change places. The hash is taken of exactly that line.
+not show as itself (controls, directions, joiners, marks on others, odd spaces, lone surrogates) is
+written as an escape, so nothing can hide or change places. The hash is taken of exactly that line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ APPROVE, DENY = "approve", "deny"
 DECISIONS = (APPROVE, DENY)
 LONGEST_ACTION = 16 * 1024
 """How many bytes an action may have; a person must be able to read all of it."""
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Mn", "Me"})
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and signs that are drawn as nothing."""
 
 
 def action_text(action: object, *, run: int, attempt: int, task: str, space: str) -> str:
@@ -33,19 +35,21 @@ def action_text(action: object, *, run: int, attempt: int, task: str, space: str
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as fault:
         raise Invalid("action", action, f"must be plain JSON values ({fault})") from None
-    shown = "".join(c if c == " " or not _hidden(c) else _escaped(c) for c in text)
+    shown = "".join(_escaped(c) if _is_hidden(c) else c for c in text)
     if len(shown.encode()) > LONGEST_ACTION:
         advice = f"has {len(shown.encode())} bytes, at most {LONGEST_ACTION} can be approved"
         raise Invalid("action", shown, advice)
     return shown
 
 
-def _hidden(character: str) -> bool:
-    return not character.isascii() and unicodedata.category(character) in _UNSEEN
+def _is_hidden(character: str) -> bool:
+    if character == " ":
+        return False
+    return character in _BLANK or unicodedata.category(character) in _UNSEEN
 
 
 def _escaped(character: str) -> str:
-    return json.dumps(character)[1:-1]
+    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
 
 
 def action_digest(text: str) -> str:

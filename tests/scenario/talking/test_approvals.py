@@ -134,6 +134,10 @@ HIDDEN = {
     "a line separator": "ls\u2028rm",
     "a tag character": "ls\U000e0041",
     "a lone surrogate": "ls\ud800",
+    "a letter drawn as nothing": "ls\u3164rm\u2800",
+    "a variation selector": "ls\ufe0f\U000e0100",
+    "a stroke through it": "l\u0336s\u0336",
+    "a deleted character": "rm\x7f\x7fls",
 }
 
 

@@ -32,8 +32,8 @@ def load_migrations(package: str) -> list[Migration]:
 
 
 def tables_of(migrations: list[Migration]) -> list[str]:
-    """Return the tables that migrations make, each after those it refers to."""
-    return [name for step in migrations for name in _TABLE.findall(step.sql)]
+    """Return the tables that migrations make, each once and after those it refers to."""
+    return list(dict.fromkeys(name for step in migrations for name in _TABLE.findall(step.sql)))
 
 
 def check_current(migrations: list[Migration], current: int, where: str) -> None:

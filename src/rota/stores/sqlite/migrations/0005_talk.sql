@@ -34,7 +34,10 @@ create index effects_run on effects (run_id);
 -- A message that a running attempt sent is in the outbox before its run has ended.
 alter table deliveries add column early integer not null default 0 check (early in (0, 1));
 
-create table questions_next (
+-- Another kind of question, which SQLite takes only into a table that is made anew.
+drop index questions_run;
+alter table questions rename to questions_before;
+create table questions (
   id integer primary key autoincrement,
   run_id integer not null,
   epoch integer not null,
@@ -52,13 +55,12 @@ create table questions_next (
   digest text,
   check ((kind = 'approval') = (action is not null and digest is not null))
 );
-insert into questions_next
+insert into questions
 select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
   answered_by, null, null, null
-from questions;
-delete from sqlite_sequence where name = 'questions_next';
+from questions_before;
+delete from sqlite_sequence where name = 'questions';
 insert into sqlite_sequence (name, seq)
-select 'questions_next', seq from sqlite_sequence where name = 'questions';
-drop table questions;
-alter table questions_next rename to questions;
+select 'questions', seq from sqlite_sequence where name = 'questions_before';
+drop table questions_before;
 create index questions_run on questions (run_id, id);
