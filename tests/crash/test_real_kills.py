@@ -60,6 +60,13 @@ def test_programs_go_on_whoever_dies(store, request):
     assert crash("--store", store, "--chain", *named)
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_who_asks_is_answered_once_whoever_dies(store, request):
+    if store == "postgres":
+        request.getfixturevalue("postgres_server")
+    assert crash("--store", store, "--asking", "--part", "3/8")
+
+
 def test_an_outage_of_postgresql_loses_nothing(postgres_server, tmp_path):
     record = tmp_path / "record.jsonl"
     assert crash("--store", "server", "--outages", "3", "--record", str(record))

@@ -18,6 +18,7 @@ import apsw
 
 import rota
 from rota.stores.kit.migrating import load_migrations
+from rota.testing.crash.asking import AskingDriver
 from rota.testing.crash.cases import KEEPING, Case
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_LOOK, Driver
 from rota.testing.crash.evidence import Evidence
@@ -146,6 +147,8 @@ DRIVERS: Final[dict[str, type[Driver]]] = {
 
 def driver_of(case: Case) -> type[Driver]:
     """Return the driver that a case needs."""
+    if case.asking:
+        return AskingDriver
     if case.fresh or not case.blows:
         return Driver
     if KEEPING.issuperset(blow.owner for blow in case.blows):

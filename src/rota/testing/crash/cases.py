@@ -86,6 +86,16 @@ KEEPING: Final = frozenset(
 TOLD_TO_STOP: Final = frozenset({"drain", "retire"})
 EXTRAS: Final = {"mark_stuck": ("stuck",)}
 
+ASKING: Final = {
+    **dict.fromkeys(("claim.committed", "attempt.begin", "attempt.end"), 2),
+    **dict.fromkeys(("kept.written", "kept.started", "kept.heard", "begin_kept.committed"), 2),
+    **dict.fromkeys(("hear.commit", "hear.committed"), 2),
+    **dict.fromkeys(("settle.begin", "settle.commit", "settle.committed", "settle.answered"), 2),
+    "settle.statement": 16,
+    "settle.deferred": 1,
+}
+"""How often a run that asks once comes to each point on its way."""
+
 LONGEST_MOMENT: Final = 0.6
 LONGEST_OUTAGE: Final = 2.0
 OUTAGES: Final = ("crash", "halt", "terminate")
@@ -130,6 +140,7 @@ class Case:
     fresh: bool = False
     seed: int | None = None
     extras: tuple[str, ...] = field(default=())
+    asking: bool = False
 
     def __str__(self) -> str:
         return ", ".join(str(blow) for blow in self.blows)
@@ -177,6 +188,15 @@ def chained(store: str, points: Sequence[str], lives: int = LIVES) -> Iterator[C
             yield from (Case(store, (blow,)) for blow in alone[:1])
         elif alone:
             yield Case(store, tuple(alone))
+
+
+def asking(store: str, lives: int = LIVES) -> Iterator[Case]:
+    """Yield cases that end lives between any two steps of ask, wait, answer and go on."""
+    blows = [
+        Blow(f"{point}:{hit}:kill") for point, hits in ASKING.items() for hit in range(1, hits + 1)
+    ]
+    for start in range(0, len(blows), lives):
+        yield Case(store, tuple(blows[start : start + lives]), asking=True)
 
 
 def random_case(store: str, seed: int) -> Case:

@@ -21,6 +21,7 @@ from rota.testing.crash.cases import (
     HITS,
     STORES,
     Case,
+    asking,
     chained,
     every_hit,
     outage_case,
@@ -108,10 +109,13 @@ def _cases(wanted: argparse.Namespace, record: Record) -> Iterator[Case]:
             yield from _outage_cases(wanted.outages, record)
         elif wanted.random:
             yield from _random_cases(store, wanted.random, record)
+        elif wanted.asking:
+            yield from asking(store)
         elif wanted.chain:
             yield from chained(store, points)
         else:
             yield from every_hit(store, points, wanted.hits)
+            yield from () if wanted.point else asking(store)
 
 
 def _random_cases(store: str, kills: int, record: Record) -> Iterator[Case]:
@@ -154,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--point", action="append", choices=list(POINTS), metavar="NAME", help="not every point")
     add("--hits", type=int, nargs="+", default=list(HITS), help="which times at a point (1 2 3)")
     add("--chain", action="store_true", help="every point once, five to a case")
+    add("--asking", action="store_true", help="only runs that ask, wait and are answered")
     add("--random", type=int, default=0, metavar="KILLS", help="until the record holds so many")
     add("--outages", type=int, default=9, metavar="N", help="until the record holds so many (9)")
     add("--seed", type=int, help="one random case again")
