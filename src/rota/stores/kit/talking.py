@@ -73,7 +73,7 @@ async def defer(
     session: Session, speaker: Speaker, operations: Sequence[Deferred], now: int
 ) -> list[Put]:
     """Keep what is neither deferred nor done already."""
-    await _hold(session, speaker)
+    await _hold(session, speaker, "hold_deferring")
     names = [operation.name for operation in operations if operation.name is not None]
     deferred = {
         row[0] for row in await session.rows("deferred_names", run_id=speaker.run_id, names=names)
@@ -129,7 +129,7 @@ async def do_once(
     now: int,
 ) -> Effect:
     """Record an effect and put its message into the outbox, unless it was done before."""
-    await _hold(session, speaker)
+    await _hold(session, speaker, "hold_run")
     before = await _effects(session, speaker, [name])
     if before:
         return before[0]
@@ -156,9 +156,9 @@ def _effect(speaker: Speaker, name: str, result: str, early: int) -> dict[str, o
     }
 
 
-async def _hold(session: Session, speaker: Speaker) -> None:
+async def _hold(session: Session, speaker: Speaker, query: str) -> None:
     """Make sure that the run is the speaker's, and stays it until this is over."""
-    row = await one(session, "speaking_run", run_id=speaker.run_id, epoch=speaker.epoch)
+    row = await one(session, query, run_id=speaker.run_id, epoch=speaker.epoch)
     if row is None:
         message = f"run {speaker.run_id} is no longer that of its attempt {speaker.epoch}: stop"
         raise Fenced(message)

@@ -15,6 +15,8 @@ create table rota.deferred (
   primary key (run_id, epoch, seq)
 );
 create unique index deferred_name on rota.deferred (run_id, name) where name is not null;
+-- Whether a run may have any; who settles it reads that with the row it locks, and so never too early.
+alter table rota.runs add column deferring integer not null default 0;
 
 -- Done once for a slot of a task, or for a run that stands for none. `early` says that it was done
 -- at once, whatever became of the run.

@@ -1,8 +1,7 @@
 -- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
 select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited,
-  (cancel_at is not null)::int as cancelling, holder,
-  exists (select 1 from rota.deferred d where d.run_id = r.id) as deferring
-from rota.runs r where id = any(:ids::bigint[])
+  (cancel_at is not null)::int as cancelling, holder, deferring
+from rota.runs where id = any(:ids::bigint[])
 order by id for update;
 
 -- name: heads_of

@@ -1,7 +1,12 @@
--- name: speaking_run  the run of an attempt that still has it; nobody settles it meanwhile
-select task_id, space_id, (cancel_at is not null)::int as cancelling from rota.runs
+-- name: hold_run  the run of an attempt that still has it; nobody settles it meanwhile
+select id from rota.runs
 where id = :run_id::bigint and epoch = :epoch::int and coalesce(state, '') = 'running'
 for update;
+
+-- name: hold_deferring
+update rota.runs set deferring = 1
+where id = :run_id::bigint and epoch = :epoch::int and coalesce(state, '') = 'running'
+returning id;
 
 -- name: measure_deferred
 select count(*), coalesce(sum(octet_length(data)), 0)::bigint, coalesce(max(seq), 0),

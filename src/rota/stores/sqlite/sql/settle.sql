@@ -1,7 +1,6 @@
 -- name: lock_runs
 select id, epoch, state, lane, (select count(*) > 0 from limits) as limited,
-  cancel_at is not null as cancelling, holder,
-  exists (select 1 from deferred d where d.run_id = runs.id) as deferring
+  cancel_at is not null as cancelling, holder, deferring
 from runs where id in (select value from json_each(:ids));
 
 -- name: heads_of

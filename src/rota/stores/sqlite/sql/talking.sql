@@ -1,6 +1,9 @@
--- name: speaking_run  the run of an attempt that still has it
-select task_id, space_id, cancel_at is not null as cancelling from runs
-where id = :run_id and epoch = :epoch and state = 'running';
+-- name: hold_run  the run of an attempt that still has it
+select id from runs where id = :run_id and epoch = :epoch and state = 'running';
+
+-- name: hold_deferring
+update runs set deferring = 1 where id = :run_id and epoch = :epoch and state = 'running'
+returning id;
 
 -- name: measure_deferred
 select count(*), coalesce(sum(octet_length(data)), 0), coalesce(max(seq), 0),
