@@ -43,7 +43,7 @@ class Talkers:
                 name=name,
                 kind=TaskKind.AGENT,
                 route="agent",
-                spec={"agent": "command", "instructions": "Look.", **(spec or {})},
+                spec=spec or {"agent": "command", "command": ["think"], "instructions": "Look."},
                 policy=Policy(**policy),
                 thread=thread,
             ),
@@ -63,7 +63,7 @@ class Talkers:
         task = claimed.tasks[lease.task_id]
         return Inside(self, Assignment(lease, task, claimed.answers.get(lease.run_id, ())))
 
-    async def person(self, name, caller=LOCAL, **fields):
+    async def person(self, name, caller=LOCAL, /, **fields):
         """Ask for something as a person does."""
         return await self.ask(name, caller, fields)
 
@@ -100,9 +100,9 @@ class Inside:
             ),
         )
 
-    async def __call__(self, name, *, key=None, **fields):
+    async def __call__(self, command, /, *, request=None, **fields):
         """Ask for something as this attempt."""
-        return await self.talkers.ask(name, self.caller, fields, key)
+        return await self.talkers.ask(command, self.caller, fields, request)
 
     async def end(self, outcome=None):
         """Let its program end so, and settle it as a worker does."""

@@ -16,13 +16,13 @@ from rota.rules.approvals import DECISIONS, told_decision
 DEPLOY = {"tool": "shell", "args": ["deploy", "--to", "production"], "env": {"REGION": "eu"}}
 
 
-async def decide(talkers, question, answer="approve", **fields):
+async def decide(talkers, question, answer="approve", /, **fields):
     said = {"answer": answer, "action_hash": question["action_hash"], **fields}
     return await talkers.person("answer_run", run=question["run"], **said)
 
 
-async def test_the_whole_action_is_shown_with_its_hash_and_who_asks(talkers):
-    agent = await talkers.begin()
+async def test_the_whole_action_is_shown_with_its_hash_and_who_asks(small):
+    agent = await small.begin()
     question = await agent.asks(question="Deploy?", action=DEPLOY)
     assert (question["kind"], question["options"]) == ("approval", list(DECISIONS))
     shown = json.loads(question["action"])
@@ -34,21 +34,21 @@ async def test_the_whole_action_is_shown_with_its_hash_and_who_asks(talkers):
 
 
 @pytest.mark.parametrize("answer", DECISIONS)
-async def test_the_resumed_attempt_is_told_the_decision_with_the_hash(talkers, answer):
-    agent = await talkers.begin()
+async def test_the_resumed_attempt_is_told_the_decision_with_the_hash(small, answer):
+    agent = await small.begin()
     question = await agent.asks(question="Deploy?", action=DEPLOY)
-    assert (await decide(talkers, question, answer))["state"] == "queued"
-    again = await talkers.next()
+    assert (await decide(small, question, answer))["state"] == "queued"
+    again = await small.next()
     bound = f"{answer} sha256:{question['action_hash']}"
     assert again.assignment.answers == (bound,)
-    (asked,) = await talkers.store.list_questions([again.run_id])
+    (asked,) = await small.store.list_questions([again.run_id])
     assert bound in told_decision(asked)
     assert question["action"] in told_decision(asked)
 
 
-async def test_e1_an_agent_cannot_approve_for_itself_or_for_another(talkers):
-    agent = await talkers.begin()
-    other = await talkers.begin(await talkers.task("other"))
+async def test_e1_an_agent_cannot_approve_for_itself_or_for_another(small):
+    agent = await small.begin()
+    other = await small.begin(await small.task("other"))
     question = await agent.asks(question="Deploy?", action=DEPLOY)
     for attempt in (agent, other):
         with pytest.raises(NotPermitted, match="only people"):
@@ -59,40 +59,40 @@ async def test_e1_an_agent_cannot_approve_for_itself_or_for_another(talkers):
                 action_hash=question["action_hash"],
             )
     with pytest.raises(NotFound):  # another space's people, too
-        await talkers.person(
+        await small.person(
             "answer_run",
             ANN,
             run=agent.run_id,
             answer="approve",
             action_hash=question["action_hash"],
         )
-    assert (await talkers.person("show_run", run=agent.run_id))["state"] == "waiting"
+    assert (await small.person("show_run", run=agent.run_id))["state"] == "waiting"
 
 
-async def test_e2_one_changed_byte_makes_an_approval_void(talkers):
-    agent = await talkers.begin()
+async def test_e2_one_changed_byte_makes_an_approval_void(small):
+    agent = await small.begin()
     question = await agent.asks(question="Deploy?", action=DEPLOY)
     changed = question["action"].replace("production", "productiom")
     digest = hashlib.sha256(changed.encode()).hexdigest()
     with pytest.raises(Conflict, match="not that of the action"):
-        await decide(talkers, question, action_hash=digest)
+        await decide(small, question, action_hash=digest)
     with pytest.raises(Invalid, match="^action_hash"):
-        await decide(talkers, question, action_hash=None)
-    assert (await decide(talkers, question))["state"] == "queued"
+        await decide(small, question, action_hash=None)
+    assert (await decide(small, question))["state"] == "queued"
 
 
-async def test_e2_the_same_action_asked_again_needs_an_approval_of_its_own(talkers):
-    agent = await talkers.begin()
+async def test_e2_the_same_action_asked_again_needs_an_approval_of_its_own(small):
+    agent = await small.begin()
     first = await agent.asks(question="Deploy?", action=DEPLOY)
-    await decide(talkers, first)
-    again = await talkers.next()
+    await decide(small, first)
+    again = await small.next()
     second = await again.asks(question="Deploy?", action=DEPLOY)
     assert second["action_hash"] != first["action_hash"]
     with pytest.raises(Conflict, match="not that of the action"):
-        await decide(talkers, first)  # a click that came twice
+        await decide(small, first)  # a click that came twice
     with pytest.raises(IllegalMove, match="closed"):
-        await decide(talkers, first, question=first["id"])
-    assert (await talkers.person("show_run", run=agent.run_id))["state"] == "waiting"
+        await decide(small, first, question=first["id"])
+    assert (await small.person("show_run", run=agent.run_id))["state"] == "waiting"
 
 
 async def test_e3_of_two_decisions_at_once_one_counts(talkers):
@@ -109,19 +109,19 @@ async def test_e3_of_two_decisions_at_once_one_counts(talkers):
     assert [event["name"] for event in shown["events"]] == ["run.asked", "run.answered"]
 
 
-async def test_e3_a_decision_after_expiry_or_cancellation_is_void(talkers, chance):
-    agent = await talkers.begin()
+async def test_e3_a_decision_after_expiry_or_cancellation_is_void(small, chance):
+    agent = await small.begin()
     question = await agent.asks(question="Deploy?", action=DEPLOY, expires_in="1m")
-    await talkers.person("cancel_run", run=agent.run_id)
+    await small.person("cancel_run", run=agent.run_id)
     with pytest.raises(IllegalMove, match="closed"):
-        await decide(talkers, question)
-    agent = await talkers.begin(agent.assignment.task)
+        await decide(small, question)
+    agent = await small.begin(agent.assignment.task)
     question = await agent.asks(question="Deploy?", action=DEPLOY, expires_in="1m", default="deny")
-    talkers.clock.advance(minutes=1)
+    small.clock.advance(minutes=1)
     with pytest.raises(Conflict, match="has run out"):
-        await decide(talkers, question)
-    await expire(talkers.store, chance)
-    again = await talkers.next()
+        await decide(small, question)
+    await expire(small.store, chance)
+    again = await small.next()
     assert again.assignment.answers == (f"deny sha256:{question['action_hash']}",)
 
 

@@ -57,19 +57,19 @@ async def test_an_attempt_that_has_lost_its_run_says_nothing_any_more(small, nam
         with pytest.raises(Fenced):
             await stale(name, **FIELDS[name])
     assert await new.end()
-    with pytest.raises((Fenced, NotFound) if name == "get_effect" else Fenced):
+    with pytest.raises(Fenced):
         await new(name, **FIELDS[name])
     await nothing_was_done(small, new.assignment.task)
 
 
-async def test_a_message_goes_to_the_thread_at_once_whatever_becomes_of_the_run(talkers):
-    agent = await talkers.begin(await talkers.task(thread="cli:default"))
+async def test_a_message_goes_to_the_thread_at_once_whatever_becomes_of_the_run(small):
+    agent = await small.begin(await small.task(thread="cli:default"))
     told = await agent("send_message", text="I have begun.")
-    (delivery,) = await talkers.store.list_deliveries(agent.run_id, 10)
+    (delivery,) = await small.store.list_deliveries(agent.run_id, 10)
     assert (delivery.channel, delivery.target, delivery.body) == ("cli", "default", "I have begun.")
     assert (told["again"], told["result"]) == (False, {"delivery": delivery.id})
     assert await agent.end(failed())
-    assert len(await talkers.store.list_deliveries(agent.run_id, 10)) == 1
+    assert len(await small.store.list_deliveries(agent.run_id, 10)) == 1
 
 
 async def test_a_retried_run_is_told_that_it_has_sent_its_message(talkers):
@@ -86,21 +86,21 @@ async def test_a_retried_run_is_told_that_it_has_sent_its_message(talkers):
     assert len(await talkers.store.list_deliveries(agent.run_id, 10)) == 2
 
 
-async def test_what_a_script_did_itself_is_kept_for_its_next_attempt(talkers):
-    agent = await talkers.begin(retry=AGAIN)
+async def test_what_a_script_did_itself_is_kept_for_its_next_attempt(small):
+    agent = await small.begin(retry=AGAIN)
     with pytest.raises(NotFound, match="not happened"):
         await agent("get_effect", name="payment")
     await agent("record_effect", name="payment", result={"receipt": 7})
     await agent.end(failed())
-    again = await talkers.next()
+    again = await small.next()
     assert (await again("get_effect", name="payment"))["result"] == {"receipt": 7}
     told = await again("record_effect", name="payment", result={"receipt": 8})
     assert (told["again"], told["result"]) == (True, {"receipt": 7})
 
 
-async def test_an_attempt_of_a_member_speaks_only_where_its_run_is_heard(talkers):
-    task = await talkers.task(space="ann", thread="ann:room", deliver_to="log:ann")
-    agent = await talkers.begin(task)
+async def test_an_attempt_of_a_member_speaks_only_where_its_run_is_heard(small):
+    task = await small.task(space="ann", thread="ann:room", deliver_to="log:ann")
+    agent = await small.begin(task)
     for where in ("ann:room", "log:ann", None):
         await agent("send_message", text=f"to {where}", to=where)
     for where in ("log:bob", "telegram:chat:1", "log:"):
@@ -109,7 +109,7 @@ async def test_an_attempt_of_a_member_speaks_only_where_its_run_is_heard(talkers
                 await agent(name, text="hello", to=where)
     with pytest.raises(Invalid, match="channel:target"):
         await agent("send_message", text="hello", to="nowhere")
-    assert len(await talkers.store.list_deliveries(agent.run_id, 10)) == 3
+    assert len(await small.store.list_deliveries(agent.run_id, 10)) == 3
 
 
 async def test_everything_deferred_happens_with_the_success(talkers):
@@ -133,18 +133,18 @@ async def test_everything_deferred_happens_with_the_success(talkers):
     }  # fmt: skip
 
 
-async def test_a_subtask_has_its_parents_pool_thread_agent_and_walls(talkers):
+async def test_a_subtask_has_its_parents_pool_thread_agent_and_walls(small):
     walls = {"executor": "sandbox", "network": "none", "tools": ["Read"]}
     spec = {**walls, "agent": "claude", "metadata": {"secret": 1}}
-    task = await talkers.task(spec=spec, thread="cli:default", priority=7)
-    agent = await talkers.begin(task)
+    task = await small.task(spec=spec, thread="cli:default", priority=7)
+    agent = await small.begin(task)
     put = await agent("spawn_subtask", instructions="Look further.", payload={"n": 1})
-    assert (put["put"], await talkers.bench.claim()) == ("deferred", [])
+    assert (put["put"], await small.bench.claim()) == ("deferred", [])
     assert await agent.end()
-    child = await talkers.next()
-    run = await talkers.bench.run(child.run_id)
+    child = await small.next()
+    run = await small.bench.run(child.run_id)
     assert (run.task, run.upstream_id, run.priority) == ("once-agent", agent.run_id, 7)
-    assert run.pool == (await talkers.bench.run(agent.run_id)).pool
+    assert run.pool == (await small.bench.run(agent.run_id)).pool
     assert (child.lease.thread, child.lease.depth) == ("cli:default", 1)
     errand = json.loads(run.payload)
     assert errand == {
@@ -153,8 +153,8 @@ async def test_a_subtask_has_its_parents_pool_thread_agent_and_walls(talkers):
     grandchild = await child("spawn_subtask", instructions="And further.")
     assert grandchild["put"] == "deferred"
     assert await child.end()
-    second = await talkers.next()
-    assert json.loads((await talkers.bench.run(second.run_id)).payload)["executor"] == "sandbox"
+    second = await small.next()
+    assert json.loads((await small.bench.run(second.run_id)).payload)["executor"] == "sandbox"
 
 
 async def test_subtasks_are_for_main_and_go_only_so_deep(small):
@@ -182,15 +182,15 @@ async def test_e10_an_agent_cannot_flood_the_store_or_the_queue(small):
         await agent("defer_state", key="more", value=1)
 
 
-async def test_the_same_effect_is_deferred_once_and_never_after_it_was_done(talkers):
-    agent = await talkers.begin(retry=AGAIN)
+async def test_the_same_effect_is_deferred_once_and_never_after_it_was_done(small):
+    agent = await small.begin(retry=AGAIN)
     said = {"text": "hello", "to": "log:"}
     assert (await agent("defer_message", **said))["put"] == "deferred"
     assert (await agent("defer_message", **said))["put"] == "already_deferred"
     await agent.end(failed())
-    again = await talkers.next()
+    again = await small.next()
     await again("send_message", **said)
     put = await again("defer_message", **said)
     assert (put["put"], put["effect"]["again"]) == ("already_done", True)
     assert await again.end()
-    assert len(await talkers.store.list_deliveries(None, 10)) == 1
+    assert len(await small.store.list_deliveries(None, 10)) == 1

@@ -21,53 +21,52 @@ from rota.testing.contracts.talking import AGAIN
 THREE_DAYS = timedelta(days=3)
 
 
-async def test_asking_tells_the_attempt_to_end_its_turn_and_then_the_run_waits(talkers):
-    agent = await talkers.begin()
+async def test_asking_tells_the_attempt_to_end_its_turn_and_then_the_run_waits(small):
+    agent = await small.begin()
     told = await agent("ask_user", question="Red or blue?", options=["red", "blue"])
     assert "End your turn" in told["next"]
-    assert (await talkers.person("list_waiting"))["waiting"] == []  # its program still runs
+    assert (await small.person("list_waiting"))["waiting"] == []  # its program still runs
     assert await agent.end(Succeeded(result='"I am done"'))
-    (waiting,) = (await talkers.person("list_waiting"))["waiting"]
+    (waiting,) = (await small.person("list_waiting"))["waiting"]
     assert (waiting["question"]["question"], waiting["run"]["result"]) == ("Red or blue?", None)
-    assert await talkers.bench.claim() == []
+    assert await small.bench.claim() == []
 
 
 @pytest.mark.parametrize("outcome", [failed(), Cancelled(reason="it went on too long")])
-async def test_it_waits_also_when_its_program_did_not_end_well(talkers, outcome):
-    agent = await talkers.begin(retry=AGAIN)
+async def test_it_waits_also_when_its_program_did_not_end_well(small, outcome):
+    agent = await small.begin(retry=AGAIN)
     await agent("ask_user", question="Shall I?")
     assert await agent.end(outcome)
-    (waiting,) = (await talkers.person("list_waiting"))["waiting"]
+    (waiting,) = (await small.person("list_waiting"))["waiting"]
     assert waiting["run"]["retries"] == 0
 
 
-async def test_the_resumed_attempt_is_told_what_it_asked_and_was_answered(talkers):
-    agent = await talkers.begin()
+async def test_the_resumed_attempt_is_told_what_it_asked_and_was_answered(small):
+    agent = await small.begin()
     await agent.asks(question="Which colour?")
-    await talkers.person("answer_run", run=agent.run_id, answer="red")
-    again = await talkers.next()
+    await small.person("answer_run", run=agent.run_id, answer="red")
+    again = await small.next()
     assert (again.lease.cause, again.assignment.answers) == ("resume", ("red",))
-    asked = [q for q in await talkers.store.list_questions([again.run_id]) if q.kind in ASKED]
+    asked = [q for q in await small.store.list_questions([again.run_id]) if q.kind in ASKED]
     told = wish_of(again.assignment, asked, resumed=True).instructions
     assert told == "You asked: Which colour?\nThe answer is: red"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
+def made(request, tmp_path, clock):
+    """Makes a store on the same database, as another process would."""
+    if request.param == "sqlite":
+        return lambda: SqliteStore(str(tmp_path / "rota.db"), clock)
+    address = request.getfixturevalue("postgres_address")
+    from rota.stores.postgres.store import PostgresStore
+
+    return lambda: PostgresStore(address, clock, own_clock=True)
+
+
 async def test_an_answer_after_a_reboot_three_days_later_from_another_door_counts_once(
-    kind, tmp_path, clock, chance, request
+    made, clock, chance
 ):
     """Asked by one process, answered in another by several at once, gone on with in a third."""
-    if kind == "postgres":
-        address = request.getfixturevalue("postgres_address")
-        from rota.stores.postgres.store import PostgresStore
-
-        def made():
-            return PostgresStore(address, clock, own_clock=True)
-    else:
-
-        def made():
-            return SqliteStore(str(tmp_path / "rota.db"), clock)
-
     store = made()
     await store.open()
     agent = await Talkers(Bench(store, clock)).begin()
@@ -113,24 +112,24 @@ async def test_a_default_is_the_answer_when_nobody_gave_one(talkers, chance):
     assert await expire(talkers.store, chance) == 0
 
 
-async def test_without_a_default_the_run_expires_and_people_are_told(talkers, chance):
-    agent = await talkers.begin(deliver_to="log:ann")
+async def test_without_a_default_the_run_expires_and_people_are_told(small, chance):
+    agent = await small.begin(deliver_to="log:ann")
     await agent.asks(expires_in="2h")
-    talkers.clock.advance(hours=2)
-    assert await expire(talkers.store, chance) == 1
-    shown = await talkers.person("show_run", run=agent.run_id)
+    small.clock.advance(hours=2)
+    assert await expire(small.store, chance) == 1
+    shown = await small.person("show_run", run=agent.run_id)
     assert (shown["state"], shown["error_code"]) == ("expired", NO_ANSWER)
     assert NO_ANSWER == "waiting_for_user_timeout"
     (notice,) = shown["deliveries"]
     assert (notice["target"], "nobody answered" in notice["body"]) == ("ann", True)
 
 
-async def test_an_answer_after_the_expiry_is_void_before_anybody_has_looked(talkers):
-    agent = await talkers.begin()
+async def test_an_answer_after_the_expiry_is_void_before_anybody_has_looked(small):
+    agent = await small.begin()
     question = await agent.asks(expires_in="1m")
-    talkers.clock.advance(minutes=1)
+    small.clock.advance(minutes=1)
     with pytest.raises(Conflict, match=f"question {question['id']} has run out"):
-        await talkers.person("answer_run", run=agent.run_id, answer="yes")
+        await small.person("answer_run", run=agent.run_id, answer="yes")
 
 
 async def test_every_answer_stays_on_record(talkers):
@@ -146,16 +145,16 @@ async def test_every_answer_stays_on_record(talkers):
     ]
 
 
-async def test_only_people_of_the_space_may_answer(talkers):
-    agent = await talkers.begin()
-    other = await talkers.begin(await talkers.task("other"))
+async def test_only_people_of_the_space_may_answer(small):
+    agent = await small.begin()
+    other = await small.begin(await small.task("other"))
     await agent.asks()
     for attempt in (other, agent):
         with pytest.raises(NotPermitted, match="only people"):
             await attempt("answer_run", run=agent.run_id, answer="yes")
     with pytest.raises(NotFound):
-        await talkers.person("answer_run", ANN, run=agent.run_id, answer="yes")
-    assert (await talkers.person("show_run", run=agent.run_id))["state"] == "waiting"
+        await small.person("answer_run", ANN, run=agent.run_id, answer="yes")
+    assert (await small.person("show_run", run=agent.run_id))["state"] == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -185,12 +184,12 @@ async def test_what_is_shown_of_a_question_drives_no_terminal(small):
     assert (asked["question"], asked["context"]) == ("Pay 001?", "why")
 
 
-async def test_a_request_that_comes_again_is_answered_as_before(talkers):
-    agent = await talkers.begin()
-    first = await agent("ask_user", key="r-1", question="Shall I?")
-    assert await agent("ask_user", key="r-1", question="Shall I?") == first
+async def test_a_request_that_comes_again_is_answered_as_before(small):
+    agent = await small.begin()
+    first = await agent("ask_user", request="r-1", question="Shall I?")
+    assert await agent("ask_user", request="r-1", question="Shall I?") == first
     with pytest.raises(Conflict, match="asked already"):
-        await agent("ask_user", key="r-2", question="Or shall I?")
+        await agent("ask_user", request="r-2", question="Or shall I?")
     assert await agent.end()
-    assert len(await talkers.store.list_questions([agent.run_id])) == 1
+    assert len(await small.store.list_questions([agent.run_id])) == 1
     assert json.loads(json.dumps(first)) == first

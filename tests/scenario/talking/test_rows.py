@@ -57,38 +57,38 @@ async def test_ist_w06_a_crash_in_the_middle_applies_nothing_and_a_retry_all_of_
     assert await done(talkers, task) == {"state": [1], "seen": 1, "mails": 1, "subtasks": 1}
 
 
-async def test_ist_26_a_failed_run_leaves_no_effect(talkers):
-    agent = await talkers.begin()
+async def test_ist_26_a_failed_run_leaves_no_effect(small):
+    agent = await small.begin()
     await deferred(agent)
     assert await agent.end(failed())
-    assert await done(talkers, agent.assignment.task) == NOTHING
+    assert await done(small, agent.assignment.task) == NOTHING
 
 
-async def test_ist_27_subtasks_of_a_member_are_refused_and_told_so(talkers):
-    agent = await talkers.begin(await talkers.task(space="ann"))
+async def test_ist_27_subtasks_of_a_member_are_refused_and_told_so(small):
+    agent = await small.begin(await small.task(space="ann"))
     with pytest.raises(NotPermitted, match="only the role 'main'"):
         await agent("spawn_subtask", instructions="Go on.")
     assert await agent.end()
-    assert await talkers.bench.claim() == []
+    assert await small.bench.claim() == []
 
 
-async def test_ist_28_the_same_items_applied_twice_are_there_once(talkers):
-    task = await talkers.task()
+async def test_ist_28_the_same_items_applied_twice_are_there_once(small):
+    task = await small.task()
     for count in (1, 2):
-        agent = await talkers.begin(task)
+        agent = await small.begin(task)
         await agent("defer_seen", items=[{"item": "t-1"}, {"item": "t-2"}])
         assert await agent.end()
-        found = await talkers.person("get_seen", task="agent", item="t-1")
+        found = await small.person("get_seen", task="agent", item="t-1")
         assert (found["count"], found["new"]) == (count, count == 1)
 
 
-async def test_ist_32_a_retry_does_not_apply_what_the_first_attempt_deferred(talkers):
-    agent = await talkers.begin(retry=AGAIN)
+async def test_ist_32_a_retry_does_not_apply_what_the_first_attempt_deferred(small):
+    agent = await small.begin(retry=AGAIN)
     await deferred(agent)
     await agent.end(failed())
-    again = await talkers.next()
+    again = await small.next()
     assert await again.end()
-    assert await done(talkers, agent.assignment.task) == NOTHING
+    assert await done(small, agent.assignment.task) == NOTHING
 
 
 async def test_ist_32_what_was_deferred_before_a_question_is_applied_after_the_answer(talkers):
@@ -105,16 +105,16 @@ async def test_ist_32_what_was_deferred_before_a_question_is_applied_after_the_a
     assert await done(talkers, agent.assignment.task) == expected
 
 
-async def test_ist_w18_words_that_sound_like_a_question_park_no_run(talkers):
+async def test_ist_w18_words_that_sound_like_a_question_park_no_run(small):
     """Phrases were searched for in the answer: false hits blocked runs, and a rerun began anew."""
-    agent = await talkers.begin()
+    agent = await small.begin()
     assert await agent.end(Succeeded(result='"Please confirm. Reply yes or no."'))
-    assert (await talkers.person("show_run", run=agent.run_id))["state"] == "succeeded"
-    agent = await talkers.begin(agent.assignment.task)
+    assert (await small.person("show_run", run=agent.run_id))["state"] == "succeeded"
+    agent = await small.begin(agent.assignment.task)
     assert await agent.end(Asked(question="Shall I?", default="no"))
-    (waiting,) = (await talkers.person("list_waiting"))["waiting"]
+    (waiting,) = (await small.person("list_waiting"))["waiting"]
     asked = waiting["question"]
     assert (asked["attempt"], asked["default"]) == (1, "no")
-    await talkers.person("answer_run", run=agent.run_id, question=asked["id"], answer="yes")
-    again = await talkers.next()
+    await small.person("answer_run", run=agent.run_id, question=asked["id"], answer="yes")
+    again = await small.next()
     assert (again.lease.cause, again.assignment.answers) == ("resume", ("yes",))

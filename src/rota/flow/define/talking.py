@@ -23,6 +23,7 @@ from rota.model.inside import Held
 from rota.model.outcomes import Asked
 from rota.model.runs import Run, Source
 from rota.model.settlements import NewDelivery
+from rota.model.states import RunState
 from rota.model.talking import Deferred, DeferredKind, Effect, Put, Speaker
 from rota.model.tasks import Task, TaskKind
 from rota.model.texts import clean
@@ -75,7 +76,8 @@ async def speech_of(store: Store, caller: Caller, held: Held) -> Speech:
     """Return what an attempt needs to speak; Fenced where its run is no longer its own."""
     run = await store.get_run(held.run_id)
     tasks = [] if run is None else await store.get_tasks([run.task_id])
-    if run is None or not tasks or run.epoch != held.epoch:
+    holds = run is not None and (run.state, run.epoch) == (RunState.RUNNING, held.epoch)
+    if run is None or not tasks or not holds:
         message = f"run {held.run_id} is no longer that of its attempt {held.epoch}: stop"
         raise Fenced(message)
     speaker = Speaker(
