@@ -217,6 +217,8 @@ class Worker:
         if behind is not None:
             self._start(behind)
         if attempt.stop is Stop.FENCED or self._handed_on(attempt):
+            if not attempt.cut:  # nothing of it goes on anywhere: if it is still ours, it goes back
+                self._released.discard(assignment.lease.run_id)
             return
         if attempt.stop is Stop.TIMEOUT:
             report = stopped(Stop.TIMEOUT, assignment)

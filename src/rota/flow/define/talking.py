@@ -178,7 +178,8 @@ async def defer_forgetting(speech: Speech, key: str) -> Deferral:
 async def defer_seen(speech: Speech, items: Sequence[tuple[str, str, object]]) -> Deferral:
     """Count items as seen once more when the run has succeeded."""
     data = json.dumps({"items": memory.seen_rows(items)})
-    return await _defer(speech, Deferred(kind=DeferredKind.SEEN, data=data))
+    name = effect_name("seen", data)
+    return await _defer(speech, Deferred(kind=DeferredKind.SEEN, data=data, name=name))
 
 
 async def defer_message(speech: Speech, text: str, to: str | None, name: str | None) -> Deferral:

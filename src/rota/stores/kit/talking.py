@@ -1,8 +1,8 @@
 """What attempts say: deferred until they have succeeded, or done at once and once.
 
 A row of `deferred` holds an operation that is decided already. The settlement that makes a success
-of its run applies it in the same transaction; every other end of an attempt drops it. Only a
-question of the run's own carries it on, to the attempt that gets the answer.
+of its run applies it in the same transaction; an attempt that comes to nothing drops its own. Only
+a question of the run's own carries it on, to whichever attempt succeeds with the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rota.model.instants import from_micros
 from rota.model.outcomes import Asked
 from rota.model.runs import NewRun, RunBatch, Source
 from rota.model.settlements import NewDelivery, Settlement
-from rota.model.states import RunState
+from rota.model.states import FINISHED, RunState
 from rota.model.talking import (
     MOST_DEFERRED,
     MOST_DEFERRED_BYTES,
@@ -210,27 +210,40 @@ async def overstaying(session: Session, home: str, before: int) -> list[tuple[Ru
 
 
 async def settle_deferred(session: Session, moved: Iterable[Settlement], now: int) -> None:
-    """Apply what successes deferred, and drop what other ends leave; an answer changes nothing."""
+    """Apply what successes deferred, and drop what other ends leave.
+
+    An attempt that failed takes its own with it, and a run that ended all there is. What was
+    deferred before a question waits for the attempt that succeeds with the answer.
+    """
     succeeded: dict[int, Settlement] = {}
     asked: list[int] = []
-    dropped: list[int] = []
+    ended: list[int] = []
+    failed = Rows()
     for s in moved:
         if s.state is RunState.SUCCEEDED:
             succeeded[s.run_id] = s
+        elif s.state in FINISHED:
+            ended.append(s.run_id)
         elif s.state is RunState.WAITING and s.outcome == "asked":
             asked.append(s.run_id)
-        elif s.was is not RunState.WAITING or s.state is not RunState.QUEUED:
-            dropped.append(s.run_id)
-    if succeeded:
-        rows = await session.rows("deferred_of", ids=sorted(succeeded))
-        if rows:
-            await _apply(session, [_Due(succeeded[row[0]], row) for row in rows], now)
-            reach("settle.deferred")
-            dropped.extend({row[0] for row in rows})
+        elif s.was is RunState.RUNNING:
+            failed.append({"run_id": s.run_id, "epoch": s.epoch})
+    ended += await _apply_of(session, succeeded, now) if succeeded else ()
     if asked:
         await session.run("drop_asked", ids=asked)
-    if dropped:
-        await session.run("drop_deferred", ids=sorted(dropped))
+    if failed:
+        await session.run("drop_attempts_deferred", rows=failed)
+    if ended:
+        await session.run("drop_deferred", ids=sorted(ended))
+
+
+async def _apply_of(session: Session, succeeded: dict[int, Settlement], now: int) -> set[int]:
+    """Apply what runs deferred, in order, and return which of them deferred anything."""
+    rows = await session.rows("deferred_of", ids=sorted(succeeded))
+    if rows:
+        await _apply(session, [_Due(succeeded[row[0]], row) for row in rows], now)
+        reach("settle.deferred")
+    return {row[0] for row in rows}
 
 
 class _Due(NamedTuple):

@@ -262,17 +262,35 @@ class AskingContract:
         assert len(await bench.store.list_deliveries(None, 10)) == 1
         assert (await verify(bench.store)).violations == ()
 
-    async def test_what_failed_after_the_answer_begins_anew(self, bench: Bench) -> None:
-        talk = await talking(bench, retry=AGAIN)
+    async def test_what_fails_after_the_answer_takes_only_its_own_with_it(
+        self, bench: Bench
+    ) -> None:
+        talk = await talking(bench, retry=AGAIN, on_lost=OnLost.RETRY)
+        lease, speaker = await talk.begin()
+        await bench.store.defer(speaker, [talk.state("before", 1), talk.question()])
+        await talk.end(lease)
+        await talk.answer(lease)
+        for outcome in (failed(), Lost(reason="gone")):
+            lease, speaker = await talk.begin()
+            await bench.store.defer(speaker, [talk.state("after", lease.epoch)])
+            await talk.end(lease, outcome)
+            assert await talk.left(lease) == 1
+        lease, _ = await talk.begin()
+        assert await talk.end(lease)
+        assert await talk.values() == {"before": 1}
+        assert (await verify(bench.store)).violations == ()
+
+    async def test_a_run_that_fails_for_good_after_the_answer_leaves_nothing(
+        self, bench: Bench
+    ) -> None:
+        talk = await talking(bench)
         lease, speaker = await talk.begin()
         await bench.store.defer(speaker, [talk.state("before", 1), talk.question()])
         await talk.end(lease)
         await talk.answer(lease)
         lease, _ = await talk.begin()
         await talk.end(lease, failed())
-        lease, _ = await talk.begin()
-        assert await talk.end(lease)
-        assert await talk.values() == {}
+        assert (await talk.left(lease), await talk.values()) == (0, {})
 
     async def test_an_attempt_asks_once(self, bench: Bench) -> None:
         talk = await talking(bench)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from contextlib import suppress
 from typing import Final
@@ -30,8 +31,9 @@ from rota.ports.store import Store
 from rota.rules.effects import slot_of
 from rota.rules.permission import LOCAL
 from rota.testing.crash.cases import Blow
-from rota.testing.crash.driver import verified
+from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, verified
 from rota.testing.crash.kept import KeptDriver
+from rota.testing.crash.processes import wait_for
 
 TASK: Final = "asking"
 LOOK_SECONDS: Final = 0.03
@@ -81,6 +83,15 @@ class AskingDriver(KeptDriver):
             spec={"command": ["python3", "program.py", self._token]},
             policy=Policy(overlap=Overlap.ALLOW),
         )
+
+    def _let_end(self) -> None:
+        """Start one more daemon: it finds nothing to do, and ends when it is told to."""
+        daemon = self._start_daemon("")
+        if not wait_for(lambda: daemon.up and not self._database.left_open(), QUIET_SECONDS):
+            self.result.faults += [f"stranded: {said}" for said in self._database.left_open()]
+        daemon.send(signal.SIGTERM)
+        if not daemon.wait(LEAVE_SECONDS) or daemon.code != 0:
+            self._complain(f"the healed daemon ended with code {daemon.code}")
 
     def _strike(self, blow: Blow) -> None:
         run_id = self._ask(self._queue_one)

@@ -100,7 +100,8 @@ class TalkJudge:
             run = moved.get(row.run_id)
             if run is None or run.old.state == run.new.state:
                 continue
-            if run.new.state in FINISHED or (run.old.state, run.new.state) == ("running", "queued"):
+            again = (run.old.state, run.new.state) == ("running", "queued")
+            if run.new.state in FINISHED or (again and row.epoch == run.new.epoch):
                 _broken("an attempt's end leaves nothing deferred", f"run {row.run_id}: {row}")
 
 

@@ -40,6 +40,10 @@ where k.home = :home::text and d.at < :before::bigint;
 -- name: drop_deferred
 delete from rota.deferred where run_id = any(:ids::bigint[]);
 
+-- name: drop_attempts_deferred  what an attempt deferred that came to nothing
+delete from rota.deferred where (run_id, epoch) in (select w.run_id, w.epoch
+  from jsonb_to_recordset(:rows::text::jsonb) as w(run_id bigint, epoch int));
+
 -- name: drop_asked
 delete from rota.deferred where run_id = any(:ids::bigint[]) and kind = 'question';
 

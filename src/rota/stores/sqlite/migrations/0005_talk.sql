@@ -1,8 +1,8 @@
 -- What attempts say while they run: operations for the case of success, effects that happen once,
 -- and questions that bind one exact action.
 
--- Applied in the order of epoch and seq by the settlement that makes a success of the run, dropped
--- by every other end of an attempt; a question carries them on to the attempt that is answered.
+-- Applied in the order of epoch and seq by the settlement that makes a success of the run; an attempt
+-- that comes to nothing drops its own. A question carries them on to whoever succeeds with the answer.
 create table deferred (
   run_id integer not null,
   epoch integer not null,

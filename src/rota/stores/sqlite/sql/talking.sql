@@ -35,6 +35,10 @@ where k.home = :home and d.at < :before;
 -- name: drop_deferred
 delete from deferred where run_id in (select value from json_each(:ids));
 
+-- name: drop_attempts_deferred  what an attempt deferred that came to nothing
+delete from deferred where (run_id, epoch) in
+  (select value ->> 'run_id', value ->> 'epoch' from jsonb_each(:rows));
+
 -- name: drop_asked
 delete from deferred where run_id in (select value from json_each(:ids)) and kind = 'question';
 
