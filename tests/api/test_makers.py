@@ -64,3 +64,24 @@ def test_a_run_behind_walls_makes_nothing_without_them(door):
     assert walled.serve("run_task", task="open")["ok"]
     plain = begin(door, name="plain")
     assert plain.serve("schedule_task", instructions="x", executor="process")["ok"]
+
+
+def test_an_agent_with_few_tools_wins_none_by_way_of_a_task(door):
+    job = begin(door, tools=["Read", "mcp__rota"], agent="claude")
+    door.main.post("/v1/tasks", {"name": "free", "instructions": "x", "agent": "claude"})
+    made = job.serve("schedule_task", instructions="Look.")
+    assert door.main.get(f"/v1/tasks/{made['id']}").json["wish"]["tools"] == ["Read", "mcp__rota"]
+    for verb, fields in (
+        ("schedule_task", {"command": ["sh", "-c", "id"]}),
+        ("schedule_task", {"instructions": "x", "tools": ["Bash"]}),
+        ("schedule_task", {"instructions": "x", "agent": "codex"}),
+        ("schedule_task", {"instructions": "x", "permission_mode": "bypassPermissions"}),
+        ("update_task", {"tools": ["Bash"]}),
+        ("update_task", {"tools": None, "title": "x"}),
+        ("update_task", {"task": "free", "instructions": "rm"}),
+        ("run_task", {"task": "free", "input": "rm"}),
+    ):
+        told = job.serve(verb, **fields)
+        assert told.get("error", {}).get("code") == "not_permitted", (verb, fields, told)
+    assert job.serve("update_task", instructions="Look twice.")["ok"]
+    assert job.serve("run_task", task="free")["ok"]

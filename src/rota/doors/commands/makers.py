@@ -73,7 +73,7 @@ async def check_runner(office: Office, task: Task, payload: object) -> None:
     counts = await office.store.count_runs(task.id)
     check_queue(counts.get("queued", 0))
     if payload is not None:
-        await check_maker(office, task.kind, task.spec, task.space)
+        await check_maker(office, task.kind, task.spec, task.space, stands=task)
 
 
 async def _own_task(office: Office) -> Task | None:
