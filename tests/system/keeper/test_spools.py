@@ -118,7 +118,7 @@ def test_a_program_finds_only_what_it_was_given(attempts):
     attempt = attempts.start(command, env={"A": "1"}, cwd="/usr", bounds=bounds)
     attempt.ending()
     assert attempt.out().decode().splitlines() == [
-        "['A', 'LC_CTYPE', 'ROTA_ATTEMPT']",
+        "['A', 'LC_CTYPE', 'ROTA_KEEPER']",
         "/usr 0o77 True",
         f"[0, {512 * MIB}, 50, {MIB}]",
         "500",

@@ -5,7 +5,7 @@ from __future__ import annotations
 WORDS = """
 import os, signal, time
 from pathlib import Path
-number = os.environ["ROTA_ATTEMPT_NUMBER"]
+number = os.environ["ROTA_ATTEMPT"]
 Path(f"began-{number}").write_text(str(time.monotonic_ns()))
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 def live(name):

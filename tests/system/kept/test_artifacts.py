@@ -17,11 +17,11 @@ import os, sys
 from pathlib import Path
 left = Path(os.environ["ROTA_ARTIFACTS"])
 (left / "charts").mkdir(exist_ok=True)
-(left / "charts" / f"chart {os.environ['ROTA_ATTEMPT_NUMBER']}.svg").write_text("<svg/>")
+(left / "charts" / f"chart {os.environ['ROTA_ATTEMPT']}.svg").write_text("<svg/>")
 (left / "link").unlink(missing_ok=True)
 (left / "link").symlink_to("/etc/passwd")
 (left / "data.bin").write_bytes(bytes(range(256)))
-sys.exit(os.environ["ROTA_ATTEMPT_NUMBER"] == "1" and "again")
+sys.exit(os.environ["ROTA_ATTEMPT"] == "1" and "again")
 """
 
 

@@ -62,8 +62,9 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
     lease, task = assignment.lease, assignment.task
     told = {
         "ROTA_RUN_ID": str(lease.run_id),
-        "ROTA_ATTEMPT_NUMBER": str(lease.epoch),
+        "ROTA_ATTEMPT": str(lease.epoch),
         "ROTA_TASK": task.name,
+        "ROTA_TASK_ID": str(task.id),
         "ROTA_SPACE": task.space,
         "ROTA_TRACE_ID": assignment.trace_id,
         "ROTA_PROFILE": profile_of(assignment),

@@ -67,7 +67,7 @@ def test_orders_arrive_as_they_were_given():
     ]
     orders = Orders(pack([*_words_of(given, certain=True), *rest]))
     assert (orders.argv, orders.cwd) == ([b"a", b"b c", b""], b"/x\xff")
-    assert orders.env == {b"K": b"v=w", b"ROTA_ATTEMPT": "näme".encode()}
+    assert orders.env == {b"K": b"v=w", b"ROTA_KEEPER": "näme".encode()}
     assert (orders.hard, orders.idle, orders.memory, orders.processes) == (1.5, None, 7, 3)
     assert (orders.tree, orders.term, orders.grace, orders.epoch) == ("auto", "main", 10.0, 2)
 
@@ -87,8 +87,8 @@ def test_only_auto_falls_back(wanted, certain, told):
 
 
 def test_a_marker_cannot_be_forged_by_the_environment_of_a_command():
-    words = _words_of(spec(env={"ROTA_ATTEMPT": "another"}), certain=False)
-    assert [value for key, value in words if key == b"env"] == [b"ROTA_ATTEMPT=run-1.1"]
+    words = _words_of(spec(env={"ROTA_KEEPER": "another"}), certain=False)
+    assert [value for key, value in words if key == b"env"] == [b"ROTA_KEEPER=run-1.1"]
 
 
 def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):

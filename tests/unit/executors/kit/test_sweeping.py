@@ -16,7 +16,7 @@ FORKING = "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        
 def tree(request):
     name = f"sweep-{os.getpid()}"
     words = [sys.executable, "-I", "-S", "-c", FORKING]
-    with subprocess.Popen(words, env={"ROTA_ATTEMPT": name}, stdout=subprocess.PIPE) as root:
+    with subprocess.Popen(words, env={"ROTA_KEEPER": name}, stdout=subprocess.PIPE) as root:
         root.stdout.readline()
         yield name, root
         sweep(name)
@@ -40,7 +40,7 @@ def test_a_marker_that_only_begins_alike_is_another(tree):
 def test_a_descendant_without_the_marker_is_found_through_its_parent(tree):
     name, _ = tree
     words = ["sh", "-c", "env -i sleep 30 & echo up; wait"]
-    environment = {"ROTA_ATTEMPT": name, "PATH": "/usr/bin:/bin"}
+    environment = {"ROTA_KEEPER": name, "PATH": "/usr/bin:/bin"}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         while len(descendants(other.pid)) != 1:
@@ -53,7 +53,7 @@ def test_the_one_who_sweeps_is_spared(monkeypatch):
     code = "from rota.executors.kit.sweeping import sweep\nprint(sweep('inside'))"
     told = subprocess.run(
         [sys.executable, "-c", code],
-        env={"ROTA_ATTEMPT": "inside"},
+        env={"ROTA_KEEPER": "inside"},
         capture_output=True,
         text=True,
         check=True,

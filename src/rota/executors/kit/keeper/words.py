@@ -21,7 +21,7 @@ from __future__ import annotations
 import binascii
 import os
 
-MARKER = "ROTA_ATTEMPT"
+MARKER = "ROTA_KEEPER"
 TAIL_BYTES = 64 * 1024
 RESERVE_BYTES = 2 * TAIL_BYTES + 4096
 LOCK_FD = 3
