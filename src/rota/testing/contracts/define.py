@@ -39,6 +39,18 @@ class SpaceContract:
         space = await bench.space()
         await bench.store.add_thread(space.id, "cli:default")
         await bench.store.add_thread(space.id, "cli:default")
+        assert await bench.store.list_threads(None, 10) == [("main", "cli:default")]
+
+    async def test_threads_are_listed_newest_first_of_one_space_or_of_all(
+        self, bench: Bench
+    ) -> None:
+        ann, bob = await bench.space("ann"), await bench.space("bob")
+        for owner, key in ((ann, "web:1"), (bob, "web:2"), (ann, "web:3")):
+            await bench.store.add_thread(owner.id, key)
+        every = [("ann", "web:3"), ("bob", "web:2"), ("ann", "web:1")]
+        assert await bench.store.list_threads(None, 10) == every
+        assert await bench.store.list_threads(None, 2) == every[:2]
+        assert await bench.store.list_threads(ann.id, 10) == [every[0], every[2]]
 
 
 class TaskContract:

@@ -13,6 +13,11 @@ select id, name, role, timezone, created_at from rota.spaces where name = :name:
 -- name: list_spaces
 select id, name, role, timezone, created_at from rota.spaces order by id;
 
+-- name: list_threads  of one space, or of all
+select s.name, t.key from rota.threads t join rota.spaces s on s.id = t.space_id
+where :space_id::bigint is null or t.space_id = :space_id::bigint
+order by t.id desc limit :most;
+
 -- name: insert_threads
 insert into rota.threads (space_id, key, created_at)
 select w.space_id, w.key, :now::bigint

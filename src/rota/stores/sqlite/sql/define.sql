@@ -12,6 +12,11 @@ select id, name, role, timezone, created_at from spaces where name = :name;
 -- name: list_spaces
 select id, name, role, timezone, created_at from spaces order by id;
 
+-- name: list_threads  of one space, or of all
+select s.name, t.key from threads t join spaces s on s.id = t.space_id
+where :space_id is null or t.space_id = :space_id
+order by t.id desc limit :most;
+
 -- name: insert_threads
 insert into threads (space_id, key, created_at)
 select value ->> 'space_id', value ->> 'key', :now from jsonb_each(:rows) where true
