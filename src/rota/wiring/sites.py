@@ -131,8 +131,9 @@ def mounts_of(settings: Settings) -> MountList:
     """
     home = settings.home.absolute()
     own = (
-        Allowed(folder=str(home / "spaces")),
-        Allowed(folder=str(home / "keepers" / "rooms"), write=False),
+        Allowed(folder=str(home / "spaces"), own=True),
+        Allowed(folder=str(home / "keepers" / "rooms"), write=False, own=True),
+        Allowed(folder=str(home / "keepers" / "mailboxes"), own=True),
     )
     path = settings.mounts or home / MOUNTS
     if settings.mounts is None and not path.exists():

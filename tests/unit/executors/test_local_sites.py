@@ -25,6 +25,9 @@ def a_list(path, *folders, more=""):
 def test_without_a_list_only_what_is_rotas_own_is_shown(home, tmp_path):
     mounts = mounts_of(load_settings(str(home)))
     assert mounts.mount(str(home / "spaces" / "main"), Role.MAIN, write=True).write
+    for own in ("spaces/other", "keepers/rooms/1-1", "keepers/mailboxes/1-1/abcdef12/out"):
+        with pytest.raises(NotPermitted, match="Rota's own"):
+            mounts.share(Share(path=str(home / own), write=False), Role.MAIN)
     for path in (home, home / "rota.db", home / "keepers", tmp_path / "data"):
         with pytest.raises(NotPermitted):
             mounts.mount(str(path), Role.MAIN, write=False)

@@ -10,6 +10,7 @@ from rota.errors import Invalid, NotPermitted
 from rota.executors.kit.beneath import open_beneath
 from rota.executors.kit.executor import Room
 from rota.executors.kit.mounts import Allowed, MountList, read_mounts
+from rota.model.sites import Share
 from rota.model.spaces import Role
 
 SPACES = Allowed(folder="/srv/spaces")
@@ -41,6 +42,15 @@ def test_the_more_exact_entry_decides():
     listed = MountList([SPACES, Allowed(folder="/srv/spaces/shared", write=False)])
     assert not listed.mount("/srv/spaces/shared/x", Role.MAIN, write=True).write
     assert listed.mount("/srv/spaces/own", Role.MAIN, write=True).write
+
+
+def test_what_rota_gives_to_attempts_no_task_can_ask_for():
+    listed = MountList([Allowed(folder="/srv/spaces", own=True)])
+    assert listed.mount("/srv/spaces/one", Role.MEMBER, write=True).write
+    for path in ("/srv/spaces", "/srv/spaces/other", "/srv/spaces/other/work"):
+        for write in (False, True):
+            with pytest.raises(NotPermitted, match="Rota's own"):
+                listed.share(Share(path=path, write=write), Role.MAIN)
 
 
 @pytest.mark.parametrize("folder", ["/", "/etc", "/root", "/home", "srv", "/srv/../etc", "/srv/"])

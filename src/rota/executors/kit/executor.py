@@ -69,9 +69,9 @@ class Room:
     """What one attempt is given.
 
     `state` is the attempt's own folder, 0700, which the program never sees where it is isolated.
-    `folder` is where it works; `home` and `artifacts` are its own, always writable. `shared` is
-    what a task asks for beside: shown as it was asked, or nothing runs. `desk` is a second way out,
-    to Rota itself: the folder of its socket is shown, so that it may be made anew.
+    `folder` is where it works; `home`, `artifacts` and `outbox` are its own, always writable.
+    `shared` is what a task asks for beside: shown as it was asked, or nothing runs. `desk` is a
+    second way out, to Rota itself: the folder of its socket is shown, so that it may be made anew.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Room:
     folder: str
     home: str
     artifacts: str | None = None
+    outbox: str | None = None
     readable: Sequence[str] = ()
     shared: Sequence[Share] = ()
     writable: bool = True
@@ -96,7 +97,7 @@ class Room:
             raise Invalid("name", self.name, "use a-z, 0-9, - and _, at most 63")
         own = [self.state, self.folder, self.home, *self.readable]
         own += [share.path for share in self.shared]
-        own += [self.artifacts] if self.artifacts else []
+        own += [path for path in (self.artifacts, self.outbox) if path]
         own += [way.socket for way in (self.outlet, self.desk) if way]
         for path in own:
             if not path.startswith("/") or os.path.normpath(path) != path or "\0" in path:

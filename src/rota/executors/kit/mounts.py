@@ -25,11 +25,15 @@ NEVER = ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """One folder and everything below it; `members_write` false: member spaces only read."""
+    """One folder and everything below it; `members_write` false: member spaces only read.
+
+    `own`: Rota gives each attempt its part of it, and no task can ask for more.
+    """
 
     folder: str
     write: bool = True
     members_write: bool = True
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +60,22 @@ class MountList:
 
     def mount(self, path: str, role: Role, *, write: bool) -> Mount:
         """Return how a path may be shown; raise NotPermitted if the list does not name it."""
+        entry = self._entry(path)
+        may = entry.write and (role is Role.MAIN or entry.members_write)
+        return Mount(root=entry.folder, path=path, write=write and may)
+
+    def _entry(self, path: str) -> Allowed:
         fitting = [a for a in self.folders if steps_below(a.folder, path) is not None]
         if not fitting:
             raise NotPermitted(
                 f"{shown(path)} may not be shown to programs: add a folder above it to the mounts"
             )
-        entry = max(fitting, key=lambda a: len(a.folder))
-        may = entry.write and (role is Role.MAIN or entry.members_write)
-        return Mount(root=entry.folder, path=path, write=write and may)
+        return max(fitting, key=lambda a: len(a.folder))
 
     def share(self, share: Share, role: Role) -> Mount:
         """Return how a folder that a task asks for is shown: as it asks, or not at all."""
+        if self._entry(share.path).own:
+            raise NotPermitted(f"{shown(share.path)} is Rota's own: ask for a folder of the mounts")
         made = self.mount(share.path, role, write=share.write)
         if share.write and not made.write:
             raise NotPermitted(f"{shown(share.path)} may only be read: ask for it without :rw")
@@ -81,7 +90,7 @@ class MountList:
         made = [self.mount(path, room.role, write=False) for path in room.readable]
         made += [self.share(share, room.role) for share in room.shared]
         made.append(self.mount(room.folder, room.role, write=room.writable))
-        own = [room.home, room.artifacts] if room.artifacts else [room.home]
+        own = [path for path in (room.home, room.artifacts, room.outbox) if path]
         made += [self.mount(path, Role.MAIN, write=True) for path in own]
         sorted_out: dict[str, Mount] = {}
         for mount in sorted(made, key=lambda m: (m.path.count("/"), m.path, m.write)):
