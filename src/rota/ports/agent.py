@@ -60,7 +60,8 @@ class Room:
     that leads out, `desk` that it is handed the one of the desk. `used` is what is known to have
     been used in the session before. `python` is an interpreter that is there. `artifacts` is where
     files for people go, and `result` the one there that counts as a script's result; `resources`
-    has files for the task, and `config` is what they say of it, in JSON.
+    has files for the task, and `config` is what they say of it, in JSON. `mailbox` is the folder of
+    the try through which it talks to Rota.
     """
 
     folder: str
@@ -80,6 +81,7 @@ class Room:
     config: str | None = None
     outlet: bool = False
     desk: bool = False
+    mailbox: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

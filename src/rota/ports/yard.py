@@ -53,6 +53,9 @@ class Yard(Protocol):
     ) -> Room:
         """Return the folders of an attempt, by the paths its own program sees."""
 
+    def mailbox(self, kept: Kept) -> str:
+        """Return the mailbox of a try, made if it is not there, by the path its program sees."""
+
     async def start(
         self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:

@@ -21,6 +21,7 @@ from rota.flow.rescue import expire
 from rota.model.spaces import Limit, Role, Scope
 from rota.model.tasks import Pool
 from rota.model.views import Claimed
+from rota.ports.mailboxes import Mailboxes
 from rota.ports.passes import Passes
 from rota.ports.runner import Runner
 from rota.ports.store import Store
@@ -119,6 +120,7 @@ def make_crew(
     runner: Runner,
     roles: frozenset[str] = EVERY_ROLE,
     passes: Passes | None = None,
+    mailboxes: Mailboxes | None = None,
 ) -> Crew:
     """Return a crew for callables, agents and scripts, which sends messages to the log."""
     me = this_process()
@@ -136,7 +138,7 @@ def make_crew(
     )
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
-    kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance, passes)
+    kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance, passes, mailboxes)
     crew = Crew(
         store, [runner, kept], channels, wanted, SystemClock(), chance, keepers=kept, gauge=Gauge()
     )
@@ -161,11 +163,13 @@ async def apply_limits(store: Store, settings: Settings) -> None:
         await store.set_limits(limits)
 
 
-async def single_pass(settings: Settings, store: Store, most: int | None) -> Pass:
+async def single_pass(
+    settings: Settings, store: Store, most: int | None, mailboxes: Mailboxes | None = None
+) -> Pass:
     """Plan what is due, run what is ready (at most `most` runs), deliver, and end."""
     rationed = _Rationed(store, most)
     with callables(settings) as runner:
-        crew = make_crew(settings, cast("Store", rationed), runner, WORKER_ONLY)
+        crew = make_crew(settings, cast("Store", rationed), runner, WORKER_ONLY, mailboxes)
         schedules, sent = await _pass(crew, store)
     return Pass(schedules=schedules, processed=rationed.given, sent=sent)
 

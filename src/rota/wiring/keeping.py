@@ -14,6 +14,7 @@ from rota.flow.prune import prune_artifacts
 from rota.model.programs import Bounds
 from rota.ports.artifacts import ArtifactKeeping
 from rota.ports.clock import Random
+from rota.ports.mailboxes import Mailboxes
 from rota.ports.passes import Passes
 from rota.ports.store import Store
 from rota.wiring.agents import agents_of
@@ -35,6 +36,7 @@ def kept_work(
     holder: Callable[[], str],
     chance: Random,
     passes: Passes | None = None,
+    mailboxes: Mailboxes | None = None,
 ) -> KeptWork:
     """Return what runs agents and scripts under keepers of this home."""
     sites = LocalSites(settings)
@@ -50,6 +52,7 @@ def kept_work(
         tidy=partial(prune_artifacts, store, artifacts_of(settings), settings.retention),
         usual=usual_bounds(settings),
         passes=passes,
+        mailboxes=mailboxes,
     )
 
 

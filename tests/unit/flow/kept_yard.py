@@ -53,6 +53,9 @@ class FakeYard:
     def room(self, assignment, site, offered, ids):
         return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
+    def mailbox(self, kept):
+        return f"/mailbox/{kept.nonce}"
+
     async def start(self, kept, room, site, role, prepared, bounds):
         await self.starting.wait()
         self.started.append(prepared.command)

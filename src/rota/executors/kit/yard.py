@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rota.errors import Unavailable
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
+from rota.executors.kit.boxes import delete, make_box, outbox_of, shown_of
 from rota.executors.kit.building import Program, build
 from rota.executors.kit.executor import NO_OUTLET, Executor, Interpreter, Outlet, Windowed
 from rota.executors.kit.executor import Room as Cell
@@ -88,7 +89,7 @@ class HomeYard:
         """Take the home for this process; false if another one has it."""
         if self._lock >= 0:
             return True
-        for folder in (self._folder, self._attempts, self._rooms):
+        for folder in (self._folder, self._attempts, self._rooms, self._mailboxes):
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -124,6 +125,10 @@ class HomeYard:
     @property
     def _rooms(self) -> Path:
         return self._folder / "rooms"
+
+    @property
+    def _mailboxes(self) -> Path:
+        return self._folder / "mailboxes"
 
     def _hear(self) -> None:
         for name in self._wake.names() if self._wake is not None else ():
@@ -181,6 +186,11 @@ class HomeYard:
         name = result_name(lease.epoch)
         return self._artifacts.read(space, lease.run_id, name, LONGEST_RESULT + 1)
 
+    def mailbox(self, kept: Kept) -> str:
+        """Return the mailbox of a try, which is made if it is not there: no other try has it."""
+        attempt = self._mailboxes / _room_name(kept.run_id, kept.epoch)
+        return make_box(attempt, _state_name(kept.nonce))
+
     async def start(
         self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:
@@ -200,7 +210,8 @@ class HomeYard:
             folder=room.cwd,
             home=room.home,
             artifacts=room.artifacts,
-            readable=[room.folder, room.resources] if room.resources else [room.folder],
+            outbox=outbox_of(room.mailbox),
+            readable=[room.folder, *filter(None, [room.resources]), *shown_of(room.mailbox)],
             shared=site.mounts,
             network=site.network,
             outlet=self._way_out(site, usual=room.outlet),
@@ -285,8 +296,9 @@ class HomeYard:
         for folder in (
             self._attempts / _name(kept),
             self._rooms / _room_name(kept.run_id, kept.epoch),
+            self._mailboxes / _room_name(kept.run_id, kept.epoch),
         ):
-            shutil.rmtree(folder, ignore_errors=True)
+            delete(folder)
 
     def tidy(self, known: Sequence[Kept]) -> None:
         """Delete what has ended long ago and is not known any more: a later attempt replaced it."""
@@ -297,9 +309,9 @@ class HomeYard:
             ended = folder / "exit"
             if folder.name not in names and ended.exists() and ended.stat().st_mtime < before:
                 shutil.rmtree(folder, ignore_errors=True)
-        for folder in self._rooms.iterdir():
+        for folder in (*self._rooms.iterdir(), *self._mailboxes.iterdir()):
             if folder.name not in rooms and folder.stat().st_mtime < before:
-                shutil.rmtree(folder, ignore_errors=True)
+                delete(folder)
 
     async def sign(self, kept: Kept) -> Sign:
         """Return what can be seen of an attempt without disturbing it."""

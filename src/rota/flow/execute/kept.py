@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.faultpoints import reach
@@ -23,10 +23,12 @@ from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
 from rota.flow.execute.overstaying import end_overstayers, has_asked
-from rota.flow.execute.patiently import LOOK_SECONDS, patiently
+from rota.flow.execute.patiently import LOOK_SECONDS, let_go_of, patiently, to_the_end
+from rota.flow.execute.posting import Posting
 from rota.flow.execute.preparing import USUAL
 from rota.flow.execute.readying import Ready, Readying
 from rota.flow.execute.reporting import (
+    failed_because,
     lost_because,
     out_of_time,
     refusal,
@@ -43,6 +45,7 @@ from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent, Reader
 from rota.ports.clock import Random
+from rota.ports.mailboxes import Mailboxes
 from rota.ports.passes import Passes
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
@@ -113,6 +116,7 @@ class KeptWork:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         tidy: Callable[[], Awaitable[object]] | None = None,
         passes: Passes | None = None,
+        mailboxes: Mailboxes | None = None,
     ) -> None:
         self._terms = terms
         self._store = store
@@ -122,6 +126,7 @@ class KeptWork:
         self._readying = Readying(store, yard, agents, usual_agent, offered, usual, passes)
         self._listening = Listening(store, yard, self._wait_to_be_fenced)
         self._trying = Trying(store, patience or Patience(), sleep)
+        self._posting = Posting(yard, mailboxes)
         self._tidy = tidy
         self._tidy_at = 0
         self._taken = False
@@ -216,17 +221,18 @@ class KeptWork:
                 except asyncio.CancelledError:
                     going.stopped = True
                     if run_id in self._left or going.resting:
-                        await _leave(work)
+                        await let_go_of(work)
                         if going.written:
                             raise
                         return DRAINED
                     self._stop(going)
             if work.exception() is not None:
-                await _to_the_end(asyncio.ensure_future(self._end(going)))
+                await to_the_end(asyncio.ensure_future(self._end(going)))
             return stopped(work.result()) if going.stopped else work.result()
         finally:
             if self._going.get(run_id) is going:
                 del self._going[run_id]
+                self._posting.leave(run_id)
             self._watch.ended.pop(run_id, None)
 
     async def _run(self, going: Going) -> Report:
@@ -251,8 +257,12 @@ class KeptWork:
             kept = going.kept
             if kept is None:
                 return CANCELLED
-            ending, hearing = await self._listening.to_the_end(
-                kept, going.holder, partial(_hearing, ready, kept)
+            begin = partial(_hearing, ready, kept)
+            (ending, hearing), broken = await self._posting.while_served(
+                going.assignment,
+                kept,
+                partial(self._listening.to_the_end, kept, going.holder, begin),
+                lambda: going.stopped,
             )
             if not going.stopped and _killed_before_its_start(kept, ending, going.assignment):
                 going.kept = replace(kept, until=self._store.now())
@@ -261,12 +271,13 @@ class KeptWork:
             self._read_result(going.assignment, hearing.reader)
             verdict = verdict_of(self._with_last_words(kept, ending), hearing.reader)
             pause = None
-            if kind is TaskKind.AGENT and not going.stopped:
+            if kind is TaskKind.AGENT and not going.stopped and broken is None:
                 hard = ready.bounds.hard_seconds
                 pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
             if pause is None or await has_asked(self._store, kept):
                 report = report_of(ending, verdict, kind, ready.bounds)
-                return lost_because(report, self._watch.ended.get(kept.run_id))
+                report = lost_because(report, self._watch.ended.get(kept.run_id))
+                return failed_because(report, broken)
             await self._pause(pause, going.holder)
             going.kept = pause.kept
 
@@ -301,8 +312,6 @@ class KeptWork:
             if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
                 return out_of_time()
         told = await self._trying.told(assignment, ready.wish, resumed=session is not None)
-        room = in_session(ready.room, session)
-        prepared = ready.agent.prepare(told, room)
         kept = Kept(
             run_id=assignment.lease.run_id,
             epoch=assignment.lease.epoch,
@@ -314,16 +323,19 @@ class KeptWork:
             began=began,
             session=session,
         )
+        room = self._posting.told(in_session(ready.room, session), kept)
+        prepared = ready.agent.prepare(told, room)
         going.written = True
         if not await patiently(lambda: self._store.begin_kept(kept, going.holder)):
             await self._wait_to_be_fenced(kept)
+        await self._posting.open(assignment, kept)
         if going.stopped:
             return CANCELLED
         reach("kept.written")
         starting = asyncio.ensure_future(
             self._yard.start(kept, room, ready.site, ready.role, prepared, bounds)
         )
-        left = await _to_the_end(starting)  # nobody may look for it while it is being started
+        left = await to_the_end(starting)  # nobody may look for it while it is being started
         try:
             starting.result()
         except CANNOT_BE_HAD:
@@ -376,21 +388,3 @@ def _hearing(ready: Ready, kept: Kept) -> Hearing:
 def _killed_before_its_start(kept: Kept, ending: Ending, assignment: Assignment) -> bool:
     """Whether the process that wrote an attempt down was killed before it started the program."""
     return ending.reason is Reason.LOST_NEVER_STARTED and kept is assignment.kept
-
-
-async def _leave(work: asyncio.Future[Any]) -> None:
-    """Let go of work, however often it takes: an answer may come in the way of a cancellation."""
-    while not work.done():
-        work.cancel()
-        await asyncio.wait({work}, timeout=LOOK_SECONDS)
-
-
-async def _to_the_end(future: asyncio.Future[Any]) -> bool:
-    """Wait for something that must not be left half done; tell whether this was cancelled."""
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError:
-            cancelled = True
-    return cancelled

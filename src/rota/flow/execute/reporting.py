@@ -73,6 +73,14 @@ def lost_because(report: Report, why: str | None) -> Report:
     return replace(report, outcome=Lost(reason=f"{why}: {report.outcome.reason}"))
 
 
+def failed_because(report: Report, why: str | None) -> Report:
+    """Return the report of an attempt that misused its mailbox: trying again would not help."""
+    if why is None:
+        return report
+    outcome = Failed(code="mailbox_misused", message=why, retryable=False)
+    return replace(report, outcome=outcome, messages=())
+
+
 def told(ending: Ending) -> str:
     """Return what is recorded of how processes ended."""
     facts = {

@@ -65,6 +65,10 @@ class SimYard:
         """Return folders that nobody looks into."""
         return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
+    def mailbox(self, kept: Kept) -> str:  # noqa: ARG002
+        """Nobody here has one."""
+        return "/mailbox"
+
     async def start(
         self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
     ) -> None:

@@ -1,0 +1,40 @@
+"""The folders of mailboxes, made for each try and gone with the attempt."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from rota.executors.kit.artifacts import remove
+from rota.ports.mailboxes import IN, MESSAGES, OUT, REPLIES
+
+PRIVATE = 0o700
+
+
+def make_box(attempt: Path, name: str) -> str:
+    """Return the mailbox of a try of an attempt, which is made if it is not there."""
+    box = attempt.absolute() / name
+    for folder in (attempt, box, box / OUT, box / IN, box / IN / REPLIES, box / IN / MESSAGES):
+        folder.mkdir(mode=PRIVATE, exist_ok=True)
+    return str(box)
+
+
+def shown_of(box: str | None) -> list[str]:
+    """Return what a program reads of its mailbox."""
+    return [] if box is None else [f"{box}/{IN}"]
+
+
+def outbox_of(box: str | None) -> str | None:
+    """Return what a program writes into."""
+    return None if box is None else f"{box}/{OUT}"
+
+
+def delete(folder: Path) -> None:
+    """Delete what a program may have filled, however deep; what cannot be is left."""
+    above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            remove(above, folder.name)
+    finally:
+        os.close(above)

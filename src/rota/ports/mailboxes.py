@@ -1,0 +1,52 @@
+"""Mailboxes: folders through which a program that runs and the process that hears it talk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from rota.model.ids import Epoch, RunId
+from rota.model.keeping import Kept
+from rota.ports.runner import Assignment
+
+OUT = "out"
+"""What the program writes into; everybody else only reads there, and takes away."""
+IN = "in"
+"""What the program reads, and cannot write to behind walls."""
+REPLIES = "replies"
+"""The folder in `in` with the answers to commands."""
+MESSAGES = "messages"
+"""The folder in `in` with messages that came while the program ran."""
+
+
+class Mailboxes(Protocol):
+    """The mailboxes of the attempts that are heard here, one for each try."""
+
+    async def open(
+        self, assignment: Assignment, kept: Kept, folder: str, stop: Callable[[str], None]
+    ) -> None:
+        """Serve a try's mailbox from now on; nothing happens if it is served already.
+
+        Who opens one before the program starts fills in what the program is to find. `stop` is
+        called once, with the reason, if the program misuses it: the attempt must fail. Raises
+        Unavailable if the folder cannot be used.
+        """
+
+    async def close(self, kept: Kept, *, drain: bool) -> str | None:
+        """Serve it no more, after what the program has left behind if that is still to be done.
+
+        Call it when nothing of the program is alive. Returns why the attempt must fail, if so.
+        """
+
+    def leave(self, run_id: RunId) -> None:
+        """Serve the mailbox of a run no more here: another process may, where its program goes on.
+
+        Nothing happens where none is served.
+        """
+
+    async def give(self, run_id: RunId, epoch: Epoch, message: Mapping[str, Any]) -> int | None:
+        """Put a message into the mailbox of an attempt and return its number.
+
+        None, and nothing is given, unless the program has said that it listens. It has read the
+        message when it acknowledges the number, and not before.
+        """

@@ -1,0 +1,34 @@
+"""The folders of mailboxes: private, made once, and gone however a program left them."""
+
+import os
+
+from rota.executors.kit.boxes import delete, make_box, outbox_of, shown_of
+
+
+def test_a_mailbox_is_made_once_and_is_private(tmp_path):
+    box = make_box(tmp_path / "7-2", "abcdef12")
+    (tmp_path / "7-2" / "abcdef12" / "out" / "x.json").touch()
+    assert make_box(tmp_path / "7-2", "abcdef12") == box == str(tmp_path / "7-2" / "abcdef12")
+    found = sorted(str(path.relative_to(box)) for path in (tmp_path / "7-2").rglob("*"))[1:]
+    assert found == ["in", "in/messages", "in/replies", "out", "out/x.json"]
+    for folder in ("in", "out", "in/replies", "in/messages"):
+        assert (tmp_path / "7-2" / "abcdef12" / folder).stat().st_mode & 0o777 == 0o700
+    assert make_box(tmp_path / "7-2", "00000000") != box
+    assert (shown_of(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
+    assert (shown_of(None), outbox_of(None)) == ([], None)
+
+
+def test_whatever_a_program_left_there_goes(tmp_path):
+    box = make_box(tmp_path / "7-2", "abcdef12")
+    (tmp_path / "kept").write_text("kept")
+    out = os.open(f"{box}/out", os.O_RDONLY)
+    os.symlink(tmp_path, "link", dir_fd=out)
+    for _ in range(1_500):
+        os.mkdir("deeper", dir_fd=out)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=out)
+        os.close(out)
+        out = below
+    os.close(out)
+    delete(tmp_path / "7-2")
+    delete(tmp_path / "7-2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
