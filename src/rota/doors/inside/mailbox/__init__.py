@@ -1,0 +1,1 @@
+"""The mailbox: a door of files for programs that Rota runs."""

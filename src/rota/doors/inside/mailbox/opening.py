@@ -1,0 +1,61 @@
+"""From settings to the post office of a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rota.doors.inside.mailbox.post import Post
+from rota.doors.inside.mailbox.snapshots import Desk
+from rota.doors.kit.office import House, bounds_of
+from rota.model.inside import Held
+from rota.ports.store import Store
+from rota.wiring.agents import agents_of
+from rota.wiring.keeping import artifacts_of
+from rota.wiring.settings import Settings
+from rota.wiring.sites import LocalSites
+
+
+@contextmanager
+def post_of(settings: Settings, store: Store) -> Iterator[Post]:
+    """Give the post office of a home, and close it."""
+    house = House(
+        store=store,
+        chance=random.SystemRandom(),
+        bounds=bounds_of(settings),
+        agents=agents_of(settings.agent),
+        sites=LocalSites(settings),
+        artifacts=artifacts_of(settings),
+    )
+    post = Post(LateDesk(house), store, settings.home.absolute())
+    try:
+        yield post
+    finally:
+        post.shut()
+
+
+class LateDesk:
+    """The desk, made when it is first asked: daemons that run no programs do without it."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._desk: Desk | None = None
+        self._lock = asyncio.Lock()
+
+    async def serve(
+        self, held: Held, verb: str, fields: Mapping[str, Any], request_id: str
+    ) -> dict[str, Any]:
+        """Return the desk's answer."""
+        if self._desk is None:
+            async with self._lock:
+                if self._desk is None:
+                    self._desk = await asyncio.to_thread(self._make)
+        return await self._desk.serve(held, verb, fields, request_id)
+
+    def _make(self) -> Desk:
+        from rota.doors.inside.desk import Desk as Real  # noqa: PLC0415 - slow to load
+
+        return Real(self._house)

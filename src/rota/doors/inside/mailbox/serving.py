@@ -1,0 +1,314 @@
+"""Serving one mailbox: each command is read once, carried out, answered, and only then taken away.
+
+Killed between any two of these, the next process finds the file again. The request is the same for
+the desk, by its attempt and its id, and so is the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from rota.doors.inside.mailbox.box import NAME, SUFFIX, Box, Found
+from rota.doors.inside.mailbox.errors import Errors
+from rota.doors.inside.mailbox.followups import Acknowledged, FollowUps, nobody
+from rota.doors.inside.mailbox.pace import Pace
+from rota.doors.inside.mailbox.snapshots import Desk, Snapshots
+from rota.doors.inside.mailbox.strict import Command, Rejected, read_command
+from rota.doors.inside.mailbox.watching import Watcher
+from rota.errors import LeaseLost, RotaError, shown
+from rota.faultpoints import reach
+from rota.model.inside import Held
+from rota.model.requests import NewRequest
+from rota.ports.store import Store
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+RATE, BURST = 20.0, 60.0
+"""Commands a second, and how many at once."""
+MOST_WAITING = 500
+MOST_REFUSED = 100
+MOST_KEPT = 50
+"""How many files of one mailbox are kept for people that were not carried out."""
+A_PASS = 20
+"""How many commands are carried out before the folder is listed again."""
+POLL_SECONDS = 10.0
+UNWATCHED_SECONDS = 1.0
+"""How often a mailbox is looked into that rings, and one that does not."""
+PATIENCE = (1.0, 2.0, 4.0, 8.0)
+"""How long a store that does not answer is waited for, each time, before a program is told."""
+AGAIN = frozenset({"unavailable", "busy", "too_fast"})
+FENCED = frozenset({"fenced", LeaseLost.code})
+
+FLOODED = (
+    f"it left more than {MOST_WAITING} files in its mailbox: write fewer, and wait for the replies"
+)
+TOO_MANY_REFUSED = (
+    f"it put more than {MOST_REFUSED} files into its mailbox that are no commands: "
+    "see the folder `errors` of Rota's home"
+)
+
+
+class Misused(Exception):
+    """The program has done to its mailbox what no attempt may do."""
+
+
+class Over(Exception):
+    """The run has gone on without this attempt: nothing is carried out for it any more."""
+
+
+class Serving:
+    """Serves one mailbox until it is closed; `stop` ends a program that misuses it."""
+
+    def __init__(
+        self,
+        held: Held,
+        box: Box,
+        desk: Desk,
+        store: Store,
+        *,
+        errors: Errors,
+        watcher: Watcher,
+        threads: Executor,
+        stop: Callable[[str], None],
+        acknowledged: Acknowledged = nobody,
+    ) -> None:
+        self.held = held
+        self.follow_ups = FollowUps(held, box, self.off, acknowledged)
+        self._snapshots = Snapshots(desk, store)
+        self._own: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+            **self.follow_ups.verbs,
+            "refresh": self._refresh,
+        }
+        self.broken: str | None = None
+        self._box = box
+        self._desk = desk
+        self._store = store
+        self._errors = errors
+        self._watcher = watcher
+        self._threads = threads
+        self._stop = stop
+        self._pace = Pace(RATE, BURST)
+        self._bell = asyncio.Event()
+        self._watch: int | None = None
+        self._last = False
+        self._stuck: set[str] = set()
+        self._refused = 0
+        self._kept = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def fill(self) -> None:
+        """Show the program what there is; one that is not shown it can still ask."""
+        try:
+            await self._snapshots.fill(self.held, self._box, self.off)
+        except OSError as fault:
+            log.warning("mailbox.unfilled", extra={"run_id": self.held.run_id, "error": str(fault)})
+
+    async def begin(self) -> None:
+        """Serve it from now on."""
+        await self.follow_ups.open()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def drain(self) -> None:
+        """Serve what is there already, and nothing that comes later."""
+        self._last = True
+        self._bell.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+            self._task.result()
+
+    def close(self) -> None:
+        """Serve nothing more."""
+        if self._task is not None and not self._task.cancel() and not self._task.cancelled():
+            self._task.exception()  # whoever drained it was told
+        self._watcher.disarm(self._watch)
+        self._box.close()
+
+    async def off(self, work: Callable[..., Result], *args: object) -> Result:
+        """Do something with files beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except (Misused, OSError) as fault:
+            why = str(fault) if isinstance(fault, Misused) else f"its mailbox is broken: {fault}"
+            self._give_up(why)
+        except Over:
+            log.warning("mailbox.fenced", extra={"run_id": self.held.run_id})
+        except Exception:
+            self._give_up("its mailbox could not be served")
+            raise
+
+    def _give_up(self, why: str) -> None:
+        log.warning("mailbox.broken", extra={"run_id": self.held.run_id, "error": why})
+        self.broken = why
+        self._stop(why)
+
+    async def _serve(self) -> None:
+        while True:
+            self._bell.clear()
+            last = self._last
+            self._watch = self._watcher.arm(self._box.out, self._bell.set)
+            found = await self._pass(None if last else A_PASS)
+            if last:
+                return
+            if found:
+                continue
+            seconds = UNWATCHED_SECONDS if self._watch is None else POLL_SECONDS
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._bell.wait()
+            except TimeoutError:
+                continue
+
+    async def _pass(self, most: int | None) -> bool:
+        """Carry out what waits, in the order of names; true if there was something."""
+        waiting = await self.off(self._box.waiting, MOST_WAITING)
+        if waiting.more:
+            raise Misused(FLOODED)
+        whole = [name for name in waiting.names if name.endswith(SUFFIX)]
+        self._stuck.intersection_update(whole)
+        ready = [name for name in whole if name not in self._stuck]
+        for name in ready[:most]:
+            await self._pace.take()
+            await self._one(name)
+        return bool(ready)
+
+    async def _one(self, name: str) -> None:
+        taken = await self.off(self._read, name)
+        if taken is None:
+            return
+        command, found = taken
+        self._pace.charge(0 if found is None else len(found.data))
+        if isinstance(command, Rejected):
+            await self._refuse(name, command, found)
+            return
+        reach("mailbox.read")
+        answer = await self._answer(command)
+        error = None if answer.get("ok") is True else answer.get("error", {})
+        if error is not None:
+            await self._keep(name, error, found)
+        reach("mailbox.served")
+        await self._finish(name, command.request_id, answer, found)
+        if error is not None and error.get("code") in FENCED:
+            raise Over
+
+    def _read(self, name: str) -> tuple[Command | Rejected, Found | None] | None:
+        """Return what a file asks for, or why it is refused; None if it is gone."""
+        found = None
+        try:
+            found = self._box.read(name)
+            return None if found is None else (read_command(found.data), found)
+        except Rejected as fault:
+            return fault, found
+
+    async def _answer(self, command: Command) -> dict[str, Any]:
+        own = self._own.get(command.verb)
+        if own is not None:
+            return await own(command.fields)
+        for pause in (*PATIENCE, None):
+            answer = await self._ask(command)
+            if pause is None or answer.get("error", {}).get("code") not in AGAIN:
+                break
+            await asyncio.sleep(pause)
+        return answer
+
+    async def _refresh(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        if fields:
+            return refusal("invalid", "refresh has no fields: give none")
+        return {"ok": True, "files": await self._snapshots.fill(self.held, self._box, self.off)}
+
+    async def _ask(self, command: Command) -> dict[str, Any]:
+        request_id, verb, fields = command
+        try:
+            return await self._desk.serve(self.held, verb, fields, request_id)
+        except RotaError as fault:
+            return refusal(fault.code, str(fault))
+
+    async def _finish(
+        self, name: str, reply: str, answer: Mapping[str, Any], found: Found | None
+    ) -> None:
+        """Answer a command and take it away; on a full disk it stays, to be answered later."""
+        try:
+            gone = await self.off(self._reply_and_drop, name, reply, answer, found)
+        except OSError as fault:
+            if fault.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            log.warning("mailbox.disk_full", extra={"run_id": self.held.run_id})
+            await asyncio.sleep(UNWATCHED_SECONDS)
+            gone = not self._last or await self.off(self._box.drop, name)
+        if not gone:
+            self._stuck.add(name)
+
+    def _reply_and_drop(
+        self, name: str, reply: str, answer: Mapping[str, Any], found: Found | None
+    ) -> bool:
+        self._box.reply(reply, answer)
+        reach("mailbox.answered")
+        return self._box.drop(name, None if found is None else found.mark)
+
+    async def _refuse(self, name: str, fault: Rejected, found: Found | None) -> None:
+        """Take a file away that is no command; people and the program are told why."""
+        self._refused += 1
+        if self._refused > MOST_REFUSED:
+            raise Misused(TOO_MANY_REFUSED)
+        facts = {"file": shown(name).strip('"'), "why": fault.code}
+        log.warning("mailbox.rejected", extra={"run_id": self.held.run_id, **facts})
+        await self._note(facts)
+        error = {"code": fault.code, "message": str(fault)}
+        await self._keep(name, error, found)
+        await self._finish(name, reply_name(name), {"ok": False, "error": error}, found)
+
+    async def _note(self, facts: Mapping[str, str]) -> None:
+        """Leave word among the requests: an attempt tried what it may not."""
+        noted = NewRequest(
+            caller=self.held.name,
+            space=self.held.space,
+            command="mailbox_rejected",
+            about={"run": self.held.run_id, **facts},
+        )
+        try:
+            await self._store.behalf(noted).note_request()
+        except RotaError as fault:
+            log.warning("mailbox.unnoted", extra={"run_id": self.held.run_id, "error": str(fault)})
+
+    async def _keep(self, name: str, error: Mapping[str, Any], found: Found | None) -> None:
+        """Keep what was not carried out, for people."""
+        if self._kept == MOST_KEPT:
+            return
+        self._kept += 1
+        held, content = self.held, None if found is None else found.data
+        facts = {
+            "run": held.run_id,
+            "attempt": held.epoch,
+            "space": held.space,
+            "task": held.task,
+            "file": shown(name).strip('"'),
+            "error": dict(error),
+        }
+        short = f"{held.run_id}-{held.epoch}-{reply_name(name)}"
+        try:
+            await self.off(self._errors.keep, self._store.now(), short, facts, content)
+        except OSError as fault:
+            log.warning("mailbox.unkept", extra={"run_id": held.run_id, "error": str(fault)})
+
+
+def refusal(code: str, message: str) -> dict[str, Any]:
+    """Return the answer to what was not done."""
+    return {"ok": False, "error": {"code": code, "message": message}}
+
+
+def reply_name(name: str) -> str:
+    """Return under which name a file is answered that holds no request id."""
+    if NAME.fullmatch(name) is not None:
+        return name.removesuffix(SUFFIX)
+    return f"refused-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
