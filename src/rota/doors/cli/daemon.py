@@ -16,6 +16,7 @@ from rota.doors.cli.calls import look_here
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.samples import create_samples
 from rota.doors.cli.values import maybe_whole
+from rota.doors.inside.mailbox.opening import post_of
 from rota.executors.kit.groups import settle_in
 from rota.flow.observe.foresight import Foresight, foresee
 from rota.flow.observe.telling import counted
@@ -101,9 +102,11 @@ async def _up(
                 desk.out.line(line)
             sys.stdout.flush()
 
-        with callables(settings) as runner:
+        with callables(settings) as runner, post_of(settings, store) as post:
             passes = HomePasses(settings.home, store)
-            daemon = Daemon(lambda: make_crew(settings, store, runner, passes=passes))
+            daemon = Daemon(
+                lambda: make_crew(settings, store, runner, passes=passes, mailboxes=post)
+            )
             async with open_door(settings, store, daemon, passes) as url:
                 lines.insert(1, f"  api    {url}")
                 ending = await daemon.serve(ready)
@@ -155,7 +158,8 @@ def once(
             await store.take_roles()
             name_traces(store.incarnation)
             await apply_limits(store, settings)
-            done = await single_pass(settings, store, most)
+            with post_of(settings, store) as post:
+                done = await single_pass(settings, store, most, post)
             return {"schedules": done.schedules, "processed": done.processed, "sent": done.sent}
 
     done = run_async(work())
