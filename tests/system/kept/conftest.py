@@ -160,6 +160,7 @@ SHORT = {
     "test_agents": {"sqlite"},
     "test_scripts": {"sqlite"},
     "test_desk": {"sqlite"},
+    "test_mailbox": {"sqlite"},
 }
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 ON_POSTGRES = {

@@ -39,7 +39,7 @@ ONCE: Final = frozenset(
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
         *("beat", "note_silence", "read_machine", "defer", "do_once"),
-        *("snapshot", "lock", "crew", "drain", "kept"),
+        *("snapshot", "lock", "crew", "drain", "kept", "mailbox"),
     }
 )
 """What a life comes to once: there hit 3 is the third life that ends so."""
@@ -77,10 +77,10 @@ FEW: Final = {
 }
 """What a life comes to a few times only."""
 
-APART: Final = ("prune", "migrate", "snapshot", "kept")
+APART: Final = ("prune", "migrate", "snapshot", "kept", "mailbox")
 """Parts whose points need a database of their own, full of ended work, or real programs."""
 KEEPING: Final = frozenset(
-    {"kept", "renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"}
+    {"kept", "mailbox", "renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"}
 )
 """Parts that real programs under real keepers come to."""
 TOLD_TO_STOP: Final = frozenset({"drain", "retire"})

@@ -1,7 +1,8 @@
 """Real programs under real keepers while their daemon is killed at its points.
 
-Each program notes outside of Rota that it has begun. However often the daemon dies, a program
-begins once, every line of it is recorded once and in order, its run ends once, and nobody is left.
+Each program notes outside of Rota that it has begun, and leaves a command in its mailbox. However
+often the daemon dies, a program begins once, every line of it is recorded once and in order, its
+command is carried out once, its run ends once, and nobody is left.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ MOST_EVENTS: Final = 1_000
 MOST_LOSSES: Final = 3
 """After so many blows a daemon is left to work: a run that loses its worker more often fails."""
 NEED_AN_ENDED_ONE: Final = frozenset({"drop_kept"})
+CARRIED_OUT: Final = frozenset({"put_state", "defer_state"})
 PROGRAM: Final = """
-import os, sys, time
+import json, os, sys, time
+box = os.environ["ROTA_MAILBOX"] + "/out/"
+asked = {"key": os.environ["ROTA_RUN_ID"], "value": 1, "task": os.environ["ROTA_TASK"]}
+with open(box + "tmp", "w") as file:
+    json.dump({"request_id": "note", "type": "set_state", **asked}, file)
+os.rename(box + "tmp", box + "note.json")
 with open("begun", "a") as begun:
     begun.write("%s %d\\n" % (os.environ["ROTA_RUN_ID"], os.getpid()))
 for number in range(int(sys.argv[1])):
@@ -176,6 +183,10 @@ class KeptDriver(Driver):
             said = "\n".join(str(event.data["text"]) for event in events).splitlines()
             if said != wanted:
                 faults.append(f"doubled: run {run_id} is said to have said {said}")
+            caller = f"attempt:{run_id}.{run.epoch}"
+            asked = await store.find_request(caller, "note")
+            if asked is None or asked.command not in CARRIED_OUT:
+                faults.append(f"lost: the command of run {run_id} was not carried out: {asked}")
             ends = len(await store.list_attempts(run_id))
             if ends != run.epoch:
                 faults.append(f"doubled: run {run_id} has {ends} ends at attempt {run.epoch}")
