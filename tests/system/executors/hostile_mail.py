@@ -37,7 +37,7 @@ def code(name):
     return reply(name).get("error", {}).get("code", "ok")
 
 
-def ask(name, verb, **fields):
+def ask(name, verb, /, **fields):
     put(name, {"request_id": name, "type": verb, **fields})
     return reply(name)
 

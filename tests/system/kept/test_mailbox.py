@@ -8,7 +8,7 @@ TALKING = """
 import json, os, sys, time
 from pathlib import Path
 box = Path(os.environ["ROTA_MAILBOX"])
-def ask(name, verb, **fields):
+def ask(name, verb, /, **fields):
     aside = box / "out" / (name + ".tmp")
     aside.write_text(json.dumps({"request_id": name, "type": verb, **fields}))
     aside.rename(box / "out" / (name + ".json"))
@@ -39,10 +39,7 @@ def test_commands_are_answered_by_the_next_daemon_and_what_is_left_at_the_end_is
     (kept.work / "ask").touch()
     kept.up()
     run = kept.until(number, lambda run: run["finished_at"] is not None)
-    assert (run["state"], run["attempts"][-1]["epoch"] if "attempts" in run else 1) == (
-        "succeeded",
-        1,
-    )
+    assert (run["state"], len(run["attempts"])) == ("succeeded", 1), json.dumps(run)
     names = [task["name"] for task in kept.json("task", "list")["tasks"]]
     assert sorted(names) == ["left", "made", "talk"]
     requests = kept.json("requests")["requests"]

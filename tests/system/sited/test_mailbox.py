@@ -73,5 +73,6 @@ def test_a_flood_fails_its_own_run_with_the_reason(sited, place):
     sited.make("flood", "python3", "flood.py")
     sited.up()
     run = sited.ended(sited.start("flood"), 30.0)
-    assert (run["state"], run["error"]["code"]) == ("failed", "mailbox_misused")
-    assert "more than 500 files" in run["error"]["message"]
+    assert run["state"] == "failed", run
+    assert run["error_code"] == "mailbox_misused"
+    assert "more than 500 files" in run["error"], run
