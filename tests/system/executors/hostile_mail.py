@@ -97,7 +97,10 @@ wanted = ["link0", "link1", "link2", "fifo", "folder", "full", "socket", "huge",
 if not SEEN["hard"]:
     wanted.append("hard")
 SEEN["refused"] = {name: code(name) for name in wanted}
-SEEN["left"] = sorted(name for name in os.listdir(OUT))
+end = time.monotonic() + 10.0
+while len(os.listdir(OUT)) > 2 and time.monotonic() < end:
+    time.sleep(0.01)
+SEEN["left"] = sorted(os.listdir(OUT))
 
 # A9: whatever a command claims, it counts for this run alone
 SEEN["claims"] = ask("claims", "list_tasks", run_id=1, space="ada")["ok"]
@@ -106,7 +109,9 @@ held = os.open(OUT + "late.tmp", os.O_CREAT | os.O_RDWR)
 os.write(held, b'{"request_id": "late", "type": "list_tasks"}')
 os.rename(OUT + "late.tmp", OUT + "late.json")
 os.pwrite(held, b'{"request_id": "gone"', 0)
-SEEN["late"] = code("late")
+while not {"late.json", "gone.json"} & set(os.listdir(REPLIES)):
+    time.sleep(0.005)
+SEEN["late"] = sorted({"late.json", "gone.json"} & set(os.listdir(REPLIES)))
 
 # A5, A13: the folders themselves
 SEEN["in"] = fails(lambda: os.close(os.open(REPLIES + "forged.json", os.O_CREAT | os.O_WRONLY)))

@@ -41,11 +41,11 @@ def test_a_hostile_program_gets_answers_and_nothing_else(sited, place):
     sited.make("bad", "python3", "hostile_mail.py", str(secret))
     sited.up()
     run = sited.ended(sited.start("bad"))
-    assert run["state"] == "succeeded", run
+    assert run["state"] == "succeeded", json.dumps(run)
     seen = run["result"] if isinstance(run["result"], dict) else json.loads(run["result"])
     assert seen["tasks"] == ["bad"]
     assert (seen["unknown"], seen["claims"]) == ("not_found", False)
-    assert seen["late"] in {"ok", "not_json"}, "what was read first, before or after the change"
+    assert len(seen["late"]) == 1, "one effect, of the bytes that were read first"
     assert {"tasks.json", "threads.json"} <= set(seen["snapshots"])
     assert set(seen["names"]) >= TOLD
     assert seen["refused"] == {name: REFUSED[name] for name in seen["refused"]}
