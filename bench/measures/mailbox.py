@@ -53,10 +53,10 @@ def _on(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
     seconds = bench.size(20, 5)
     _latencies(boxes, 2)
     alone = _latencies(boxes, seconds)
-    hostile = [_queue(on, "bombs"), *(_queue(on, "flood") for _ in range(3))]
+    hostile = [_queue(on, "bombs"), _queue(on, "flood")]
     beside = _latencies(boxes, bench.size(10, 5))
-    ends = {_ask(on, "GET", f"/v1/runs/{run}")["state"] for run in hostile[1:]}
-    _cancel(on, [hostile[0]])
+    end = _ask(on, "GET", f"/v1/runs/{hostile[1]}")["state"]
+    _cancel(on, hostile[:1])
     _cancel(on, runs)
     p50, p99 = (value([percentile(alone, percent)], "ms") for percent in (50, 99))
     yield Row(
@@ -72,14 +72,14 @@ def _on(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
     late = value([percentile(beside, 99)], "ms")
     yield Row(
         measure=f"command file to reply, p99, beside hostile programs, {name}", rota=late,
-        ratio=f"3 of 10,000 files ({', '.join(sorted(ends))}), one of bombs; p50 {percentile(beside, 50):.1f} ms",
-        target=f"<= {MOST_BESIDE_MS:.0f} ms", met=late.median <= MOST_BESIDE_MS and ends == {"failed"},
+        ratio=f"10,000 files (run {end}), and bombs; p50 {percentile(beside, 50):.1f} ms",
+        target=f"<= {MOST_BESIDE_MS:.0f} ms", met=late.median <= MOST_BESIDE_MS and end == "failed",
     )  # fmt: skip
 
 
 def _box(on: Daemon, run: int) -> Path:
-    (box,) = (on.home / "keepers" / "mailboxes" / f"{run}-1").iterdir()
-    return box
+    tries = (on.home / "keepers" / "mailboxes" / f"{run}-1").iterdir()
+    return max(tries, key=lambda box: box.stat().st_mtime_ns)  # an earlier bench may have left one
 
 
 def _latencies(boxes: list[Path], seconds: int) -> list[float]:

@@ -20,7 +20,7 @@ WORST = [
     ),
 ]
 """Where a kill hurts most; `make test-crash` kills everywhere."""
-KEPT = ("kept.written", "kept.started", "hear.committed", "kept.adopted", "adopt.committed")
+KEPT = ("kept.written", "kept.started", "hear.committed", "kept.adopted", "mailbox.served")
 LONGEST_SECONDS = 110
 
 

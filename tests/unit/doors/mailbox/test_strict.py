@@ -30,7 +30,7 @@ BOMBS = {
     "texts that never end": (b'"a,' * (MIB // 3), "too_many_values"),
     "a key twice": (b'{"request_id": "a", "request_id": "b", "type": "c"}', "duplicate_key"),
     "a number of 4000 digits": (b'{"a": ' + b"9" * 4_000 + b"}", "bad_number"),
-    "a number of 10^6 digits": (b'{"a": ' + b"9" * 1_000_000 + b"}", "not_json"),
+    "a number of 10^6 digits": (b'{"a": ' + b"9" * 1_000_000 + b"}", "bad_number"),
     "long numbers": (b'{"a":[' + b",".join([b"9" * 4_200] * 240) + b"]}", "bad_number"),
     "64 bits": (b'{"request_id": "a", "type": "b", "c": 9223372036854775808}', "bad_number"),
     "no number": (b'{"a": NaN}', "bad_number"),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 DEEPEST = 16
 MOST_VALUES = 20_000
 LARGEST_INTEGER = 2**63 - 1
+LONGEST_INTEGER = len(str(-LARGEST_INTEGER))
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 VERB = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
@@ -48,7 +49,12 @@ def read_object(data: bytes) -> dict[str, Any]:
     """Return the JSON object that bytes hold; raise Rejected if they hold anything else."""
     _check_crowd(data)
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_said_once, parse_constant=_no_number)
+        found = json.loads(
+            data.decode(),
+            object_pairs_hook=_said_once,
+            parse_int=_whole,
+            parse_constant=_no_number,
+        )
     except RecursionError:
         raise Rejected("too_deep", f"nest at most {DEEPEST} levels") from None
     except ValueError as fault:  # UnicodeDecodeError is one, too
@@ -67,6 +73,13 @@ def _check_crowd(data: bytes) -> None:
         raise _too_many()
     if STRING.sub(b"", data).count(b",") > MOST_VALUES:
         raise _too_many()
+
+
+def _whole(digits: str) -> int:
+    """Return a whole number; one that is too long is never computed."""
+    if len(digits) > LONGEST_INTEGER or abs(number := int(digits)) > LARGEST_INTEGER:
+        raise Rejected("bad_number", "give whole numbers of at most 63 bits")
+    return number
 
 
 def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,8 +117,6 @@ def _check(found: dict[str, Any]) -> None:
 def _check_plain(value: object) -> None:
     if isinstance(value, str):
         _check_text(value)
-    elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        raise Rejected("bad_number", "give whole numbers of at most 63 bits")
     elif isinstance(value, float) and not math.isfinite(value):
         raise _no_number("")
 
