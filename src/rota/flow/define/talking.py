@@ -78,8 +78,7 @@ async def speech_of(store: Store, caller: Caller, held: Held) -> Speech:
     tasks = [] if run is None else await store.get_tasks([run.task_id])
     holds = run is not None and (run.state, run.epoch) == (RunState.RUNNING, held.epoch)
     if run is None or not tasks or not holds:
-        message = f"run {held.run_id} is no longer that of its attempt {held.epoch}: stop"
-        raise Fenced(message)
+        raise Fenced(held.run_id, held.epoch)
     speaker = Speaker(
         run_id=run.id,
         epoch=held.epoch,

@@ -160,8 +160,7 @@ async def _hold(session: Session, speaker: Speaker, query: str) -> None:
     """Make sure that the run is the speaker's, and stays it until this is over."""
     row = await one(session, query, run_id=speaker.run_id, epoch=speaker.epoch)
     if row is None:
-        message = f"run {speaker.run_id} is no longer that of its attempt {speaker.epoch}: stop"
-        raise Fenced(message)
+        raise Fenced(speaker.run_id, speaker.epoch)
 
 
 async def find_effect(session: Session, speaker: Speaker, name: str) -> Effect | None:
