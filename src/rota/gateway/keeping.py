@@ -1,0 +1,313 @@
+"""The daemon's side of the gateway: start it, find it again, tell it who may ask for what.
+
+What it is told is told again, whole, whenever one is started or found; so it does not matter which
+of the two was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rota.errors import Unavailable
+from rota.gateway.permits import digest_of, token_of
+from rota.gateway.process import CONTROL, DOOR, DOORS, LOCK, VERSION
+from rota.gateway.upstreams import Upstream
+
+log = logging.getLogger(__name__)
+
+PRIVATE = 0o600
+FOLDER = 0o700
+KEY, PORT, COMPLAINTS = "tokens.key", "port", "err"
+KEY_BYTES = 32
+ANSWER_SECONDS = 10.0
+START_SECONDS = 15.0
+TRIES = 3
+LOOK_SECONDS = 0.02
+AGAIN_SECONDS = (0.1, 0.5, 2.0, 5.0)
+IDLE_SECONDS = 60.0
+"""How long a gateway is kept that no attempt needs."""
+YOUNG_SECONDS = 60.0
+"""How long one that was let in may be missing among the living: they were counted before."""
+
+
+class HomeGateway:
+    """The gateway of a home folder; nothing is started before an attempt needs it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        argv: Callable[[str], Sequence[str]],
+        environment: Mapping[str, str],
+        upstreams: Callable[[], Sequence[Upstream]],
+    ) -> None:
+        self._folder = folder.absolute()
+        self._argv = argv
+        self._environment = environment
+        self._upstreams = upstreams
+        self._permits: dict[str, dict[str, Any]] = {}
+        self._permitted: dict[str, float] = {}
+        self._line: tuple[StreamReader, StreamWriter] | None = None
+        self._talking = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+        self._child = 0
+        self._needed_at = time.monotonic()
+        self._until = 0.0
+
+    def token(self, run_id: int, epoch: int) -> str:
+        """Return what an attempt shows instead of a key."""
+        return token_of(self._key(), run_id, epoch)
+
+    def port(self) -> int:
+        """Return the port of loopback for attempts without walls: the same as long as it works."""
+        path = self._folder / PORT
+        with contextlib.suppress(OSError, ValueError):
+            return int(path.read_text())
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        self._write(PORT, b"%d" % port)
+        return port
+
+    def door(self, name: str) -> str:
+        """Return the path of the socket at which one attempt behind walls is let in."""
+        return str(self._folder / DOORS / name / DOOR)
+
+    async def permit(self, name: str, token: str, **said: Any) -> None:  # noqa: ANN401
+        """Let an attempt in; when this returns, it can ask. `said` is the rest of a Permit."""
+        permit = {"name": name, "digest": digest_of(token), "until": self._until, **said}
+        self._permits[name] = permit
+        self._permitted[name] = self._needed_at = time.monotonic()
+        try:
+            await self._tell({"do": "permit", "permit": permit})
+        except Unavailable:
+            self._permits.pop(name, None)
+            raise
+
+    def promise(self, until: float) -> None:
+        """Let attempts ask until a moment of boot time."""
+        self._until = until
+        for permit in self._permits.values():
+            permit["until"] = until
+
+    async def keep(self, living: Collection[str]) -> None:
+        """Tell the gateway how long it may go on, and for whom; none is started for that."""
+        now = time.monotonic()
+        for name in [name for name in self._permits if name not in living]:
+            if now - self._permitted[name] > YOUNG_SECONDS:
+                del self._permits[name]
+        if self._permits:
+            self._needed_at = now
+        elif self._line is None and not await asyncio.to_thread(self._held):
+            return
+        try:
+            if now - self._needed_at > IDLE_SECONDS:
+                await self._tell({"do": "end"})
+                self._hang_up()
+                return
+            known = (await self._tell({"do": "hello"}))["permits"]
+            if gone := [n for n in known if n not in living and n not in self._permits]:
+                await self._close(gone)
+            await self._tell({"do": "promise", "until": self._until})
+        except Unavailable as fault:
+            log.warning("gateway.unreached", extra={"error": str(fault)})
+
+    async def dismiss(self, name: str) -> None:
+        """Let an attempt in no more."""
+        if self._permits.pop(name, None) is not None and self._line is not None:
+            with contextlib.suppress(Unavailable):
+                await self._close([name])
+
+    async def _close(self, names: Sequence[str]) -> None:
+        used = (await self._tell({"do": "close", "names": names}))["used"]
+        for name, figures in used.items():
+            log.info("gateway.closed", extra={"attempt": name, **figures})
+
+    @property
+    def connected(self) -> bool:
+        """Whether a gateway listens to this process."""
+        return self._line is not None
+
+    async def configure(self) -> None:
+        """Tell what has changed about upstreams and their secrets."""
+        await self._tell(self._configuration())
+
+    def close(self) -> None:
+        """Let go of the gateway; it goes on as long as it is needed."""
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        if self._line is not None:
+            self._line[1].close()
+            self._line = None
+
+    def _configuration(self) -> dict[str, Any]:
+        return {"do": "configure", "upstreams": [each.record() for each in self._upstreams()]}
+
+    async def _tell(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell the gateway something, and return its answer; it is started if it is not there."""
+        async with self._talking:
+            answer = await self._told(order)
+        if "error" in answer:
+            with contextlib.suppress(OSError):
+                (self._folder / PORT).unlink()
+            raise Unavailable(f"the gateway {answer['error']}")
+        return answer
+
+    async def _told(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell it, again if it died meanwhile: whatever it is told may be told twice."""
+        why = ""
+        for _ in range(TRIES):
+            try:
+                await self._reach()
+                return await self._ask(order)
+            except (OSError, EOFError, ValueError) as fault:
+                self._hang_up()
+                why = str(fault) or "it hung up, or took too long"
+        raise Unavailable(f"the gateway does not answer: {why}")
+
+    async def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        if self._line is None:
+            raise EOFError
+        reader, writer = self._line
+        writer.write(json.dumps(order).encode() + b"\n")
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await writer.drain()
+            line = await reader.readline()
+        if not line:
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def _reach(self) -> None:
+        """Find the gateway or start one, and tell it everything."""
+        if self._line is not None and not self._line[0].at_eof():
+            return
+        self._hang_up()
+        self._make_folder()
+        watched = await self._connected()
+        self._line = await self._connected()
+        try:
+            await self._introduce()
+        except BaseException:
+            watched[1].close()
+            raise
+        self._watching = asyncio.get_running_loop().create_task(self._watch(*watched))
+
+    async def _introduce(self) -> None:
+        hello = await self._ask({"do": "hello"})
+        if hello["version"] != VERSION:
+            await self._ask({"do": "end"})
+            raise OSError(f"it is of another version, {hello['version']}, and was ended")
+        await self._ask(self._configuration())
+        for permit in tuple(self._permits.values()):
+            await self._ask({"do": "permit", "permit": permit})
+
+    async def _connected(self) -> tuple[StreamReader, StreamWriter]:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return await self._dialled()
+            except (FileNotFoundError, ConnectionError):
+                if time.monotonic() > until:
+                    raise
+            if not await asyncio.to_thread(self._held):
+                await asyncio.to_thread(self._start)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _dialled(self) -> tuple[StreamReader, StreamWriter]:
+        held = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{held}/{CONTROL}")
+        finally:
+            os.close(held)
+
+    async def _watch(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Wait until the gateway dies, and start another one if anybody needs it."""
+        try:
+            await reader.read()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+        log.warning("gateway.died", extra={"attempts": len(self._permits)})
+        self._watching = None
+        for seconds in AGAIN_SECONDS:
+            if not self._permits:
+                return
+            with contextlib.suppress(Unavailable):
+                await self._tell({"do": "hello"})
+                return
+            await asyncio.sleep(seconds)
+
+    def _held(self) -> bool:
+        """Whether a gateway lives, or is being born."""
+        if self._child and os.waitpid(self._child, os.WNOHANG)[0] == 0:
+            return True
+        self._child = 0
+        try:
+            lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def _start(self) -> None:
+        argv = list(self._argv(str(self._folder)))
+        complaints = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        self._child = os.posix_spawn(
+            argv[0],
+            argv,
+            dict(self._environment),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, str(self._folder / COMPLAINTS), complaints, PRIVATE),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE),
+        )
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+
+    def _key(self) -> bytes:
+        path = self._folder / KEY
+        try:
+            found = path.read_bytes()
+        except FileNotFoundError:
+            found = b""
+        if len(found) == KEY_BYTES:
+            return found
+        made = secrets.token_bytes(KEY_BYTES)
+        self._write(KEY, made)
+        return made
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._make_folder()
+        begun = self._folder / f".{name}.{os.getpid()}"
+        begun.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(begun, flags, PRIVATE), "wb") as file:
+            file.write(data)
+        begun.replace(self._folder / name)
