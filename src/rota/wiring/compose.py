@@ -169,7 +169,9 @@ async def single_pass(
     """Plan what is due, run what is ready (at most `most` runs), deliver, and end."""
     rationed = _Rationed(store, most)
     with callables(settings) as runner:
-        crew = make_crew(settings, cast("Store", rationed), runner, WORKER_ONLY, mailboxes)
+        crew = make_crew(
+            settings, cast("Store", rationed), runner, WORKER_ONLY, mailboxes=mailboxes
+        )
         schedules, sent = await _pass(crew, store)
     return Pass(schedules=schedules, processed=rationed.given, sent=sent)
 

@@ -78,12 +78,14 @@ def looked_at(words: list[str]) -> tuple[list[Seen], list[str]]:
     kept = []
     rest = iter(words)
     for word in rest:
-        if word not in {"--lend", "--show", "--guard", "--file", "--outlet"}:
+        if word not in {"--lend", "--show", "--guard", "--file", "--outlet", "--folder"}:
             kept.append(word)
             continue
         first, second = next(rest), next(rest)
         if word == "--guard":
             guarded.setdefault(first, []).append(second)
+        elif word == "--folder":
+            seen[second] = Seen(first, open_beneath(first, first), second, write=False)
         elif word in {"--file", "--outlet"}:
             held = open_beneath(os.path.dirname(first), first)  # noqa: PTH120
             kind = stat.S_ISSOCK if word == "--outlet" else stat.S_ISREG

@@ -25,6 +25,7 @@ OWN_TMP = f"/tmp:rw,nosuid,nodev,size={1024 * MIB},mode=1777"  # noqa: S108
 MAPPED = 1000
 FORWARD_INSIDE = "/run/rota/forward.py"
 SOCKET_INSIDE = "/run/rota/outlet.sock"
+FOLDER_INSIDE = "/run/rota/outlet"
 
 
 class Users(StrEnum):
@@ -117,7 +118,10 @@ def mounted(room: Room, mounts: Sequence[Mount], forward: str) -> list[str]:
             for name in room.guarded:
                 words += ["--guard", room.folder, name]
     if room.outlet:
-        words += ["--file", forward, FORWARD_INSIDE, "--outlet", room.outlet.socket, SOCKET_INSIDE]
+        words += ["--file", forward, FORWARD_INSIDE]
+        folder, _, _ = room.outlet.socket.rpartition("/")
+        alone = ["--folder", folder, FOLDER_INSIDE]
+        words += alone if room.outlet.alone else ["--outlet", room.outlet.socket, SOCKET_INSIDE]
     for word in words:
         if re.search(r'[,":\n]', word):
             raise Invalid("path", word, 'engines cannot mount paths with , " or :')
@@ -128,5 +132,7 @@ def program(command: Command, room: Room) -> list[str]:
     """Return the program, behind its way out if it has one; the image needs a python3 for that."""
     if not room.outlet:
         return list(command.argv)
-    way_out = ["python3", "-I", "-S", FORWARD_INSIDE, str(room.outlet.port), SOCKET_INSIDE]
+    alone = f"{FOLDER_INSIDE}/{room.outlet.socket.rpartition('/')[2]}"
+    socket = alone if room.outlet.alone else SOCKET_INSIDE
+    way_out = ["python3", "-I", "-S", FORWARD_INSIDE, str(room.outlet.port), socket]
     return [*way_out, "--", *command.argv]

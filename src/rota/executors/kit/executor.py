@@ -58,10 +58,14 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlet:
-    """The one way out: a socket of the host that answers on a port of 127.0.0.1 inside."""
+    """The one way out: a socket of the host that answers on a port of 127.0.0.1 inside.
+
+    One that is `alone` in its folder is shown with it, so that one made anew is found.
+    """
 
     socket: str
     port: int
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,10 @@ class Room:
                 raise Invalid("guarded", name, "give a path inside the working folder")
 
 
-NO_OUTLET = "there is no outlet here: name the socket it leads to in the setting `outlet`"
+NO_OUTLET = (
+    "there is no outlet here: give the gateway a secret with `rota secret set`, or name the socket "
+    "it leads to in the setting `outlet`"
+)
 
 
 class Executor(Protocol):

@@ -14,10 +14,14 @@ from rota.errors import Unavailable
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
 from rota.executors.kit.boxes import delete, make_box, outbox_of, shown_of
 from rota.executors.kit.building import Program, build
-from rota.executors.kit.executor import NO_OUTLET, Executor, Interpreter, Outlet, Windowed
+from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
 from rota.executors.kit.executor import Room as Cell
+from rota.executors.kit.gateways import Gateway
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import Identity, cancel, read_spool, start
+from rota.executors.kit.leading import WayOut
+from rota.executors.kit.leading import attempt_name as _name
+from rota.executors.kit.leading import room_name as _room_name
 from rota.executors.kit.lease import NANOSECONDS, Lease, boot_time
 from rota.executors.kit.probing import (
     Ended,
@@ -36,7 +40,7 @@ from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Stream
 from rota.model.outcomes import LONGEST_RESULT
 from rota.model.programs import Bounds, Command
-from rota.model.sites import Network, Site
+from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Prepared, Room
@@ -67,9 +71,9 @@ class HomeYard:
         executors: Mapping[str, Executor],
         outlet: Outlet | None = None,
         desk: Outlet | None = None,
+        gateway: Gateway | None = None,
     ) -> None:
         self._executors = executors
-        self._outlet = outlet
         self._desk = desk
         self.host = host
         self.boot = boot_id()
@@ -77,6 +81,7 @@ class HomeYard:
         self._artifacts = HomeArtifacts(folder.absolute())
         self._python = Interpreter.running().program
         self._folder = folder / "keepers"
+        self._way_out = WayOut(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._rung: dict[str, asyncio.Event] = {}
         self._lock = -1
@@ -107,6 +112,7 @@ class HomeYard:
 
     def close(self) -> None:
         """Let go of the home; its keepers go on until their lease ends."""
+        self._way_out.close()
         if self._wake is not None:
             asyncio.get_running_loop().remove_reader(self._wake.fileno())
             self._wake.close()
@@ -143,6 +149,7 @@ class HomeYard:
         """Let every keeper go on until a moment."""
         if self._lease is not None:
             self._lease.renew(until, since=0)
+        self._way_out.promise(until)
 
     def room(
         self,
@@ -165,12 +172,13 @@ class HomeYard:
         files, work, home, tmp, given = (str(folder.absolute()) for folder in folders[1:])
         shelf = shelf_of(own, lease.run_id)
         is_script = assignment.task.kind is TaskKind.SCRIPT
+        offered, led = self._way_out.told(assignment, site, offered)
         return Room(
             folder=files,
             cwd=inside(work, assignment.task.spec.get("folder")),
             home=home,
             offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
-            ids={**ids, **self._told(site), "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
+            ids={**ids, **led, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
             isolated=site.isolated,
             python="python3" if site.executor == CONTAINER else self._python,
             artifacts=str(shelf),
@@ -214,7 +222,7 @@ class HomeYard:
             readable=[room.folder, *filter(None, [room.resources]), *shown_of(room.mailbox)],
             shared=site.mounts,
             network=site.network,
-            outlet=self._way_out(site, usual=room.outlet),
+            outlet=await self._way_out.handed(kept, room, site),
             desk=self._desk if room.desk else None,
             bounds=_walled(bounds) if site.isolated else bounds,
             isolated=site.isolated,
@@ -231,18 +239,6 @@ class HomeYard:
         except KeyError:
             known = ", ".join(sorted(self._executors))
             raise Unavailable(f"there is no executor {name!r} here: there are {known}") from None
-
-    def _told(self, site: Site) -> dict[str, str]:
-        if site.network is not Network.OUTLET or self._outlet is None:
-            return {}
-        return {"ROTA_OUTLET_ADDRESS": f"127.0.0.1:{self._outlet.port}"}
-
-    def _way_out(self, site: Site, *, usual: bool) -> Outlet | None:
-        """Return the socket that a program is handed: if its task asks for it, or as usual."""
-        asked = site.network is Network.OUTLET
-        if asked and self._outlet is None:
-            raise Unavailable(NO_OUTLET)
-        return self._outlet if site.isolated and (asked or usual) else None
 
     def _start(self, kept: Kept, spec: Spec) -> None:
         if self._lease is None or self._lease.until < boot_time():
@@ -290,6 +286,7 @@ class HomeYard:
     async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
         self._rung.pop(_name(kept), None)
+        await self._way_out.dismiss(kept)
         await asyncio.to_thread(self._forget, kept)
 
     def _forget(self, kept: Kept) -> None:
@@ -302,6 +299,7 @@ class HomeYard:
 
     def tidy(self, known: Sequence[Kept]) -> None:
         """Delete what has ended long ago and is not known any more: a later attempt replaced it."""
+        self._way_out.keep(known)
         names = {_name(kept) for kept in known}
         rooms = {_room_name(kept.run_id, kept.epoch) for kept in known}
         before = (self._folder / "lease").stat().st_mtime - TIDY_SECONDS
@@ -357,14 +355,6 @@ class HomeYard:
 def _walled(bounds: Bounds) -> Bounds:
     """Return bounds within which strangers may run: a number of processes is always among them."""
     return bounds if bounds.processes is not None else replace(bounds, processes=WALLED_PROCESSES)
-
-
-def _name(kept: Kept) -> str:
-    return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
-
-
-def _room_name(run_id: int, epoch: int) -> str:
-    return f"{run_id}-{epoch}"
 
 
 def _state_name(nonce: str) -> str:

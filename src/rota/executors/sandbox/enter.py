@@ -21,7 +21,7 @@ from rota.executors.kit.beneath import open_beneath
 from rota.executors.kit.guard import guard
 from rota.executors.kit.start import NOT_STARTED, bound, handed_over
 
-OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet"})
+OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet", "--folder"})
 
 
 def main(words: list[str]) -> int:
@@ -61,6 +61,8 @@ def furnished(words: list[str]) -> list[str]:
             made += ["--ro-bind-data", str(remembered(second.encode())), first]
         elif word == "--outlet":
             made += ["--ro-bind-fd", str(a_socket(first)), second]
+        elif word == "--folder":
+            made += ["--ro-bind-fd", str(inherited(open_beneath(first, first))), second]
         elif word == "--guard":
             guarded.setdefault(first, []).append(second)
         else:

@@ -1,9 +1,10 @@
 """The walls, as words for bubblewrap: everything is named, nothing is optional, nothing inherited.
 
-Beside bubblewrap's own words there are five that `enter` replaces just before it becomes
+Beside bubblewrap's own words there are six that `enter` replaces just before it becomes
 bubblewrap, because they need something open: `--show ROOT PATH` and `--lend ROOT PATH` (a path of
 the host, read-only or writable, reached without following links), `--guard PATH NAME` (what a tool
-of the host would run later), `--outlet SOCKET PATH` and `--text PATH CONTENT` (a small file).
+of the host would run later), `--outlet SOCKET PATH`, `--folder FOLDER PATH` (that holds nothing but
+a socket) and `--text PATH CONTENT` (a small file).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FORWARD = str(Path(forward.__file__))
 FORWARD_INSIDE = "/run/rota/forward.py"
 SOCKET_INSIDE = "/run/rota/outlet.sock"
 DESK_INSIDE = "/run/rota/desk"
+FOLDER_INSIDE = "/run/rota/outlet"
 
 NAMESPACES = (
     "--unshare-all",
@@ -158,8 +160,14 @@ def last_steps(
     if outlet or desk:
         seen += ["--ro-bind", FORWARD, FORWARD_INSIDE]
     if outlet:
-        seen += ["--outlet", outlet.socket, SOCKET_INSIDE]
-        ways += [str(outlet.port), SOCKET_INSIDE]
+        socket = SOCKET_INSIDE
+        if outlet.alone:
+            folder, _, name = outlet.socket.rpartition("/")
+            seen += ["--folder", folder, FOLDER_INSIDE]
+            socket = f"{FOLDER_INSIDE}/{name}"
+        else:
+            seen += ["--outlet", outlet.socket, SOCKET_INSIDE]
+        ways += [str(outlet.port), socket]
     if desk:
         folder, _, name = desk.socket.rpartition("/")
         seen += ["--ro-bind", folder, DESK_INSIDE]
