@@ -22,6 +22,7 @@ NOWHERE = {"task": "987654", "run": "987654", "key": "987654", "space": "nobody"
 WHOLE = {
     "list_workers", "list_machines", "list_readings", "list_limits", "set_limit", "remove_limit",
     "pause_all", "resume_all", "stop_daemon", "start_daemon",
+    "list_secrets", "put_secret", "remove_secret",
 }  # fmt: skip
 """What concerns the whole installation, and no member."""
 ELSEWHERE = {"ask_sql": "tests/api/sql/test_s_rows.py"}
@@ -70,6 +71,7 @@ BODIES = {
     "defer_message": {"text": "hello", "to": "log:"},
     "defer_alert": {"text": "hello"},
     "record_effect": {"result": 1},
+    "put_secret": {"value": "a value that nobody knows"},
 }
 """What a sound request says."""
 QUERIES = {"remove_limit": "?scope=total"}
@@ -114,6 +116,7 @@ def things(door):
     return {
         "task": str(made["id"]), "run": str(run), "space": "ann", "thread_key": "ann:kestrel",
         "name": "default", "item": "item", ("state", "key"): "note", "key": str(key),
+        "secret": "anthropic",
     }  # fmt: skip
 
 

@@ -29,9 +29,11 @@ from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
 from rota.runtime.zone_data import zone_data_mark
 from rota.wiring.addresses import store_at
+from rota.wiring.discretion import discreet
 from rota.wiring.gauge import Gauge
 from rota.wiring.identity import this_process
 from rota.wiring.keeping import kept_work
+from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 
 MAIN = "main"
@@ -138,6 +140,7 @@ def make_crew(
     )
     channels = {"log": LogChannel()}
     chance = random.SystemRandom()
+    store = discreet(store, secrets_of(settings).redactor)
     kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance, passes, mailboxes)
     crew = Crew(
         store, [runner, kept], channels, wanted, SystemClock(), chance, keepers=kept, gauge=Gauge()

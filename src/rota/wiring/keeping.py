@@ -18,7 +18,9 @@ from rota.ports.mailboxes import Mailboxes
 from rota.ports.passes import Passes
 from rota.ports.store import Store
 from rota.wiring.agents import agents_of
+from rota.wiring.gateway import ways_of
 from rota.wiring.passes import desk_socket
+from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
 from rota.wiring.surroundings import offered
@@ -40,9 +42,12 @@ def kept_work(
 ) -> KeptWork:
     """Return what runs agents and scripts under keepers of this home."""
     sites = LocalSites(settings)
+    ways = ways_of(settings, secrets_of(settings))
     return KeptWork(
         store,
-        HomeYard(settings.home, host, sites.executors, sites.outlet, desk_socket(settings.home)),
+        HomeYard(
+            settings.home, host, sites.executors, sites.outlet, desk_socket(settings.home), ways
+        ),
         {**agents_of(settings.agent).known, ScriptAgent.name: ScriptAgent()},
         holder,
         chance,

@@ -34,11 +34,12 @@ def configure_logging(
     color: bool = True,
     stream: TextIO | None = None,
     file: Path | None = None,
+    redact: Callable[[str], str] | None = None,
 ) -> Callable[[str], None]:
     """Send every record to stderr, as JSON or as text; `auto` means text on a terminal.
 
-    A file gets every record as JSON. Returns how to name the database the runs belong to, once it
-    is open: that begins trace ids.
+    A file gets every record as JSON; `redact` sees each line before it is written. Returns how to
+    name the database the runs belong to, once it is open: that begins trace ids.
     """
     out = stream or sys.stderr
     human = form == "text" or (form == "auto" and out.isatty())
@@ -65,7 +66,10 @@ def configure_logging(
         handler.setFormatter(
             structlog.stdlib.ProcessorFormatter(
                 foreign_pre_chain=shared,
-                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+                processors=[
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    renderer if redact is None else _Redacting(renderer, redact),
+                ],
             )
         )
         root.addHandler(handler)
@@ -89,6 +93,18 @@ class _Tracer:
         if event.get("run_id") is not None:
             event["trace_id"] = trace_id(self._incarnation, event["run_id"])
         return event
+
+
+class _Redacting:
+    """Renders a record, and looks through the line."""
+
+    def __init__(self, renderer: Processor, redact: Callable[[str], str]) -> None:
+        self._renderer = renderer
+        self._redact = redact
+
+    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
+        """Return the line."""
+        return self._redact(str(self._renderer(logger, name, event)))
 
 
 class TextRenderer:

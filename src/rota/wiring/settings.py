@@ -100,6 +100,7 @@ class Settings:
     mounts: Path | None = None
     outlet: Path | None = None
     outlet_port: int = OUTLET_PORT
+    gateway: Path | None = None
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -229,6 +230,8 @@ MEANINGS = MappingProxyType(
         "outlet": "a Unix socket of this machine, of a proxy to models' providers for instance: "
         "all that agents behind walls reach, and programs of tasks with the network `outlet`",
         "outlet_port": "the port of 127.0.0.1 at which they find it behind the walls",
+        "gateway": "the file that says which [upstreams](../how-to/secrets.md) programs may ask, "
+        "and where secrets come from; `gateway.toml` in the home folder if none is given",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -278,6 +281,7 @@ class Wanted(BaseModel):
     mounts: Path | None = None
     outlet: Annotated[Path, AfterValidator(_absolute)] | None = None
     outlet_port: Annotated[int, Field(ge=1024, le=65_535)] = OUTLET_PORT
+    gateway: Annotated[Path, AfterValidator(_absolute)] | None = None
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

@@ -19,6 +19,7 @@ OF_ENGINES = (
     "DOCKER_HOST",
     "DOCKER_CONFIG",
 )
+OF_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 OF_TERMINALS = ("TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "HOME")
 
 
@@ -59,6 +60,11 @@ def offered() -> dict[str, str]:
 def engine_environment() -> dict[str, str]:
     """Return what the client of a container engine is told: where its own things are."""
     return {name: os.environ[name] for name in OF_ENGINES if name in os.environ}
+
+
+def trust_environment() -> dict[str, str]:
+    """Return what says whose certificates are to be trusted."""
+    return {name: os.environ[name] for name in OF_TRUST if name in os.environ}
 
 
 def terminal_environment() -> dict[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import time
 from http.client import HTTPConnection
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -138,3 +139,114 @@ def test_f13_a_name_of_this_host_is_no_way_around(house):
     done = house.rota("up", "--host", "127.0.0.1.evil.example", "--port", "0")
     assert done.returncode == 2
     assert "others could reach it" in done.stderr
+
+
+LEAK = """
+import base64, json, sys
+from urllib.parse import quote
+secret = "".join(reversed("BACKWARDS"))
+forms = [secret, json.dumps({"key": secret}), quote(secret, safe="")]
+forms += [base64.b64encode(b"x" * n + secret.encode()).decode() for n in range(3)]
+forms += [base64.urlsafe_b64encode(secret.encode()).decode()]
+
+def say(run):
+    raise RuntimeError(" ".join(forms))
+
+def give(run):
+    return {"forms": forms}
+
+if __name__ == "__main__":
+    for form in forms:
+        print("said", form, flush=True)
+        print("wrote", form, file=sys.stderr, flush=True)
+    sys.exit(f"it broke: {secret}")
+"""
+
+
+def secret_forms(secret):
+    """Every way in which a secret may be written."""
+    data = secret.encode()
+    yield from (
+        data,
+        json.dumps(secret)[1:-1].encode(),
+        quote(secret, safe="").encode(),
+        data.hex().encode(),
+    )
+    for before in range(3):
+        whole = base64.b64encode(b"x" * before + data).rstrip(b"=")
+        inner = whole[2 * before : -3]
+        yield from (inner, inner.replace(b"+", b"-").replace(b"/", b"_"))
+
+
+def test_c8_c9_what_programs_say_and_people_set_is_written_nowhere(house):
+    kept, filed, offered = 'sk-"kept"/7c41+e0b9', "sk-filed-55d0aa91", "sk-offered-90fe12ab"
+    house.home.mkdir(mode=0o700)
+    key = house.folder / "filed.key"
+    key.write_text(f"{filed}\n")
+    key.chmod(0o600)
+    (house.home / "gateway.toml").write_text(f'[secrets]\nfiled = "file:{key}"\n')
+    daemon = house.up(
+        "--port", "0", ROTA_LOG_LEVEL="debug", ROTA_LOG_FORMAT="text", GEMINI_API_KEY=offered,
+        ROTA_CALLS=",".join(f"leaking{n}:{call}" for n in range(3) for call in ("say", "give")),
+    )  # fmt: skip
+    session = Session(house)
+    for value, status in ((kept, 200), ("short", 400), (12345678, 400), ([kept], 400)):
+        body = {"value": value}
+        answer = session.ask("PUT", "/v1/secrets/kept", body, Idempotency_Key=f"k-{value!s:.4}")
+        assert answer[0] == status, answer
+    assert session.ask("PUT", "/v1/secrets/kept", {"value": kept}, Rota_Dry_Run="true")[0] == 204
+    assert session.ask("PUT", "/v1/secrets/Not+a+name", {"value": kept})[0] == 400
+    work = house.home / "spaces" / "main" / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for n, secret in enumerate((kept, filed, offered)):
+        leak = LEAK.replace("BACKWARDS", "".join(reversed(secret)).replace('"', '\\"'))
+        (work / f"leak{n}.py").write_text(leak)
+        (house.folder / f"leaking{n}.py").write_text(leak)
+        works = {f"leak{n}": {"command": ["python3", f"leak{n}.py"]}}
+        works |= {f"{call}{n}": {"call": f"leaking{n}:{call}"} for call in ("say", "give")}
+        for name, work_asked in works.items():
+            policy = {"deliver_to": "log:people", "retry": {"attempts": 1}}
+            asked = {"name": name, "policy": policy, **work_asked}
+            assert session.ask("POST", "/v1/tasks", asked)[0] == 201, session.heard
+            runs.append(session.ask("POST", f"/v1/tasks/{name}/run-now", {})[1]["run"])
+    shown = [ended(session, run) for run in runs]
+    told = json.dumps(shown)
+    for name in ("[secret kept]", "[secret filed]", "[secret GEMINI_API_KEY]"):
+        assert told.count(name) > 10
+    (said,) = (run for run in shown if run["task"] == "leak0")
+    assert any(part["text"].startswith("said [secret kept]") for part in said["logs"])
+    assert "it broke: [secret kept]" in said["error"]
+    for path in ("/v1/secrets", "/v1/requests", "/v1/runs", "/v1/status", "/metrics"):
+        assert session.ask("GET", path)[0] == 200
+    listed = {one["name"]: one for one in session.ask("GET", "/v1/secrets")[1]["secrets"]}
+    assert listed["filed"]["source"] == f"file:{key}"
+    assert listed["kept"]["set_by"] == "the owner of the home folder"
+    said_by = [house.rota("secret", "list"), house.rota("doctor")]
+    assert house.rota("backup", str(house.home / "copy.db")).returncode == 0
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    heard = "\n".join(daemon.out.rest() + daemon.log.rest()).encode() + bytes(session.heard)
+    heard += b"".join((done.stdout + done.stderr).encode() for done in said_by) + told.encode()
+    spooled = house.home / "keepers" / "attempts"
+    found = {
+        str(path.relative_to(house.home)): path.read_bytes()
+        for path in house.home.rglob("*")
+        if path.is_file() and spooled not in path.parents and path.parent != work
+    }
+    assert {"rota.db", "logs/rota.log", "copy.db", "secrets/sealed.json"} <= set(found)
+    for secret in (kept, filed, offered):
+        for one in secret_forms(secret):
+            assert one not in heard, one
+            assert [name for name, data in found.items() if one in data] == [], one
+    for name in ("sealed.json", "key"):
+        assert (house.home / "secrets" / name).stat().st_mode & 0o777 == 0o600
+
+
+def ended(session, run):
+    """Return a run once it has ended."""
+    until = time.monotonic() + 30
+    while (shown := session.ask("GET", f"/v1/runs/{run}")[1])["finished_at"] is None:
+        assert time.monotonic() < until, shown
+        time.sleep(0.05)
+    return shown

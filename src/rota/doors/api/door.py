@@ -29,10 +29,12 @@ from rota.rules.permission import Caller
 from rota.wiring.admin import ensure_admin_key
 from rota.wiring.agents import agents_of
 from rota.wiring.compose import make_home
+from rota.wiring.discretion import discreet
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.keeping import artifacts_of
 from rota.wiring.loop import settle_memory
 from rota.wiring.passes import PATH, HomePasses
+from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
 
@@ -69,13 +71,14 @@ async def open_door(
     try:
         await ensure_admin_key(store, settings.home)
         house = House(
-            store=store,
+            store=discreet(store, secrets_of(settings).redactor),
             chance=random.SystemRandom(),
             bounds=bounds_of(settings),
             agents=agents_of(settings.agent),
             inquirer=inquirer,
             sites=LocalSites(settings),
             artifacts=artifacts_of(settings),
+            secrets=secrets_of(settings),
             daemon=daemon,
         )
         entrance = Entrance(store)

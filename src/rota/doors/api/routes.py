@@ -142,6 +142,7 @@ class Api:
             inquirer=house.inquirer,
             sites=house.sites,
             artifacts=house.artifacts,
+            secrets=house.secrets,
             daemon=house.daemon,
             stands=None if stands is None else stands.decode("latin-1"),
         )

@@ -38,6 +38,7 @@ MODULES = MappingProxyType(
         "seen": "seen",
         "space": "space",
         "key": "key",
+        "secret": "secret",
         "limit": "limit",
         "worker": "workers",
         "machine": "workers",

@@ -34,6 +34,7 @@ from rota.wiring.daemon import Daemon, Ending
 from rota.wiring.logging import configure_logging
 from rota.wiring.loop import run_async, settle_memory
 from rota.wiring.passes import HomePasses
+from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 
 LOG_FILE = "logs/rota.log"
@@ -77,7 +78,13 @@ def up(
     form = "json" if desk.out.as_json else settings.log_format
     make_home(settings)
     file = settings.log_file or settings.home / LOG_FILE
-    name_traces = configure_logging(settings.log_level, form, color=settings.color, file=file)
+    name_traces = configure_logging(
+        settings.log_level,
+        form,
+        color=settings.color,
+        file=file,
+        redact=secrets_of(settings).redactor.text,
+    )
     look_here()
     import_first(desk, settings.home / FIRST_TASKS)
     settle_in()
@@ -150,7 +157,12 @@ def once(
     if dry_run:
         _tell_foresight(desk, _foresee(settings), most)
         return
-    name_traces = configure_logging(settings.log_level, settings.log_format, color=settings.color)
+    name_traces = configure_logging(
+        settings.log_level,
+        settings.log_format,
+        color=settings.color,
+        redact=secrets_of(settings).redactor.text,
+    )
     look_here()
 
     async def work() -> dict[str, int]:

@@ -28,7 +28,18 @@ ROOT = "/v1/"
 PACKAGE = "rota.doors.commands"
 MODULES = (
     *("spaces", "keys", "tasks", "slots", "schedules"),
-    *("runs", "artifacts", "status", "machines", "state", "limits", "sql", "operations", "talking"),
+    *(
+        "runs",
+        "artifacts",
+        "status",
+        "machines",
+        "state",
+        "limits",
+        "sql",
+        "operations",
+        "talking",
+        "secrets",
+    ),
 )
 _FIELD = re.compile(r"\{(\w+)\}")
 

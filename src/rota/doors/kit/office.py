@@ -13,6 +13,7 @@ from rota.ports.agent import Agents
 from rota.ports.artifacts import ArtifactKeeping
 from rota.ports.clock import Random
 from rota.ports.inquirer import Inquirer
+from rota.ports.secrets import Secrets
 from rota.ports.sites import Sites
 from rota.ports.store import Store
 from rota.rules.permission import Caller
@@ -88,6 +89,7 @@ class House:
     inquirer: Inquirer | None = None
     sites: Sites | None = None
     artifacts: ArtifactKeeping | None = None
+    secrets: Secrets | None = None
     daemon: Daemon | None = None
     answers: Answers = field(default_factory=Counter)
 
@@ -108,6 +110,7 @@ class Office:
     inquirer: Inquirer | None = None
     sites: Sites | None = None
     artifacts: ArtifactKeeping | None = None
+    secrets: Secrets | None = None
     local: bool = False
     stands: str | None = None
     daemon: Daemon | None = None

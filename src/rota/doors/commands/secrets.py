@@ -1,0 +1,128 @@
+"""Secrets: keep one, list their names, forget one."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, SecretStr, StringConstraints
+
+from rota.doors.commands.shapes import Asked, Given, Nothing
+from rota.doors.kit.catalogue import command
+from rota.doors.kit.office import Office
+from rota.errors import Conflict, NotFound
+from rota.model.keys import KeyScope
+from rota.model.secrets import SecretView
+from rota.ports.secrets import Secrets as Keeping
+from rota.rules.permission import check_main
+from rota.rules.redaction import LONGEST, SHORTEST
+
+log = logging.getLogger(__name__)
+
+
+def _unrepeated(value: object) -> object:
+    """Return a text, or none at all: what refuses a wrong kind of value would repeat it."""
+    return value if isinstance(value, str) else ""
+
+
+SecretName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+Value = Annotated[
+    SecretStr,
+    BeforeValidator(_unrepeated),
+    Field(
+        json_schema_extra={
+            "minLength": SHORTEST,
+            "maxLength": LONGEST,
+            "pattern": r"^[^\x00]*\S[^\x00]*$",
+        }
+    ),
+]
+
+
+class NewSecret(Asked):
+    """A secret to be kept; its value is in no answer, no log and no record."""
+
+    secret: SecretName
+    value: Value
+
+
+class OneSecret(Asked):
+    """One secret."""
+
+    secret: SecretName
+
+
+class SecretGiven(Given):
+    """A secret, by its name; `source` is `kept`, `env:NAME` or `file:/path`."""
+
+    name: str
+    source: str
+    upstreams: list[str]
+    set_at: datetime | None
+    set_by: str | None
+    used_at: datetime | None
+    problem: str | None
+
+
+class Secrets(Given):
+    """The secrets that are known here, by name."""
+
+    secrets: list[SecretGiven]
+
+
+class SecretGone(Given):
+    """A secret that was forgotten."""
+
+    name: str
+
+
+@command("GET", "/v1/secrets", KeyScope.ADMIN)
+async def list_secrets(office: Office, asked: Nothing) -> Secrets:  # noqa: ARG001
+    """List the names of secrets, where they come from and when they were used; never values."""
+    found = await _keeping(office).list_secrets()
+    return Secrets(secrets=[_given(view) for view in found])
+
+
+@command("PUT", "/v1/secrets/{secret}", KeyScope.ADMIN)
+async def put_secret(office: Office, asked: NewSecret) -> SecretGiven:
+    """Keep a secret, encrypted, in the home folder of this daemon; it counts at once."""
+    keeping, value = _keeping(office), asked.value.get_secret_value()
+    keeping.check(asked.secret, value)
+    await office.store.note_request()
+    kept = await keeping.put(asked.secret, value, office.caller.name)
+    log.info("secret.set", extra={"secret": asked.secret, "by": office.caller.id})
+    return _given(kept)
+
+
+@command("DELETE", "/v1/secrets/{secret}", KeyScope.ADMIN)
+async def remove_secret(office: Office, asked: OneSecret) -> SecretGone:
+    """Forget a secret that was kept; one of a file or the environment stays."""
+    keeping = _keeping(office)
+    known = {view.name: view for view in await keeping.list_secrets()}
+    if asked.secret not in known or known[asked.secret].set_at is None:
+        raise NotFound("secret", asked.secret, "only those set by `rota secret set` are removed")
+    await office.store.note_request()
+    await keeping.remove(asked.secret)
+    log.info("secret.removed", extra={"secret": asked.secret, "by": office.caller.id})
+    return SecretGone(name=asked.secret)
+
+
+def _keeping(office: Office) -> Keeping:
+    check_main(office.caller)
+    if office.secrets is None:
+        message = "no secrets are kept behind this door: ask `rota up`"
+        raise Conflict(message)
+    return office.secrets
+
+
+def _given(view: SecretView) -> SecretGiven:
+    return SecretGiven(
+        name=view.name,
+        source=view.source,
+        upstreams=list(view.upstreams),
+        set_at=view.set_at,
+        set_by=view.set_by,
+        used_at=view.used_at,
+        problem=view.problem,
+    )

@@ -1,0 +1,102 @@
+"""A daemon whose agents ask a provider on loopback through the gateway."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from tests.system.conftest import House
+from tests.system.gateway.test_process import Home
+from tests.system.gateway.upstream import Upstream
+from tests.system.kept.conftest import Kept
+
+from rota.executors.kit.keeper.words import from_lines
+from rota.wiring.settings import load_settings
+from rota.wiring.sites import LocalSites
+
+REAL = "sk-ant-canary-3e9b7d52c1"
+PATIENCE = 20.0
+ASKING = """
+import json, os, sys, urllib.request
+address, key = os.environ["ANTHROPIC_BASE_URL"], os.environ["ANTHROPIC_API_KEY"]
+wanted = urllib.request.Request(
+    address + "/v1/messages", b"{}", {"X-Api-Key": key, "Authorization": "Bearer of-the-agent"}
+)
+with urllib.request.urlopen(wanted, timeout=60) as answer:
+    for line in answer:
+        if line.strip():
+            print("heard", line.decode().strip(), flush=True)
+"""
+
+
+class Gated(Kept):
+    """A home with a gateway."""
+
+    def __init__(self, house, provider):
+        super().__init__(house, None)
+        self.provider = provider
+        self.gateway = Home(house.home, provider)
+        (self.work / "asking.py").write_text(ASKING)
+
+    def plan(self, text=""):
+        told = f'[upstreams.anthropic]\nurl = "{self.provider.url}"\nlocal = true\n{text}'
+        path = self.house.home / "gateway.toml"
+        path.write_text(told)
+        path.chmod(0o600)
+
+    def set_secret(self, name, value):
+        command = self.house._command(["secret", "set", name])
+        return subprocess.run(
+            command, cwd=self.house.folder, env=self.house._environment(self.extra), input=value,
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+
+    def agent(self, name, *words, **more):
+        """Create a task whose agent is a plain program."""
+        said = {"agent": "command", "instructions": "Ask.", "executor": "process", **more}
+        return self.create(name, "python3", *words, self.token, **said)
+
+    def begin(self, name):
+        return self.json("run", name)["run"]
+
+    def end(self):
+        """End the daemon, what it kept, and the gateway."""
+        self.house.close()
+        for file in (self.house.home / "keepers" / "attempts").glob("*/keeper"):
+            with contextlib.suppress(OSError, KeyError, ValueError):
+                if not (file.parent / "exit").exists():
+                    os.kill(int(from_lines(file.read_bytes())[0]["pid"]), signal.SIGTERM)
+        pid = self.gateway.pid()
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        assert self.gateway.until_gone()
+        until = time.monotonic() + PATIENCE
+        while self.living() and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def gated(bytecode):
+    with (
+        Upstream() as provider,
+        tempfile.TemporaryDirectory(prefix="rota-", ignore_cleanup_errors=True) as folder,
+    ):
+        made = Gated(House(Path(folder), bytecode), provider)
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+@pytest.fixture(scope="session")
+def sandbox():
+    tried = LocalSites(load_settings("/nonexistent")).try_out("sandbox")
+    if not tried.available:
+        pytest.skip(f"no sandbox here: {tried.missing[0]}")
