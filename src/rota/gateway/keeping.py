@@ -256,8 +256,9 @@ class HomeGateway:
 
     def _held(self) -> bool:
         """Whether a gateway lives, or is being born."""
-        if self._child and os.waitpid(self._child, os.WNOHANG)[0] == 0:
-            return True
+        with contextlib.suppress(ChildProcessError):
+            if self._child and os.waitpid(self._child, os.WNOHANG)[0] == 0:
+                return True
         self._child = 0
         try:
             lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CLOEXEC)

@@ -102,6 +102,10 @@ class Planned:
         """Whether a space may use it."""
         return self.spaces is None or space in self.spaces
 
+    def takes(self, value: str | None) -> bool:
+        """Whether a secret is there that can stand in a header."""
+        return value is not None and value.isprintable() and value.isascii()
+
     def with_secret(self, value: str) -> Upstream:
         """Return what the gateway is told of it."""
         name, template = self.header

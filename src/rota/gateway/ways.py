@@ -137,9 +137,8 @@ class Ways:
 
     def _ready(self, space: str) -> list[Planned]:
         known = self._secrets()
-        return [
-            each for each in self._plan.upstreams if each.secret in known and each.is_for(space)
-        ]
+        ready = (each for each in self._plan.upstreams if each.takes(known.get(each.secret)))
+        return [each for each in ready if each.is_for(space)]
 
     def _begin(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(_carefully(work))

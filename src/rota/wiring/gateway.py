@@ -33,7 +33,7 @@ def ways_of(settings: Settings, secrets: LocalSecrets) -> Ways:
 def _upstreams(secrets: LocalSecrets) -> Callable[[], list[Upstream]]:
     def known() -> list[Upstream]:
         values = secrets.values()
-        planned = secrets.plan.upstreams
-        return [each.with_secret(values[each.secret]) for each in planned if each.secret in values]
+        ready = (each for each in secrets.plan.upstreams if each.takes(values.get(each.secret)))
+        return [each.with_secret(values[each.secret]) for each in ready]
 
     return known

@@ -68,7 +68,7 @@ class LocalSecrets:
     def opens(self) -> bool:
         """Whether the gateway leads anywhere."""
         known = self.values()
-        return any(upstream.secret in known for upstream in self.plan.upstreams)
+        return any(each.takes(known.get(each.secret)) for each in self.plan.upstreams)
 
     def values(self) -> Mapping[str, str]:
         """Return what is known now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -60,10 +61,26 @@ class Gated(Kept):
     def agent(self, name, *words, **more):
         """Create a task whose agent is a plain program."""
         said = {"agent": "command", "instructions": "Ask.", "executor": "process", **more}
-        return self.create(name, "python3", *words, self.token, **said)
+        return self.task(name, "python3", *words, self.token, **said)
+
+    def task(self, name, *command, **more):
+        status, body = self.call("POST", "/v1/tasks", {"name": name, "command": command, **more})
+        assert status == 201, body
 
     def begin(self, name):
-        return self.json("run", name)["run"]
+        status, body = self.call("POST", f"/v1/tasks/{name}/run-now", {})
+        assert status in {200, 201}, body
+        return json.loads(body)["run"]
+
+    def run(self, number):
+        return json.loads(self.call("GET", f"/v1/runs/{number}")[1])
+
+    def done(self, name):
+        return self.until(self.begin(name), lambda run: run["finished_at"] is not None)
+
+    def keep(self, name, value):
+        status, body = self.call("PUT", f"/v1/secrets/{name}", {"value": value})
+        assert status == 200, body
 
     def end(self):
         """End the daemon, what it kept, and the gateway."""

@@ -69,7 +69,7 @@ def test_an_answer_goes_on_while_the_daemon_is_killed_and_started_again(gated):
     (noted,) = gated.provider.script.noted
     assert noted.headers["x-api-key"] == [REAL]
     assert "of-the-agent" not in str(noted.headers)
-    (listed,) = gated.json("secret", "list")["secrets"]
+    (listed,) = json.loads(gated.call("GET", "/v1/secrets")[1])["secrets"]
     assert (listed["name"], listed["source"]) == ("anthropic", "kept")
     assert listed["used_at"] is not None
     assert "value" not in listed
@@ -94,7 +94,7 @@ def test_an_agent_goes_on_asking_after_the_gateway_was_killed(gated):
         "print('twice', flush=True)\n"
     )
     gated.up()
-    assert gated.set_secret("anthropic", REAL).returncode == 0
+    gated.keep("anthropic", REAL)
     gated.agent("ask", "often.py")
     run = gated.begin("ask")
     gated.until(run, lambda shown: (gated.work / "once").exists())
@@ -119,8 +119,8 @@ def test_c1_c4_behind_walls_there_is_no_key_and_no_other_way_out(gated, sandbox)
         "HTTPS_PROXY": "http://user:pw@127.0.0.1:1",
     }
     backwards = "".join(reversed(REAL))
-    gated.agent("look", "both.py", backwards, str(gated.provider.port), executor="sandbox")
     gated.up()
+    gated.agent("look", "both.py", backwards, str(gated.provider.port), executor="sandbox")
     run = gated.begin("look")
     ended = gated.until(run, lambda shown: shown["finished_at"] is not None)
     assert ended["state"] == "succeeded", ended
@@ -145,7 +145,7 @@ def test_c6_what_an_agent_leaves_behind_opens_nothing(gated):
         "except urllib.error.HTTPError as fault:\n    print('turned away:', fault.code)\n"
     )
     gated.up()
-    assert gated.set_secret("anthropic", REAL).returncode == 0
+    gated.keep("anthropic", REAL)
     gated.agent("leave", "leave.py")
     gated.agent("use", "use.py")
     assert gated.done("leave")["state"] == "succeeded"
@@ -157,8 +157,8 @@ def test_c6_what_an_agent_leaves_behind_opens_nothing(gated):
 def test_a_script_without_leave_is_told_nothing_of_the_gateway(gated):
     gated.plan()
     gated.up()
-    assert gated.set_secret("anthropic", REAL).returncode == 0
-    gated.create("plain", "env")
+    gated.keep("anthropic", REAL)
+    gated.task("plain", "env")
     ended = gated.done("plain")
     assert "GATEWAY" not in ended["result"]
     assert "ANTHROPIC" not in ended["result"]
