@@ -36,7 +36,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         yield Row(
             measure=f"gateway: added to {name}, p50", rota=middle,
             ratio=f"p99 +{added[1]:.2f} ms; direct p50 {percentile(direct, 50):.2f} ms",
-            target=f"<= {MOST_ADDED_MS:.0f} ms", met=max(added) <= MOST_ADDED_MS,
+            target=f"<= {MOST_ADDED_MS:.0f} ms", met=added[0] <= MOST_ADDED_MS,
         )  # fmt: skip
     size = value([found["memory"]], "MiB")
     yield Row(
@@ -111,7 +111,7 @@ async def _provider(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
             await reader.readexactly(length)
             writer.write(answer)
-    except (OSError, EOFError):
+    except (OSError, EOFError, asyncio.CancelledError):
         pass
     finally:
         writer.close()
