@@ -86,6 +86,7 @@ class Gate:
         try:
             asking = await self._head(reader, patience)
             permit = _permit(asking, find)
+            _check_protocol(asking)
             upstream, target = _target(asking, permit, self.upstreams)
             _within(asking, permit)
             return await self._exchange(reader, writer, asking, permit, upstream, target, begun)
@@ -244,6 +245,12 @@ def _permit(asking: Asking, find: Callable[[str], Permit | None]) -> Permit:
         if kind.lower() == "bearer" and (permit := find(token.strip())):
             return permit
     raise Turned(401, "unknown_token", "this is not the token of an attempt that runs here")
+
+
+def _check_protocol(asking: Asking) -> None:
+    """Refuse another protocol with the answer at which clients fall back to HTTP at once."""
+    if any(asking.all("upgrade")):
+        raise Turned(426, "no_upgrade", "the gateway speaks HTTP/1.1, and no WebSocket")
 
 
 def _target(

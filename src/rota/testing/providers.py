@@ -71,6 +71,8 @@ class Script:
 
     words: Sequence[Word]
     asked: list[Json] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
+    """The keys that it was shown."""
     released: threading.Event = field(default_factory=threading.Event)
     heard: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -168,6 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {"error": {"type": "not_found_error", "message": path}})
 
     def _answer(self, request: Json, stream: _Stream) -> None:
+        bearer = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.script.shown |= {self.headers.get("X-Api-Key", ""), bearer} - {""}
         word = self.script.next({"path": self.path, **request})
         if isinstance(word, Refusal):
             error = {"type": word.kind, "message": word.message, "code": word.kind}

@@ -156,6 +156,12 @@ def test_c2_c3_only_what_is_listed_is_to_be_reached(door, provider, first, statu
     assert provider.script.noted == []
 
 
+def test_who_wants_another_protocol_is_told_to_stay_with_this_one(door, provider):
+    status, _, body = told(door, "GET /models/v1/x", HEAD + "Upgrade: websocket\r\n")
+    assert (status, json.loads(body)["error"]["type"]) == (426, "no_upgrade")
+    assert provider.script.noted == []
+
+
 def test_c2_a_redirect_is_told_and_never_followed(door, provider):
     status, head, _ = told(door, "GET /models/v1/moved")
     assert (status, "169.254.169.254" in head) == (302, True)

@@ -13,6 +13,8 @@ from rota.model.programs import Command
 from rota.model.wishes import Wish
 from rota.ports.agent import Abilities, McpServer, Prepared, Room
 
+BASE_URL = "OPENAI_BASE_URL"
+"""Codex does not look there itself."""
 VARIABLES = frozenset({"CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"})
 
 
@@ -66,6 +68,8 @@ def _words(wish: Wish, room: Room) -> Iterator[str]:
         yield from ("--model", wish.model)
     if wish.permission_mode:
         yield from ("--sandbox", wish.permission_mode)
+    if BASE_URL in room.ids:
+        yield from ("-c", f"openai_base_url={_toml(room.ids[BASE_URL])}")
     if wish.thinking:
         yield from ("-c", f"model_reasoning_effort={_toml(wish.thinking)}")
     for server in room.servers:
