@@ -1,0 +1,38 @@
+"""What checks need of the world outside: files, addresses, and patterns that may never end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Seen(NamedTuple):
+    """A file that is there: when it was last written, in microseconds, and how large it is."""
+
+    written: int
+    size: int
+
+
+class Observed(NamedTuple):
+    """Whether something is as it was wanted, and the sentence that tells what was seen."""
+
+    passed: bool
+    evidence: str
+
+
+class Probes(Protocol):
+    """Looks for checks. Everything it looks at may be hostile; every look ends in time."""
+
+    async def file(self, space: str, folder: str | None, path: str) -> Seen | str:
+        """Return what is known of a plain file in a task's folder, or why it is not one.
+
+        No link is followed, on no step.
+        """
+
+    async def answers(self, url: str, contains: str | None, seconds: float) -> Observed:
+        """Whether an address answers well in time, and its answer contains a text.
+
+        Addresses of this machine and of its networks are refused, also after a redirect.
+        """
+
+    async def matches(self, pattern: str, text: str) -> bool | None:
+        """Whether a pattern is found in a text; None if that could not be found out in time."""

@@ -1,0 +1,170 @@
+"""How checks look: at hostile files, at hostile addresses, for hostile patterns."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from rota.executors.checks import addresses, files
+from rota.executors.checks.probes import HomeProbes
+from rota.ports.checking import Seen
+
+
+@contextmanager
+def serving(answer, *, count=8):
+    """Answer on loopback with what a function writes to the connection."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def serve():
+        for _ in range(count):
+            try:
+                line, _ = listening.accept()
+            except OSError:
+                return
+            with line:
+                line.settimeout(5)
+                try:
+                    line.recv(65_536)
+                    answer(line, ended)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        ended.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(5)
+
+
+def page(body=b"all good", status=b"200 OK", more=b""):
+    def answer(line, _ended):
+        line.sendall(b"HTTP/1.1 " + status + b"\r\n" + more + b"Connection: close\r\n\r\n" + body)
+
+    return answer
+
+
+def test_a_file_of_the_folder_is_seen_with_when_it_was_written(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.csv").write_text("1,2")
+    seen = files.look(tmp_path, "out", "report.csv")
+    assert isinstance(seen, Seen)
+    assert seen.size == 3
+    assert abs(seen.written / 1e6 - time.time()) < 5
+
+
+def test_a_date_in_the_future_counts_for_nothing(tmp_path):
+    (tmp_path / "old").write_text("x")
+    os.utime(tmp_path / "old", (2e9, 2e9))
+    assert files.look(tmp_path, None, "old").written / 1e6 < time.time() + 5
+
+
+def test_links_pipes_folders_and_nothing_are_no_files(tmp_path):
+    (tmp_path / "away").symlink_to("/etc")
+    (tmp_path / "passwd").symlink_to("/etc/passwd")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for folder, path in [
+        (None, "passwd"), (None, "away/passwd"), ("away", "passwd"), (None, "folder"),
+        (None, "pipe"), (None, "nothing"), ("nothing", "x"),
+    ]:  # fmt: skip
+        assert isinstance(files.look(tmp_path, folder, path), str), path
+
+
+def test_an_address_answers_and_contains():
+    with serving(page()) as url:
+        good = addresses.ask(url, "all good", 5, inside=True)
+        assert good.passed
+        bad = addresses.ask(url, "all bad", 5, inside=True)
+        assert not bad.passed
+        assert 'without "all bad"' in bad.evidence
+    with serving(page(status=b"503 No")) as url:
+        assert addresses.ask(url, None, 5, inside=True).evidence == "it answered 503"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:1/", "http://localhost:1/", "http://0.0.0.0:1/", "http://[::1]:1/",
+     "http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::ffff:10.0.0.1]/",
+     "http://[64:ff9b::a00:1]/", "http://2130706433/", "http://0x7f.1/"],
+)  # fmt: skip
+def test_nothing_inside_is_asked_unless_a_setting_says_so(url):
+    seen = addresses.ask(url, None, 5, inside=False)
+    assert not seen.passed
+    assert "inside of this network" in seen.evidence
+
+
+def test_a_redirect_is_judged_like_any_address(monkeypatch):
+    asked = []
+
+    def outside(address):
+        asked.append(address)
+        return len(asked) == 1
+
+    monkeypatch.setattr(addresses, "is_outside", outside)
+    with serving(page(b"", b"302 Found", b"Location: http://127.0.0.1:1/x\r\n")) as url:
+        seen = addresses.ask(url, None, 5, inside=False)
+    assert "inside of this network" in seen.evidence
+    assert asked == ["127.0.0.1", "127.0.0.1"]
+
+
+def test_an_endless_round_ends():
+    with serving(page(b"", b"302 Found", b"Location: /again\r\n")) as url:
+        assert "elsewhere more than 3" in addresses.ask(url, None, 5, inside=True).evidence
+
+
+def test_a_redirect_to_another_kind_of_address_is_refused():
+    with serving(page(b"", b"302 Found", b"Location: file:///etc/passwd\r\n")) as url:
+        assert "no address" in addresses.ask(url, None, 5, inside=True).evidence
+
+
+def test_a_server_that_drips_is_cut_at_the_deadline():
+    def drip(line, ended):
+        line.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not ended.wait(0.02):
+            line.sendall(b"X-More: drip\r\n")
+
+    with serving(drip) as url:
+        began = time.monotonic()
+        seen = addresses.ask(url, None, 0.3, inside=True)
+        assert time.monotonic() - began < 3
+    assert not seen.passed
+
+
+def test_a_page_without_end_is_read_so_far_and_no_further():
+    def flood(line, ended):
+        line.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not ended.is_set():
+            line.sendall(b"y" * 65_536)
+
+    with serving(flood) as url:
+        seen = addresses.ask(url, "z", 5, inside=True)
+    assert f"first {addresses.MOST_BYTES} bytes" in seen.evidence
+
+
+async def test_a_pattern_that_never_ends_is_ended(tmp_path):
+    probes = HomeProbes(tmp_path)
+    began = time.monotonic()
+    assert await probes.matches(r"(a+)+$", "a" * 40 + "b") is None
+    assert time.monotonic() - began < 5
+    assert await probes.matches(r"err(or)?\b", "an error here") is True
+    assert await probes.matches(r"err(or)?\b", "fine") is False
+
+
+async def test_a_home_looks_below_the_work_of_a_space(tmp_path):
+    work = tmp_path / "spaces" / "main" / "work"
+    work.mkdir(parents=True)
+    (work / "x").write_text("")
+    probes = HomeProbes(tmp_path)
+    assert isinstance(await probes.file("main", None, "x"), Seen)
+    assert isinstance(await probes.file("other", None, "x"), str)
+    assert not (await probes.answers("http://127.0.0.1:1/", None, 1)).passed
