@@ -93,10 +93,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The answer: a text, or JSON text in `data`."""
+    """The answer: a text, or JSON text in `data`.
+
+    A `silent` one is told to nobody. `next_check` is when it wants to look again, in its own words.
+    """
 
     text: str = ""
     data: str | None = None
+    silent: bool = False
+    next_check: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

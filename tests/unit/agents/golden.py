@@ -15,8 +15,14 @@ def described(told):
     return {"said": [named(said) for said in told.said], "verdict": judged(told.verdict)}
 
 
+USUAL = {"silent": False, "next_check": None}
+"""What recordings leave out while it is as usual."""
+
+
 def named(value):
-    return {"is": type(value).__name__, **to_json(value)}
+    told = to_json(value)
+    usual = {name for name, usual in USUAL.items() if told.get(name, ...) == usual}
+    return {"is": type(value).__name__, **{k: told[k] for k in told if k not in usual}}
 
 
 def judged(verdict):

@@ -73,6 +73,10 @@ class ClaudeReader(JsonReader):
         verdict = super().end(end)
         return replace(verdict, usage=verdict.usage + self._unbilled)
 
+    def pending(self) -> Usage:
+        """Return what was used in the turn that goes on."""
+        return self._unbilled
+
     def _assistant(self, record: Json) -> Iterator[Said]:
         message = mapping(record, "message")
         if record.get("is_api_error_message") is True or message.get("model") == SYNTHETIC:

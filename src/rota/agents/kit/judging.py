@@ -10,7 +10,8 @@
 5. A result that is nothing but the error of a provider is a failure.
 6. An empty answer of an agent that used no tool is no result.
 7. A result whose last line asks a question, or a question without a result: a person is asked.
-8. Neither result nor fault nor question: failed, without a result.
+8. A result may be silent, and say when it wants to look again: see `speaking`.
+9. Neither result nor fault nor question: failed, without a result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from datetime import timedelta
 
 from rota.agents.kit.diagnosis import classify, is_banner, reset_in
 from rota.agents.kit.rota_lines import closing_question
-from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail, encode_text
+from rota.agents.kit.speaking import spoken
+from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail
 from rota.model.faults import FaultKind
 from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
 from rota.model.said import Fault, Question, Result, Said, Session, ToolCall, Usage
@@ -86,16 +88,10 @@ def _outcome(heard: Heard, fault: Fault | None) -> Judged:
     if isinstance(heard.last, Result):
         question = closing_question(heard.last.text)
         if question is None:
-            return Succeeded(result=_kept(heard.last))
+            return spoken(heard.last)
     else:
         question = heard.question
     return _asked(question) if question else Succeeded()
-
-
-def _kept(result: Result) -> str | None:
-    if result.data is None and not result.text:
-        return None
-    return encode_text(result.text) if result.data is None else result.data
 
 
 def _asked(question: Question) -> Asked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from rota.agents.kit.diagnosis import classify, instant
 from rota.agents.kit.lines import (
@@ -103,10 +104,26 @@ def _usage(record: Json) -> Usage:
     )
 
 
+def closing_result(told: Result) -> Result:
+    """Return an answer with what its last line says of it in a line of Rota's, if it does."""
+    before, _, last = told.text.rstrip().rpartition("\n")
+    record = parse(last.encode("utf-8", "replace")) if '"rota"' in last else None
+    if told.data is not None or record is None or record.get("rota") != "result":
+        return told
+    found = _result(record)
+    if not isinstance(found, Result):
+        return told
+    return found if found.text or found.data is not None else replace(found, text=before.strip())
+
+
 def _result(record: Json) -> Said:
     text = string(record, "text")
+    aside: dict[str, Any] = {
+        "silent": record.get("silent") is True,
+        "next_check": string(record, "next_check", most=LONGEST_NAME) or None,
+    }
     if inside(record, "data") is None:
-        return Result(text=text)
+        return Result(text=text, **aside)
     try:
         data = json.dumps(record["data"], ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -114,7 +131,7 @@ def _result(record: Json) -> Said:
     data = data.encode("utf-8", "replace").decode()
     if len(data.encode()) > LONGEST_RESULT:
         return Fault(kind=FaultKind.BAD_RESULT, detail="at most 256 KiB of data are kept")
-    return Result(text=text, data=data)
+    return Result(text=text, data=data, **aside)
 
 
 def _fault(record: Json) -> Fault:
