@@ -34,13 +34,8 @@ STAMPED = "both"
 def written_operations():
     kit = SRC / "stores" / "kit"
     names = (
-        "store.py",
-        "entrance.py",
-        "pausing.py",
-        "keeping.py",
-        "beating.py",
-        "machines.py",
-        "talking.py",
+        *("store.py", "entrance.py", "pausing.py", "keeping.py", "beating.py", "machines.py"),
+        *("talking.py", "spending.py"),
     )
     texts = [(kit / name).read_text() for name in names]
     writes = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.testing.contracts import (
     align,
+    asides,
     beating,
     caches,
     define,
@@ -19,6 +20,7 @@ from rota.testing.contracts import (
     plan,
     queue,
     settle,
+    spending,
     talking,
     views,
     workers,
@@ -162,4 +164,12 @@ class TestEffects(talking.EffectContract):
 
 
 class TestAsking(talking.AskingContract):
+    pass
+
+
+class TestSpending(spending.SpendingContract):
+    pass
+
+
+class TestAsides(asides.AsideContract):
     pass

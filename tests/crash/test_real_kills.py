@@ -20,6 +20,7 @@ WORST = [
     ),
 ]
 """Where a kill hurts most; `make test-crash` kills everywhere."""
+CHECKED = ("check.begin", "check.looked", "check.end")
 KEPT = ("kept.written", "kept.started", "hear.committed", "kept.adopted", "mailbox.served")
 LONGEST_SECONDS = 110
 
@@ -65,6 +66,15 @@ def test_who_asks_is_answered_once_whoever_dies(store, request):
     if store == "postgres":
         request.getfixturevalue("postgres_server")
     assert crash("--store", store, "--asking", "--part", "3/8")
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_check_is_looked_at_again_whoever_dies(store, request):
+    if store == "postgres":
+        request.getfixturevalue("postgres_server")
+    named = [word for point in CHECKED for word in ("--point", point)]
+    assert crash("--store", store, "--chain", *named)
 
 
 def test_an_outage_of_postgresql_loses_nothing(postgres_server, tmp_path):

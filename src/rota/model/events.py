@@ -16,6 +16,7 @@ class EventName(StrEnum):
     RETRIED = "run.retried"
     LOST = "run.lost"
     DRAINED = "run.drained"
+    HELD_BACK = "run.held_back"
     ASKED = "run.asked"
     ANSWERED = "run.answered"
     CANCEL_REQUESTED = "run.cancel_requested"
@@ -45,10 +46,12 @@ class EventName(StrEnum):
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
-    EventName.SETTLED: "a run ended; data holds its state",
+    EventName.SETTLED: "a run ended; data holds its state, and what is known of it: `checked`, "
+    "`mark`, `next_check`",
     EventName.RETRIED: "an attempt failed and the run is queued again",
     EventName.LOST: "an attempt vanished without a result; data says why",
     EventName.DRAINED: "a worker shut down and gave the run back",
+    EventName.HELD_BACK: "a budget of the day is spent and the run waits; data says which",
     EventName.ASKED: "a run waits for a person's answer",
     EventName.ANSWERED: "a person answered and the run is queued again",
     EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop",

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from rota.model.budgets import Amounts
 from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
 
@@ -102,7 +103,8 @@ class Kept:
 
     An attempt has another keeper for each try inside it: `tries` counts those that were in vain,
     `until` is when the next one may begin, None while one goes on, and `began` is when the first
-    one did. `session` is what this try goes on in.
+    one did. `session` is what this try goes on in. `gate` is empty while the gate of the attempt
+    runs and its work has not begun; then it is what the gate said, as JSON.
     """
 
     run_id: RunId
@@ -118,6 +120,7 @@ class Kept:
     began: int = 0
     session: KeptSession | None = None
     current: bool = True
+    gate: str | None = None
 
     def at(self, stream: Stream) -> int:
         """Return up to where a stream is on record."""
@@ -131,6 +134,13 @@ class Happened(NamedTuple):
     data: Mapping[str, Any]
 
 
+class Used(NamedTuple):
+    """What an agent said that it used; `priced` if it told what that costs."""
+
+    used: Amounts
+    priced: bool
+
+
 class Heard(NamedTuple):
     """A part of a stream that was read, from and up to an offset, and what it comes to."""
 
@@ -138,6 +148,7 @@ class Heard(NamedTuple):
     start: int
     end: int
     happened: tuple[Happened, ...] = ()
+    used: Used | None = None
 
 
 class Pause(NamedTuple):

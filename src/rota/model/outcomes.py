@@ -6,15 +6,23 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
+from rota.model.asides import Aside
+
 LONGEST_RESULT = 256 * 1024
 """How many bytes a result may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The work was done; `result` is JSON text or None."""
+    """The work was done; `result` is JSON text or None.
+
+    A `silent` one is not delivered to anybody. `next_check` is how long from now it wants to look
+    again, in its own words.
+    """
 
     result: str | None = None
+    silent: bool = False
+    next_check: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,13 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """The worker shut down before the work was done and gives the run back."""
+    """The run is given back before its work was done: the worker shuts down, or a budget is spent.
+
+    Then `reason` says which, and it may begin again at `until`, in microseconds.
+    """
+
+    until: int | None = None
+    reason: str | None = None
 
 
 Outcome: TypeAlias = Succeeded | Failed | Asked | Cancelled | Expired | Lost | Drained
@@ -92,6 +106,7 @@ class Report:
     outcome: Outcome
     messages: tuple[Message, ...] = field(default=())
     ending: str | None = None
+    aside: Aside | None = None
 
 
 DONE = Report(outcome=Succeeded())

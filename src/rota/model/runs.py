@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from rota.model.checks import Checked, Mark
 from rota.model.ids import Epoch, QuestionId, RunId, ScheduleId, SpaceId, TaskId, WorkerId
 from rota.model.instants import maybe_instant
 from rota.model.states import Place, RunState
@@ -153,11 +154,16 @@ class Run:
     result: str | None
     error_code: str | None
     error: str | None
+    checked: Checked | None = None
+    mark: Mark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try at a run, ended; `ending` tells how its processes ended, where it had any."""
+    """One try at a run, ended; `ending` tells how its processes ended, where it had any.
+
+    `checks` is what its task's checks found.
+    """
 
     run_id: RunId
     number: Epoch
@@ -168,6 +174,7 @@ class Attempt:
     outcome: str
     error: str | None
     ending: dict[str, object] | None = None
+    checks: list[dict[str, object]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

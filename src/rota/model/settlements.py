@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rota.model.asides import Aside
 from rota.model.ids import Epoch, QuestionId, RunId, SpaceId, TaskId
 from rota.model.runs import Cause, RunBatch
 from rota.model.states import RunState
@@ -55,6 +56,7 @@ class Extras:
     disable_after: int = 0
     ending: str | None = None
     """How the processes of the attempt ended, as JSON."""
+    aside: Aside | None = None
 
 
 PLAIN = Extras()

@@ -45,6 +45,8 @@ class RunFilter:
     state: RunState | None = None
     before: RunId | None = None
     limit: int = 50
+    quiet: bool = True
+    """With those whose gate woke nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

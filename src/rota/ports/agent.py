@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rota.errors import Invalid
 from rota.model.programs import Command
@@ -61,7 +61,8 @@ class Room:
     been used in the session before. `python` is an interpreter that is there. `artifacts` is where
     files for people go, and `result` the one there that counts as a script's result; `resources`
     has files for the task, and `config` is what they say of it, in JSON. `mailbox` is the folder of
-    the try through which it talks to Rota.
+    the try through which it talks to Rota. `settled` says that what is there stays as it is: no new
+    attempt begins.
     """
 
     folder: str
@@ -82,6 +83,7 @@ class Room:
     outlet: bool = False
     desk: bool = False
     mailbox: str | None = None
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,14 @@ class Reader(Protocol):
 
     def end(self, end: Exit) -> Verdict:
         """Return what the attempt came to, once, after the last line."""
+
+
+@runtime_checkable
+class Summing(Protocol):
+    """A reader of an agent that tells what it has used only now and then."""
+
+    def pending(self) -> Usage:
+        """Return what was used since it was told last, as far as the lines say."""
 
 
 class Agent(Protocol):

@@ -31,6 +31,7 @@ from rota.ports.examiner import Examiner
 from rota.ports.keeping import Keeping
 from rota.ports.live import Live, Pausing
 from rota.ports.machines import Machines
+from rota.ports.spending import Spending
 from rota.ports.talking import Talking
 from rota.ports.timed import Timed
 
@@ -328,6 +329,7 @@ class Store(
     Beating,
     Machines,
     Talking,
+    Spending,
     Backups,
     Protocol,
 ):

@@ -67,6 +67,9 @@ class Yard(Protocol):
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
 
+    def beside(self, kept: Kept) -> Sequence[Kept]:
+        """Return what else was ever started for an attempt in this home."""
+
     def result(self, assignment: Assignment) -> bytes | None:
         """Return what an attempt left in its result file, one byte more than counts at most."""
 

@@ -16,6 +16,7 @@ _MOVES = {
     EventName.RETRIED: (Move.RETRY, {"failed"}),
     EventName.LOST: (Move.LOSE, {"lost"}),
     EventName.DRAINED: (Move.LOSE, {"drained"}),
+    EventName.HELD_BACK: (Move.LOSE, {"drained"}),
     EventName.ASKED: (Move.ASK, {"asked", "lost"}),
 }
 """The moves of an attempt that did not end its run, and the outcomes that go with them."""

@@ -36,6 +36,8 @@ from rota.model.settlements import (
 from rota.model.states import FINISHED, Move, RunState, after
 from rota.model.tasks import OnLost, Policy, Task
 from rota.rules.approvals import APPROVAL, action_digest
+from rota.rules.asides import aside_of, is_hushed, is_quiet
+from rota.rules.budgets import OVER
 from rota.rules.chaining import successors
 from rota.rules.retry import delay, may_retry
 
@@ -63,10 +65,24 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
 
     A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
     """
-    settlement = _settle(run, report, context)
-    if report.ending is None:
+    settlement = _settle(run, report, hushed(context, report))
+    if report.ending is None and report.aside is None:
         return settlement
-    return settlement._replace(extras=replace(settlement.extras, ending=report.ending))
+    aside = aside_of(settlement.state, report)
+    extras = replace(settlement.extras, ending=report.ending, aside=aside)
+    return settlement._replace(extras=extras)
+
+
+def hushed(context: Context, report: Report) -> Context:
+    """Return a context in which a silent success is delivered to nobody.
+
+    Nothing follows a run that woke nobody, either.
+    """
+    if not isinstance(report.outcome, Succeeded) or not is_hushed(report):
+        return context
+    followers = () if is_quiet(report) else context.followers
+    policy = replace(context.policy, deliver_to=None)
+    return replace(context, policy=policy, followers=followers)
 
 
 def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
@@ -87,7 +103,8 @@ def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
         case Lost():
             return _lost(run, report, outcome, context)
         case Drained():
-            return _requeue(run, Move.LOSE, Cause.DRAINED, context.now, outcome)
+            at = context.now if outcome.until is None else outcome.until
+            return _requeue(run, Move.LOSE, Cause.DRAINED, at, outcome)
         case _:
             assert_never(outcome)
 
@@ -271,4 +288,6 @@ def _blame(outcome: Outcome) -> tuple[str | None, str | None]:
         return outcome.code, outcome.message[:LONGEST_ERROR]
     if isinstance(outcome, Lost):
         return "lost", outcome.reason[:LONGEST_ERROR]
+    if isinstance(outcome, Drained) and outcome.reason is not None:
+        return OVER, outcome.reason
     return None, None

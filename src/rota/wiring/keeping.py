@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rota.agents.command.script import ScriptAgent
+from rota.executors.checks.probes import HomeProbes
 from rota.executors.kit.artifacts import HomeArtifacts
 from rota.executors.kit.yard import HomeYard
 from rota.flow.execute.again import Patience
@@ -58,6 +59,7 @@ def kept_work(
         usual=usual_bounds(settings),
         passes=passes,
         mailboxes=mailboxes,
+        probes=HomeProbes(settings.home, inside=settings.check_inside),
     )
 
 

@@ -101,6 +101,7 @@ class Settings:
     outlet: Path | None = None
     outlet_port: int = OUTLET_PORT
     gateway: Path | None = None
+    check_inside: bool = False
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -232,6 +233,7 @@ MEANINGS = MappingProxyType(
         "outlet_port": "the port of 127.0.0.1 at which they find it behind the walls",
         "gateway": "the file that says which [upstreams](../how-to/secrets.md) programs may ask, "
         "and where secrets come from; `gateway.toml` in the home folder if none is given",
+        "check_inside": "`true` lets checks ask addresses of this machine and of its own networks",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -282,6 +284,7 @@ class Wanted(BaseModel):
     outlet: Annotated[Path, AfterValidator(_absolute)] | None = None
     outlet_port: Annotated[int, Field(ge=1024, le=65_535)] = OUTLET_PORT
     gateway: Annotated[Path, AfterValidator(_absolute)] | None = None
+    check_inside: bool = False
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

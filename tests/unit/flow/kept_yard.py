@@ -64,6 +64,9 @@ class FakeYard:
     def result(self, assignment):
         return self.left
 
+    def beside(self, kept):
+        return ()
+
     def look(self, kept):
         return self.ending
 

@@ -45,6 +45,7 @@ from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Prepared, Room
 from rota.ports.runner import Assignment
+from rota.rules.gates import GATE
 
 CONTAINER = "container"
 PRIVATE = 0o700
@@ -173,6 +174,7 @@ class HomeYard:
         shelf = shelf_of(own, lease.run_id)
         is_script = assignment.task.kind is TaskKind.SCRIPT
         offered, led = self._way_out.told(assignment, site, offered)
+        leaves = is_script or assignment.task.spec.get(GATE) is not None
         return Room(
             folder=files,
             cwd=inside(work, assignment.task.spec.get("folder")),
@@ -183,7 +185,7 @@ class HomeYard:
             python="python3" if site.executor == CONTAINER else self._python,
             artifacts=str(shelf),
             resources=given,
-            result=str(shelf / result_name(lease.epoch)) if is_script else None,
+            result=str(shelf / result_name(lease.epoch)) if leaves else None,
             config=read_config(resources) if is_script else None,
             outlet=assignment.task.kind is TaskKind.AGENT,
         )
@@ -207,7 +209,7 @@ class HomeYard:
             raise Unavailable("this process does not have the home")
         for file in prepared.files:
             _write(Path(room.folder) / file.name, file.content)
-        if room.artifacts is not None:
+        if room.artifacts is not None and not room.settled:
             shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.tries == 0
             await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
@@ -259,6 +261,13 @@ class HomeYard:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
         found = probe(self._attempts / _name(kept), _identity(kept))
         return found.ending if isinstance(found, Ended) else None
+
+    def beside(self, kept: Kept) -> Sequence[Kept]:
+        """Return what else was ever started for an attempt, by the names of its folders."""
+        first = _name(replace(kept, nonce=""))
+        names = sorted(path.name for path in self._attempts.glob(f"{first}*"))
+        others = (replace(kept, nonce=name.removeprefix(first)) for name in names)
+        return [other for other in others if other.nonce != kept.nonce]
 
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""

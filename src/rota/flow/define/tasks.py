@@ -17,6 +17,7 @@ from rota.model.settlements import Settlement
 from rota.model.tasks import After, NewTask, Policy, Task, TaskKind
 from rota.ports.store import Store
 from rota.rules.chaining import check_chain
+from rota.rules.done import check_done
 from rota.rules.permission import Caller, check_space
 from rota.rules.settlement import Context, settle
 
@@ -58,6 +59,7 @@ async def put_task(
     policy = policy or Policy()
     check_policy(policy)
     check_timeouts(policy, kind)
+    check_done(spec or {}, kind)
     owner = await store.find_space(space)
     found = await store.find_task(owner.id, name)
     if found is not None and not replace:

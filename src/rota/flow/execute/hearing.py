@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.flow.execute.following import Following
+from rota.model.budgets import MICROS, Amounts
 from rota.model.events import EventName
-from rota.model.keeping import Happened, Heard, KeptSession, Stream
+from rota.model.keeping import Happened, Heard, KeptSession, Stream, Used
 from rota.model.said import (
     ColouredText,
     Fault,
@@ -25,7 +26,7 @@ from rota.model.said import (
     Usage,
 )
 from rota.model.texts import clean, coloured
-from rota.ports.agent import Reader
+from rota.ports.agent import Reader, Summing
 
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 8 * 1024
@@ -33,7 +34,11 @@ LONGEST_TEXT = 8 * 1024
 MOST_TEXT = 1024 * 1024
 """How much text of an attempt is recorded; the rest stays in its spool."""
 MOST_EVENTS = 10_000
+MOST_TOOLS = 1_000
 MORE = "… there is more output than is kept here"
+
+
+NOTHING_USED = Used(Amounts(), priced=False)
 
 
 class Hearing:
@@ -47,6 +52,9 @@ class Hearing:
         self._events_left = MOST_EVENTS
         self.last_line = ""
         """The last line of text, also when it is not recorded any more."""
+        self._used = NOTHING_USED
+        self.tools: set[str] = set()
+        """The names of the tools that were called."""
 
     def at(self, stream: Stream) -> int:
         """Return up to where a stream was heard."""
@@ -72,13 +80,15 @@ class Hearing:
         """
         start, used = self._at[stream], 0
         happened: list[Happened] = []
+        self._used = NOTHING_USED
         for line, cut in lines_of(data, last=last):
             happened += self._hear(stream, start + used, line, cut=cut)
             used += len(line)
         if not used:
             return None
         self._at[stream] = start + used
-        return Heard(stream, start, start + used, tuple(_joined(happened)))
+        told = None if self._used is NOTHING_USED else self._used
+        return Heard(stream, start, start + used, tuple(_joined(happened)), told)
 
     def _hear(self, stream: Stream, at: int, line: bytes, *, cut: bool) -> Iterator[Happened]:
         if stream is Stream.ERR:
@@ -86,11 +96,28 @@ class Hearing:
             yield from self._bounded(_output(stream, at, clean(raw), coloured(raw)))
             return
         for said in self.reader.feed(line, cut=cut):
+            self._count(said)
             if self._following is not None:
                 self._following.note(said)
             event = happening(said, at)
             if event is not None:
                 yield from self._bounded(event)
+
+    def pending(self) -> Amounts:
+        """Return what the agent has used and not summed up yet, where its reader can tell."""
+        if not isinstance(self.reader, Summing):
+            return NOTHING_USED.used
+        return _used(self.reader.pending())
+
+    def _count(self, said: Said) -> None:
+        """Count what is used, also when it is not recorded as an event any more."""
+        if isinstance(said, ToolCall):
+            if len(self.tools) < MOST_TOOLS:
+                self.tools.add(said.name)
+            self._used = Used(self._used.used + Amounts(tools=1), self._used.priced)
+        elif isinstance(said, Usage):
+            priced = self._used.priced or said.cost is not None
+            self._used = Used(self._used.used + _used(said), priced)
 
     def _bounded(self, event: Happened) -> Iterator[Happened]:
         if event.name is EventName.OUTPUT:
@@ -141,6 +168,12 @@ def happening(said: Said, at: int) -> Happened | None:
             return Happened(EventName.FAULT, {"kind": kind.value, "detail": detail})
         case Result() | Question():
             return None
+
+
+def _used(said: Usage) -> Amounts:
+    """Return usage in the units of budgets; each time it is told is a turn."""
+    cost = 0 if said.cost is None else round(said.cost * MICROS)
+    return Amounts(tokens=said.input + said.output, cost=cost, turns=1)
 
 
 def _usage(said: Usage) -> dict[str, Any]:

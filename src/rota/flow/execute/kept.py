@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -18,8 +18,14 @@ from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.faultpoints import reach
 from rota.flow.execute.again import Patience, again, what_is_left
 from rota.flow.execute.beating import Watch
+from rota.flow.execute.beside import Beside
+from rota.flow.execute.checking import Checking
+from rota.flow.execute.concluding import Concluding
+from rota.flow.execute.ends import read_result, with_last_words
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.following import Following
+from rota.flow.execute.gating import Gating
+from rota.flow.execute.going import Going
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
 from rota.flow.execute.overstaying import end_overstayers, has_asked
@@ -36,14 +42,16 @@ from rota.flow.execute.reporting import (
     stopped,
     verdict_of,
 )
-from rota.flow.execute.scripts import result_line
+from rota.flow.execute.scripts import SCRIPT
+from rota.flow.execute.spending import Spending
 from rota.flow.execute.trying import Trying, in_session
 from rota.model.beats import Sign
-from rota.model.keeping import Ending, Kept, Pause, Reason, Stream
+from rota.model.keeping import Ending, Kept, Pause, Reason
 from rota.model.outcomes import Cancelled, Drained, Report
 from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
-from rota.ports.agent import Agent, Reader
+from rota.ports.agent import Agent
+from rota.ports.checking import Probes
 from rota.ports.clock import Random
 from rota.ports.mailboxes import Mailboxes
 from rota.ports.passes import Passes
@@ -56,7 +64,6 @@ log = logging.getLogger(__name__)
 ROUTES = ("agent", "script")
 TIDY_FIRST_MICROS = 60 * 1_000_000
 TIDY_MICROS = 3600 * 1_000_000
-LAST_WORDS = 4 * 1024
 CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
 GONE_ON = "its run has gone on without it"
 UNHEARD = "it cannot be carried on"
@@ -76,23 +83,6 @@ class Terms(NamedTuple):
 
 
 TERMS = Terms()
-
-
-@dataclass
-class Going:
-    """One attempt that is going on here, for a worker that holds it.
-
-    `written` says that it may be on record, so that the next process carries it on; `resting`,
-    that it waits between two tries, with no program of it alive.
-    """
-
-    assignment: Assignment
-    holder: str
-    kept: Kept | None
-    written: bool
-    grace: float = USUAL.grace_seconds
-    stopped: bool = False
-    resting: bool = False
 
 
 class KeptWork:
@@ -117,6 +107,7 @@ class KeptWork:
         tidy: Callable[[], Awaitable[object]] | None = None,
         passes: Passes | None = None,
         mailboxes: Mailboxes | None = None,
+        probes: Probes | None = None,
     ) -> None:
         self._terms = terms
         self._store = store
@@ -125,6 +116,11 @@ class KeptWork:
         self._chance = chance
         self._readying = Readying(store, yard, agents, usual_agent, offered, usual, passes)
         self._listening = Listening(store, yard, self._wait_to_be_fenced)
+        self._beside = Beside(yard, self._listening, agents.get(SCRIPT), chance)
+        self._spending = Spending(store, yard, self._listening)
+        checking = Checking(store, self._beside, probes)
+        self._concluding = Concluding(store, checking, self._spending)
+        self._gating = Gating(store, yard, self._listening, agents.get(SCRIPT), self._start)
         self._trying = Trying(store, patience or Patience(), sleep)
         self._posting = Posting(yard, mailboxes)
         self._tidy = tidy
@@ -198,7 +194,7 @@ class KeptWork:
         if self._listening.look(kept) is None:
             self._yard.cancel(kept, 0.0, GONE_ON)
             return  # it is looked at again when its keeper has had the time to end it
-        if await self._listening.sweep(kept):
+        if await self._listening.sweep(kept) or self._beside.ending(kept):
             return
         await self._yard.forget(kept)
         await self._store.drop_kept(kept.run_id, kept.epoch)
@@ -241,6 +237,12 @@ class KeptWork:
             going.assignment = unfolded(going.assignment)
             ready = await self._readying.ready(going.assignment)
             going.grace = ready.bounds.grace_seconds
+            given = going.assignment
+            ended = await self._gating.passed(going, ready) or await self._spending.admitted(going)
+            if ended is not None:
+                return ended
+            if going.assignment is not given:  # told by its gate, or with another model
+                ready = await self._readying.ready(going.assignment)
             return await self._try(going, ready)
         except CANNOT_BE_HAD as fault:
             await self._end(going)
@@ -258,41 +260,33 @@ class KeptWork:
             if kept is None:
                 return CANCELLED
             begin = partial(_hearing, ready, kept)
+            listen = partial(self._listening.to_the_end, kept, going.holder, begin)
             (ending, hearing), broken = await self._posting.while_served(
                 going.assignment,
                 kept,
-                partial(self._listening.to_the_end, kept, going.holder, begin),
+                partial(self._spending.watched, going, listen),
                 lambda: going.stopped,
             )
             if not going.stopped and _killed_before_its_start(kept, ending, going.assignment):
                 going.kept = replace(kept, until=self._store.now())
                 continue
             reach("kept.heard")
-            self._read_result(going.assignment, hearing.reader)
-            verdict = verdict_of(self._with_last_words(kept, ending), hearing.reader)
+            read_result(self._yard, going.assignment, hearing.reader)
+            verdict = verdict_of(with_last_words(self._yard, kept, ending), hearing.reader)
             pause = None
             if kind is TaskKind.AGENT and not going.stopped and broken is None:
                 hard = ready.bounds.hard_seconds
                 pause = again(kept, verdict, self._trying.patience, hard, self._store.now())
-            if pause is None or await has_asked(self._store, kept):
+            asked = await has_asked(self._store, kept)
+            if pause is None or asked:
                 report = report_of(ending, verdict, kind, ready.bounds)
                 report = lost_because(report, self._watch.ended.get(kept.run_id))
-                return failed_because(report, broken)
+                report = failed_because(report, broken)
+                if asked:
+                    return report  # it is not done, so there is nothing to check
+                return await self._concluding.concluded(report, going, ready, ending, hearing)
             await self._pause(pause, going.holder)
             going.kept = pause.kept
-
-    def _with_last_words(self, kept: Kept, ending: Ending) -> Ending:
-        """Return an ending whose standard error ends with what is in the spool, too."""
-        err = ending.err
-        words = self._yard.read(kept, Stream.ERR, max(0, err.size - LAST_WORDS), LAST_WORDS)
-        return replace(ending, err=replace(err, tail=words + err.tail))
-
-    def _read_result(self, assignment: Assignment, reader: Reader) -> None:
-        """Let what a script left in its result file count as its last line."""
-        if assignment.task.kind is TaskKind.SCRIPT:
-            line = result_line(self._yard.result(assignment) or b"")
-            if line is not None:
-                reader.feed(line)
 
     async def _start(self, going: Going, ready: Ready) -> Report | None:
         """Write an attempt down and start its keeper, unless it is told to stop before that.
@@ -322,6 +316,7 @@ class KeptWork:
             tries=tries,
             began=began,
             session=session,
+            gate=going.gate,
         )
         room = self._posting.told(in_session(ready.room, session), kept)
         prepared = ready.agent.prepare(told, room)
@@ -364,8 +359,9 @@ class KeptWork:
 
     def _stop(self, going: Going) -> None:
         """Ask for the end of a program; what it comes to is heard as ever."""
-        if going.kept is not None:
-            self._yard.cancel(going.kept, going.grace, "cancelled")
+        going.halting.halted.set()
+        for kept in filter(None, (going.kept, going.halting.holding)):
+            self._yard.cancel(kept, going.grace, "cancelled")
 
     def _stop_if_told(self, going: Going) -> None:
         if going.stopped:

@@ -12,6 +12,7 @@ from rota.model.runs import Cause, Run
 from rota.model.spaces import Limit, Scope
 from rota.model.states import Place, RunState
 from rota.model.tasks import Policy
+from rota.rules.budgets import OVER
 
 
 def why_waiting(run: Run, facts: Facts, zone: ZoneInfo) -> str:
@@ -42,6 +43,8 @@ def _later(run: Run, facts: Facts, zone: ZoneInfo) -> str:
     when = f"{wall(run.available_at, zone)}, in {span(run.available_at - facts.now)}"
     if run.cause is Cause.RETRY:
         return f"attempt {run.epoch} failed; it is tried again at {when}"
+    if run.error_code == OVER:
+        return f"held back until {when}: {run.error}"
     return f"not yet due: it may begin at {when}"
 
 

@@ -43,14 +43,20 @@ async def list_runs(
     state: RunState | None = None,
     before: RunId | None = None,
     limit: int = 50,
+    quiet: bool = True,
 ) -> list[Run]:
-    """Return runs, newest first; a task is looked up in the space, `main` if none is given."""
+    """Return runs, newest first; a task is looked up in the space, `main` if none is given.
+
+    Those whose gate woke nobody are left out unless they are wanted.
+    """
     space = seen_space(caller, space)
     owner = None if space is None else (await store.find_space(space)).id
     task_id = None
     if task is not None:
         task_id = (await get_task(store, caller, task, space or "main")).id
-    wanted = RunFilter(task_id=task_id, space_id=owner, state=state, before=before, limit=limit)
+    wanted = RunFilter(
+        task_id=task_id, space_id=owner, state=state, before=before, limit=limit, quiet=quiet
+    )
     return await store.list_runs(wanted)
 
 

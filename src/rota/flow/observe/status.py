@@ -54,6 +54,7 @@ async def view_status(store: Store, bounds: Thresholds, space_id: int | None = N
         queue.next_due if space_id is not None else maybe_instant(await store.next_due()),
         bounds,
         maybe_instant(paused_since(await store.pauses())),
+        await store.held_back(space_id),
     )
 
 
@@ -64,6 +65,7 @@ def judge(
     next_due: datetime | None,
     bounds: Thresholds,
     paused: datetime | None = None,
+    held_back: tuple[int, str | None] = (0, None),
 ) -> Status:
     """Return the status that facts amount to."""
     oldest = {
@@ -77,6 +79,7 @@ def judge(
     alive = [worker for worker in workers if not worker.fenced and worker.lease_until >= now]
     warnings = [
         *_pause_warnings(paused),
+        *_budget_warnings(*held_back),
         *_queue_warnings(now, queue, bounds),
         *_worker_warnings(now, queue, alive, next_due),
     ]
@@ -96,6 +99,13 @@ def _pause_warnings(paused: datetime | None) -> list[Warned]:
         return []
     sentence = f"everything is paused since {paused:%Y-%m-%d %H:%M} UTC: nothing new begins"
     return [Warned(code="paused", sentence=sentence)]
+
+
+def _budget_warnings(runs: int, why: str | None) -> list[Warned]:
+    if not runs:
+        return []
+    sentence = f"{counted(runs, 'run')} held back until tomorrow: {why}"
+    return [Warned(code="budget_spent", sentence=sentence)]
 
 
 def _queue_warnings(now: datetime, queue: QueueView, bounds: Thresholds) -> list[Warned]:

@@ -56,7 +56,7 @@ async def view_task(store: Store, caller: Caller, name: str, space: str = "main"
         schedules=await store.list_schedules([task.id]),
         counts=counts,
         activity=await view_activity(store, task.id, counts),
-        recent=await store.list_runs(RunFilter(task_id=task.id, limit=RECENT)),
+        recent=await store.list_runs(RunFilter(task_id=task.id, limit=RECENT, quiet=False)),
         now=from_micros(store.now()),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from rota.flow.observe.checked import MARKS, WORDS, checked_of
 from rota.flow.observe.facts import Facts, Kind, Planned
 from rota.flow.observe.queueing import why_waiting
 from rota.flow.observe.telling import clock, counted, first_line, heard_of, span, wall
@@ -20,6 +21,7 @@ from rota.model.plans import LedgerReason, LedgerRow, ScheduleState
 from rota.model.runs import Attempt, Run
 from rota.model.states import RunState
 from rota.rules.catch_up import GRACE
+from rota.rules.next_checks import KEY as NEXT_CHECK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ class _Teller:
         if run.started_at is None or run.finished_at is None:
             return "ran", "it never began"
         tries = f" at attempt {run.epoch}" if run.epoch > 1 else ""
-        took = f"took {span(run.finished_at - run.started_at)}{tries}"
+        took = f"took {span(run.finished_at - run.started_at)}{tries}{_known(run)}"
         if due is None:
             return "ran", f"ran at {clock(run.started_at, self._zone)}, {took}"
         late = run.started_at - due
@@ -347,7 +349,16 @@ def _number(run: Run) -> int:
     return -1 if run.schedule_id is None else run.schedule_id
 
 
+def _known(run: Run) -> str:
+    """Return what is known of a run that calls itself done."""
+    checked = checked_of(run)
+    told = [MARKS.get(run.mark) if run.mark else None, WORDS.get(checked) if checked else None]
+    return "".join(f", {words}" for words in told if words)
+
+
 def _asked(run: Run) -> str:
+    if run.key is not None and run.key.startswith(NEXT_CHECK):
+        return f"run {run.upstream_id} asked to look again"
     if run.upstream_id is not None:
         return f"follows run {run.upstream_id}"
     return f"asked for ({run.source})"

@@ -17,6 +17,7 @@ from rota.model.views import Claimed
 from rota.stores.kit.claim import answers_of
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
+from rota.stores.kit.spending import add_used
 from rota.stores.kit.tasks import get_tasks
 
 
@@ -94,6 +95,7 @@ async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
         tries=kept.tries,
         began=kept.began,
         session=_written(kept.session),
+        gate=kept.gate,
     )
     return bool(rows)
 
@@ -156,6 +158,7 @@ async def hear(
         return False
     if kept is not None:
         await session.run("keep_session", run_id=run_id, session=_written(kept))
+    await add_used(session, run_id, epoch, heard)
     await _record(session, run_id, rows[0], [one for part in heard for one in part.happened], now)
     return True
 
@@ -196,9 +199,11 @@ async def kept_of(session: Session, home: str) -> list[Kept]:
             began=began,
             session=_read(told),
             current=bool(current),
+            gate=gate,
         )
         for (
-            run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told, current
+            run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told,
+            current, gate
         ) in await session.rows("kept_of", home=home)
     ]  # fmt: skip
 

@@ -21,6 +21,7 @@ from rota.model.events import EventName
 from rota.model.runs import Cause
 from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
+from rota.stores.kit import asides, spending
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import DELIVERIES, EVENTS, Row, Rows, Session
 from rota.stores.kit.talking import settle_deferred
@@ -85,14 +86,21 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
         await _move(session, rich, rows, now)
         reach("settle.outbox")
         await _follow_up(session, rich, now)
-    deferring = [s for s in moved if rows[s.run_id][7]]
-    if deferring:
-        await settle_deferred(session, deferring, now)
+    await _clear(session, moved, rows, now)
     await _ping(session, moved, rows, now)
     await _count_failures(session, moved, now)
     if late:
         await _record_late(session, [s for s in late if s.run_id in rows], now)
     return verdicts
+
+
+async def _clear(session: Session, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:
+    """Do or drop what waited for the end of runs: deferred operations, and what was set aside."""
+    deferring = [s for s in moved if rows[s.run_id][7]]
+    if deferring:
+        await settle_deferred(session, deferring, now)
+    if any(rows[s.run_id][8] for s in moved):
+        await spending.close(session, moved, now)
 
 
 async def _finish_plain(
@@ -112,7 +120,7 @@ async def _record(session: Session, rich: list[Settlement], now: int) -> None:
     events: dict[tuple[str, str], list[int]] = defaultdict(list)
     for s in rich:
         if s.was is RunState.RUNNING:
-            if s.extras.error is None and s.extras.ending is None:
+            if s.extras.error is None and s.extras.ending is None and s.extras.aside is None:
                 ended[s.outcome].append(s.run_id)
             else:
                 told.append(
@@ -121,6 +129,7 @@ async def _record(session: Session, rich: list[Settlement], now: int) -> None:
                         "outcome": s.outcome,
                         "error": s.extras.error,
                         "ending": s.extras.ending,
+                        "checks": None if s.extras.aside is None else s.extras.aside.checks,
                     }
                 )
         events[_event(s)].append(s.run_id)
@@ -138,6 +147,7 @@ def _event(s: Settlement) -> tuple[str, str]:
         data: dict[str, object] = {"state": s.state.value}
         if s.extras.error_code:
             data["error"] = s.extras.error_code
+        data |= asides.told_of(s)
         return EventName.SETTLED.value, json.dumps(data)
     if s.state is RunState.WAITING:
         return EventName.ASKED.value, "{}"
@@ -145,8 +155,10 @@ def _event(s: Settlement) -> tuple[str, str]:
         return EventName.ANSWERED.value, "{}"
     cause = s.extras.cause or Cause.RETRY
     data = {"error": s.extras.error_code} if s.extras.error_code else {}
-    if cause is Cause.LOST and s.extras.error:
+    if cause is not Cause.RETRY and s.extras.error:
         data["reason"] = s.extras.error
+    if cause is Cause.DRAINED and s.extras.error_code:
+        return EventName.HELD_BACK.value, json.dumps(data)
     return EVENT_OF_CAUSE[cause].value, json.dumps(data)
 
 
@@ -161,6 +173,7 @@ async def _move(session: Session, rich: list[Settlement], rows: dict[int, Row], 
                     "result": s.extras.result,
                     "error_code": s.extras.error_code,
                     "error": s.extras.error,
+                    **asides.marks_of(s),
                 }
             )
         elif s.state is RunState.WAITING:
@@ -242,6 +255,7 @@ async def _follow_up(session: Session, rich: list[Settlement], now: int) -> None
     if successors:
         reach("settle.successors")
         await enqueue(session, successors, now)
+    await asides.keep(session, rich, now)
 
 
 async def _ping(session: Session, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:

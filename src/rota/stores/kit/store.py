@@ -41,6 +41,7 @@ from rota.stores.kit.machines import Machines
 from rota.stores.kit.pausing import Pausing
 from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
 from rota.stores.kit.restore import PassOver
+from rota.stores.kit.spending import Spending
 from rota.stores.kit.talking import Talking
 
 Result = TypeVar("Result")
@@ -48,7 +49,7 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating, Machines, Talking):
+class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating, Machines, Talking, Spending):
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""

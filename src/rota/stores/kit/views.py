@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rota.model.checks import Checked, Mark
 from rota.model.deliveries import Delivery
 from rota.model.events import Event, EventName
 from rota.model.ids import Epoch, EventId, QuestionId, RunId, ScheduleId, TaskId, WorkerId
@@ -59,6 +60,8 @@ def as_run(row: Row) -> Run:
         result,
         error_code,
         error,
+        checked,
+        mark,
     ) = row
     return Run(
         id=RunId(run_id),
@@ -93,6 +96,8 @@ def as_run(row: Row) -> Run:
         result=result,
         error_code=error_code,
         error=error,
+        checked=None if checked is None else Checked(checked),
+        mark=None if mark is None else Mark(mark),
     )
 
 
@@ -103,6 +108,7 @@ async def list_runs(session: Session, wanted: RunFilter) -> list[Run]:
         "state": None if wanted.state is None else wanted.state.value,
         "before": LAST if wanted.before is None else wanted.before,
         "most": wanted.limit,
+        "hidden": None if wanted.quiet else Mark.QUIET.value,
     }
     if wanted.task_id is not None:
         rows = await session.rows("list_runs_of_task", task_id=wanted.task_id, **params)
@@ -153,6 +159,7 @@ async def list_attempts(session: Session, run_id: int) -> list[Attempt]:
             outcome=row[5],
             error=row[6],
             ending=None if row[7] is None else json.loads(row[7]),
+            checks=None if row[8] is None else json.loads(row[8]),
         )
         for row in await session.rows("list_attempts", run_id=run_id)
     ]
@@ -292,6 +299,8 @@ async def counts(session: Session, task_id: int) -> dict[str, int]:
     totals: dict[str, int] = {}
     for row in await session.rows("read_pruned", ids=[task_id]):
         totals.update(json.loads(row[1]))
+        if row[2]:
+            totals[Mark.QUIET.value] = row[2]
     for state, count in await session.rows("count_by_state", task_id=task_id):
         totals[state] = totals.get(state, 0) + count
     return totals

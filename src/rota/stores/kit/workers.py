@@ -20,7 +20,7 @@ DELIVERED = frozenset(
 )
 PRUNED = (
     *("prune_attempts", "prune_questions", "prune_beats", "prune_deferred", "prune_effects"),
-    "prune_runs",
+    *("prune_spending", "prune_runs"),
 )
 """What leaves with a run."""
 
@@ -148,7 +148,7 @@ async def _tally(session: Session, run_ids: list[int]) -> None:
     tallies: dict[int, dict[str, int]] = {}
     for task_id, state, count in await session.rows("tally_runs", ids=run_ids):
         tallies.setdefault(task_id, {})[state] = count
-    for task_id, pruned in await session.rows("read_pruned", ids=sorted(tallies)):
+    for task_id, pruned, _ in await session.rows("read_pruned", ids=sorted(tallies)):
         total = json.loads(pruned)
         for state, count in tallies[task_id].items():
             total[state] = total.get(state, 0) + count

@@ -22,6 +22,7 @@ from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.schedules import Wish
 from rota.model.beats import Overdue, Sign
+from rota.model.budgets import Amounts, BudgetScope, Caps, Spender
 from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import to_micros
@@ -252,6 +253,13 @@ class _Calls:
         await _patiently(partial(store.read_machine, "caller", home, "here", Load()))
         overdue = Overdue(run_id, kept.epoch, store.now(), trusted=False, kept=False)
         await _patiently(partial(store.note_silence, {overdue: "nobody's"}))
+        await _patiently(
+            partial(store.set_budget, BudgetScope.TASK, run_id, Caps(tokens=1), "caller")
+        )
+        spender = Spender(
+            run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", began=0
+        )
+        await _patiently(partial(store.reserve, spender, "caller", Amounts(), Amounts(tokens=1)))
 
     async def _key(self, name: str, secret: bytes) -> Key:
         found = await _patiently(partial(self._store.find_key, digest_of(secret)))

@@ -38,8 +38,8 @@ ONCE: Final = frozenset(
         ),
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
-        *("beat", "note_silence", "read_machine", "defer", "do_once"),
-        *("snapshot", "lock", "crew", "drain", "kept", "mailbox"),
+        *("beat", "note_silence", "read_machine", "defer", "do_once", "set_budget", "reserve"),
+        *("snapshot", "lock", "crew", "drain", "kept", "mailbox", "check"),
     }
 )
 """What a life comes to once: there hit 3 is the third life that ends so."""
@@ -71,16 +71,21 @@ FEW: Final = {
     "beat.statement": 1,
     "note_silence.statement": 1,
     "read_machine.statement": 2,
+    "set_budget.statement": 2,
+    "reserve.statement": 1,
     "answer_request.statement": 1,
     "drop_state.statement": 1,
     "mark_seen.statement": 1,
 }
 """What a life comes to a few times only."""
 
-APART: Final = ("prune", "migrate", "snapshot", "kept", "mailbox")
+APART: Final = ("prune", "migrate", "snapshot", "kept", "mailbox", "check")
 """Parts whose points need a database of their own, full of ended work, or real programs."""
 KEEPING: Final = frozenset(
-    {"kept", "mailbox", "renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"}
+    {
+        *("kept", "mailbox", "check"),
+        *("renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"),
+    }
 )
 """Parts that real programs under real keepers come to."""
 TOLD_TO_STOP: Final = frozenset({"drain", "retire"})

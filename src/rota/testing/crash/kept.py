@@ -60,6 +60,16 @@ print("finished", flush=True)
 """
 
 
+def checks(token: str) -> list[dict[str, object]]:
+    """Return what makes a run look at the world before it counts, by a program known by a word."""
+    look = "print(open('begun').read())"
+    return [
+        {"not_like": "line"},
+        {"file_newer": "begun"},
+        {"command": ["python3", "-c", look, token]},
+    ]
+
+
 class KeptDriver(Driver):
     """Leaves programs behind, kills whoever comes for them, and judges what is on record.
 
@@ -111,7 +121,7 @@ class KeptDriver(Driver):
                 name,
                 kind=TaskKind.SCRIPT,
                 route="script",
-                spec={"command": command},
+                spec={"command": command, "checks": checks(self._token)},
                 policy=Policy(overlap=Overlap.ALLOW),
             )
 

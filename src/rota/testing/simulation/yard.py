@@ -139,6 +139,10 @@ class SimYard:
             self._sea.checker.kept.ended(keeper)
         return ending
 
+    def beside(self, kept: Kept) -> Sequence[Kept]:  # noqa: ARG002
+        """Nothing runs beside an attempt here."""
+        return ()
+
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
         keeper = self._home.keepers.get(_name(kept))

@@ -10,9 +10,9 @@ where fenced = 0 and id <> :worker::text
 returning id;
 
 -- name: begin_kept
-insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session)
+insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, gate)
 select r.id, r.epoch, :home::text, :nonce::text, :boot::text, :executor::text, :tries::int,
-  :began::bigint, :session::text
+  :began::bigint, :session::text, :gate::text
 from rota.runs r join rota.workers w on w.id = r.holder
 where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
   and r.holder = :worker::text and w.fenced = 0
@@ -20,7 +20,7 @@ for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
   err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
-  session = excluded.session
+  session = excluded.session, gate = excluded.gate
 returning run_id;
 
 -- name: pause_kept  until another keeper may try
@@ -70,7 +70,8 @@ returning own.space_id, own.task_id;
 select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
   k.began, k.session,
   exists (select 1 from rota.runs r
-    where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running')
+    where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running'),
+  k.gate
 from rota.kept k where k.home = :home::text order by k.run_id;
 
 -- name: adopt_run  from a holder that nobody trusts any more

@@ -1,6 +1,7 @@
 -- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
 select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited,
-  (cancel_at is not null)::int as cancelling, holder, deferring
+  (cancel_at is not null)::int as cancelling, holder, deferring,
+  (exists (select 1 from rota.spending where open = 1))::int as spending
 from rota.runs where id = any(:ids::bigint[])
 order by id for update;
 
@@ -15,10 +16,11 @@ from rota.runs where id = any(:ids::bigint[]);
 
 -- name: record_told_attempts  those that have an error, or processes whose ending is known
 insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error,
-  ending)
-select r.id, r.epoch, r.cause, r.holder, r.started_at, :now::bigint, w.outcome, w.error, w.ending
+  ending, checks)
+select r.id, r.epoch, r.cause, r.holder, r.started_at, :now::bigint, w.outcome, w.error, w.ending,
+  w.checks
 from jsonb_to_recordset(:rows::text::jsonb)
-  as w(run_id bigint, outcome text, error text, ending text)
+  as w(run_id bigint, outcome text, error text, ending text, checks text)
 join rota.runs r on r.id = w.run_id;
 
 -- name: record_events  one event for each run
@@ -39,10 +41,21 @@ where id = any(:ids::bigint[]);
 
 -- name: finish_runs_with
 update rota.runs r set state = w.state, place = null, holder = null, finished_at = :now::bigint,
-  cancel_at = null, result = w.result, error_code = w.error_code, error = w.error
+  cancel_at = null, result = w.result, error_code = w.error_code, error = w.error,
+  checked = w.checked, mark = w.mark
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, state text, result text,
-  error_code text, error text)
+  error_code text, error text, checked text, mark text)
 where r.id = w.id;
+
+-- name: count_quiet
+update rota.tasks t set quiet = t.quiet + w.add
+from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, add int)
+where t.id = w.task_id;
+
+-- name: move_next_check  the one that waits, if one does
+update rota.runs set available_at = :at::bigint
+where task_id = :task_id::bigint and place = 'later' and key is not null and key like 'next:%'
+returning id;
 
 -- name: requeue_runs
 update rota.runs r set state = 'queued', holder = null, place = w.place,

@@ -29,7 +29,8 @@ where run_id between :first::bigint and :last::bigint order by run_id, number;
 -- name: moves_between  the events that move a run from state to state
 select run_id, name, at, space_id, task_id, data::jsonb ->> 'state' as state from rota.events
 where run_id is not null and run_id between :first::bigint and :last::bigint
-  and name in ('run.settled', 'run.retried', 'run.lost', 'run.drained', 'run.asked', 'run.answered')
+  and name in ('run.settled', 'run.retried', 'run.lost', 'run.drained', 'run.held_back',
+    'run.asked', 'run.answered')
 order by run_id, id;
 
 -- name: questions_between

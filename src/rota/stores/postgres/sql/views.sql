@@ -2,7 +2,7 @@
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.id = any(:ids::bigint[]) order by r.id;
 
@@ -10,21 +10,23 @@ where r.id = any(:ids::bigint[]) order by r.id;
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.id < :before::bigint and (:space_id::bigint is null or r.space_id = :space_id::bigint)
   and (:state::text is null or r.state = :state::text)
+  and (:hidden::text is null or r.mark is null or r.mark <> :hidden::text)
 order by r.id desc limit :most::int;
 
 -- name: list_runs_of_task
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.task_id = :task_id::bigint and r.id < :before::bigint
   and (:space_id::bigint is null or r.space_id = :space_id::bigint)
   and (:state::text is null or r.state = :state::text)
+  and (:hidden::text is null or r.mark is null or r.mark <> :hidden::text)
 order by r.id desc limit :most::int;
 
 -- name: count_ahead  at most so many, because nobody counts further
@@ -41,7 +43,7 @@ select count(*) from (
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.task_id = :task_id::bigint and r.slot_at is not null and r.slot_at between :start::bigint and :end::bigint
 order by r.slot_at, r.id;
@@ -54,7 +56,7 @@ where s.task_id = :task_id::bigint and l.last_at >= :start::bigint and l.first_a
 order by l.first_at, l.id;
 
 -- name: list_attempts
-select number, cause, worker, started_at, ended_at, outcome, error, ending
+select number, cause, worker, started_at, ended_at, outcome, error, ending, checks
 from rota.attempts where run_id = :run_id::bigint order by number;
 
 -- name: list_questions

@@ -82,7 +82,7 @@ select task_id, state, count(*) from rota.runs where id = any(:ids::bigint[])
 group by task_id, state;
 
 -- name: read_pruned
-select id, pruned from rota.tasks where id = any(:ids::bigint[]);
+select id, pruned, quiet from rota.tasks where id = any(:ids::bigint[]);
 
 -- name: keep_pruned
 update rota.tasks set pruned = :pruned::text where id = :id::bigint;

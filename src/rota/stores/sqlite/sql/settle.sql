@@ -1,6 +1,7 @@
 -- name: lock_runs
 select id, epoch, state, lane, (select count(*) > 0 from limits) as limited,
-  cancel_at is not null as cancelling, holder, deferring
+  cancel_at is not null as cancelling, holder, deferring,
+  exists (select 1 from spending where open = 1) as spending
 from runs where id in (select value from json_each(:ids));
 
 -- name: heads_of
@@ -13,9 +14,10 @@ select id, epoch, cause, holder, started_at, :now, :outcome
 from runs where id in (select value from json_each(:ids));
 
 -- name: record_told_attempts  those that have an error, or processes whose ending is known
-insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error, ending)
+insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error, ending,
+  checks)
 select r.id, r.epoch, r.cause, r.holder, r.started_at, :now, w.value ->> 'outcome',
-  w.value ->> 'error', w.value ->> 'ending'
+  w.value ->> 'error', w.value ->> 'ending', w.value ->> 'checks'
 from jsonb_each(:rows) w join runs r on r.id = w.value ->> 'run_id';
 
 -- name: record_events  one event for each run
@@ -37,8 +39,17 @@ where id in (select value from json_each(:ids));
 -- name: finish_runs_with
 update runs set state = w.value ->> 'state', place = null, holder = null, finished_at = :now,
   cancel_at = null, result = w.value ->> 'result', error_code = w.value ->> 'error_code',
-  error = w.value ->> 'error'
+  error = w.value ->> 'error', checked = w.value ->> 'checked', mark = w.value ->> 'mark'
 from jsonb_each(:rows) w where runs.id = w.value ->> 'id';
+
+-- name: count_quiet
+update tasks set quiet = quiet + (w.value ->> 'add')
+from jsonb_each(:rows) w where tasks.id = w.value ->> 'task_id';
+
+-- name: move_next_check  the one that waits, if one does
+update runs set available_at = :at
+where task_id = :task_id and place = 'later' and key is not null and key like 'next:%'
+returning id;
 
 -- name: requeue_runs
 update runs set state = 'queued', holder = null, place = w.value ->> 'place',

@@ -2,7 +2,7 @@
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.id in (select value from json_each(:ids)) order by r.id;
 
@@ -10,20 +10,22 @@ where r.id in (select value from json_each(:ids)) order by r.id;
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.id < :before and (:space_id is null or r.space_id = :space_id)
   and (:state is null or r.state = :state)
+  and (:hidden is null or r.mark is null or r.mark <> :hidden)
 order by r.id desc limit :most;
 
 -- name: list_runs_of_task
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.task_id = :task_id and r.id < :before and (:space_id is null or r.space_id = :space_id)
   and (:state is null or r.state = :state)
+  and (:hidden is null or r.mark is null or r.mark <> :hidden)
 order by r.id desc limit :most;
 
 -- name: count_ahead  at most so many, because nobody counts further
@@ -40,7 +42,7 @@ select count(*) from (
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.task_id = :task_id and r.slot_at is not null and r.slot_at between :start and :end
 order by r.slot_at, r.id;
@@ -53,7 +55,7 @@ where s.task_id = :task_id and l.last_at >= :start and l.first_at <= :end
 order by l.first_at, l.id;
 
 -- name: list_attempts
-select number, cause, worker, started_at, ended_at, outcome, error, ending
+select number, cause, worker, started_at, ended_at, outcome, error, ending, checks
 from attempts where run_id = :run_id order by number;
 
 -- name: list_questions

@@ -73,7 +73,7 @@ select task_id, state, count(*) from runs where id in (select value from json_ea
 group by task_id, state;
 
 -- name: read_pruned
-select id, pruned from tasks where id in (select value from json_each(:ids));
+select id, pruned, quiet from tasks where id in (select value from json_each(:ids));
 
 -- name: keep_pruned
 update tasks set pruned = :pruned where id = :id;

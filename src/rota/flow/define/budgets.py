@@ -1,0 +1,82 @@
+"""Budgets: set them, and see what a day has used of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.model.budgets import NO_CAPS, BudgetScope, Caps, Used
+from rota.model.instants import from_micros
+from rota.model.spaces import Space
+from rota.model.tasks import Task, TaskKind
+from rota.ports.store import Store
+from rota.rules.budgets import Forecast, day_of, forecast
+from rota.rules.permission import Caller, check_main, check_space
+
+MOST_HISTORY = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A budget as it stands today; one for each run has no day."""
+
+    scope: BudgetScope
+    caps: Caps
+    used: Used | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """Everything that holds for a task or a space, on the day that it is there."""
+
+    day: str
+    budgets: list[Standing]
+    known: Forecast | None = None
+
+
+async def set_task_budget(
+    store: Store, caller: Caller, task: Task, scope: BudgetScope, caps: Caps
+) -> Accounts:
+    """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
+    await store.set_budget(scope, task.id, caps, caller.name)
+    return await task_accounts(store, task)
+
+
+async def set_space_budget(store: Store, caller: Caller, space: str, caps: Caps) -> Accounts:
+    """Set what a space may use in a day; only who acts for everybody may."""
+    check_main(caller)
+    found = await store.find_space(space)
+    await store.set_budget(BudgetScope.SPACE, found.id, caps, caller.name)
+    return await space_accounts(store, caller, space)
+
+
+async def task_accounts(store: Store, task: Task) -> Accounts:
+    """Return what holds for the runs of a task today, and what one usually uses."""
+    space = await store.find_space(task.space)
+    caps = await store.budgets_of(task.id, task.space_id)
+    day = _today(store, space)
+    found = [Standing(scope=BudgetScope.RUN, caps=caps.get(BudgetScope.RUN, NO_CAPS), used=None)]
+    for scope, key in ((BudgetScope.TASK, task.id), (BudgetScope.SPACE, space.id)):
+        used = await store.used_on(scope, key, day)
+        found.append(Standing(scope=scope, caps=caps.get(scope, NO_CAPS), used=used))
+    return Accounts(day=day, budgets=found, known=await forecast_of(store, task))
+
+
+async def space_accounts(store: Store, caller: Caller, name: str) -> Accounts:
+    """Return what a space may use and has used today."""
+    check_space(caller, name)
+    space = await store.find_space(name)
+    caps = (await store.budgets_of(0, space.id)).get(BudgetScope.SPACE, NO_CAPS)
+    day = _today(store, space)
+    used = await store.used_on(BudgetScope.SPACE, space.id, day)
+    return Accounts(day=day, budgets=[Standing(scope=BudgetScope.SPACE, caps=caps, used=used)])
+
+
+async def forecast_of(store: Store, task: Task) -> Forecast | None:
+    """Return what a run of a task will probably use; None if nothing is known."""
+    if task.kind is not TaskKind.AGENT:
+        return None
+    return forecast(await store.history_of(task.id, MOST_HISTORY))
+
+
+def _today(store: Store, space: Space) -> str:
+    return day_of(from_micros(store.now()), space.timezone)

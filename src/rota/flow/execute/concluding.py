@@ -1,0 +1,53 @@
+"""Concluding: between the end of a program and its report, what it says of itself is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rota.flow.execute.checking import Checking
+from rota.flow.execute.going import Going
+from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.readying import Ready
+from rota.flow.execute.spending import Spending, is_stop
+from rota.model.asides import NOTHING
+from rota.model.keeping import Ending
+from rota.model.outcomes import Report, Succeeded
+from rota.ports.store import Store
+from rota.rules.gates import recorded
+from rota.rules.next_checks import next_run
+
+
+class Concluding:
+    """Says what the reports of attempts come to."""
+
+    def __init__(self, store: Store, checking: Checking, spending: Spending) -> None:
+        self._store = store
+        self._spending = spending
+        self._checking = checking
+
+    async def concluded(
+        self, report: Report, going: Going, ready: Ready, ending: Ending, hearing: Hearing
+    ) -> Report:
+        """Return a report with everything that goes on record beside its outcome."""
+        kept = going.kept
+        if kept is not None and not going.stopped and is_stop(ending):
+            return await self._spending.asking(report, going, ending.detail)
+        if kept is None or not isinstance(report.outcome, Succeeded):
+            return report
+        assignment = going.assignment
+        said = recorded(going.gate)
+        aside = replace(
+            report.aside or NOTHING,
+            remembered=None if said is None else said.state,
+            next_check=next_run(
+                assignment.task,
+                assignment.lease.run_id,
+                report.outcome.next_check,
+                self._store.now(),
+            ),
+        )
+        if aside != NOTHING:
+            report = replace(report, aside=aside)
+        return await self._checking.checked(
+            report, assignment, ready, kept, ending, hearing.tools, going.halting
+        )

@@ -1,0 +1,29 @@
+"""Ends: the last words of a program, wherever it left them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rota.flow.execute.scripts import result_line
+from rota.model.keeping import Ending, Kept, Stream
+from rota.model.tasks import TaskKind
+from rota.ports.agent import Reader
+from rota.ports.runner import Assignment
+from rota.ports.yard import Yard
+
+LAST_WORDS = 4 * 1024
+
+
+def with_last_words(yard: Yard, kept: Kept, ending: Ending) -> Ending:
+    """Return an ending whose standard error ends with what is in the spool, too."""
+    err = ending.err
+    words = yard.read(kept, Stream.ERR, max(0, err.size - LAST_WORDS), LAST_WORDS)
+    return replace(ending, err=replace(err, tail=words + err.tail))
+
+
+def read_result(yard: Yard, assignment: Assignment, reader: Reader) -> None:
+    """Let what a script left in its result file count as its last line."""
+    if assignment.task.kind is TaskKind.SCRIPT:
+        line = result_line(yard.result(assignment) or b"")
+        if line is not None:
+            reader.feed(line)

@@ -1,0 +1,253 @@
+"""Spending: what an attempt may use is set aside before it begins, and watched while it goes on.
+
+Nothing of this needs a memory: what was used is on record with the words that told it, what is set
+aside is on record until the attempt is settled, and why a program was ended is told by its ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from rota.errors import NotFound
+from rota.flow.define.tasks import disable_task
+from rota.flow.execute.going import Going
+from rota.flow.execute.listening import Listening
+from rota.flow.execute.patiently import LOOK_SECONDS, patiently
+from rota.model.asides import NOTHING
+from rota.model.budgets import MICROS, NO_CAPS, Amounts, BudgetScope, Caps, Refusal, Spender, Spent
+from rota.model.instants import from_micros
+from rota.model.keeping import Ending, Reason
+from rota.model.outcomes import Cancelled, Drained, Report
+from rota.model.tasks import TaskKind
+from rota.ports.runner import Assignment
+from rota.ports.store import Store
+from rota.ports.yard import Yard
+from rota.rules import budgets as rules
+from rota.rules.permission import LOCAL
+
+log = logging.getLogger(__name__)
+
+MOST_HISTORY = 20
+Result = TypeVar("Result")
+
+
+class Purse(NamedTuple):
+    """What holds for one attempt: caps of its run and of the day, and what people have answered."""
+
+    caps: dict[BudgetScope, Caps]
+    spent: tuple[Spent, ...]
+    answers: rules.Answers
+    known: rules.Forecast | None
+    spender: Spender
+
+    def used(self) -> Amounts:
+        """Return what all attempts of the run have used."""
+        return sum((one.used for one in self.spent), Amounts())
+
+    def own(self) -> Amounts:
+        """Return what this attempt has used."""
+        mine = (one.used for one in self.spent if one.epoch == self.spender.epoch)
+        return next(mine, Amounts())
+
+    def run_cap(self) -> Caps:
+        """Return what the run may use in all."""
+        own = self.caps.get(BudgetScope.RUN, NO_CAPS)
+        return rules.left_of_run(own, Amounts(), self.answers.more)
+
+    def day(self) -> list[Caps]:
+        """Return the caps of the day."""
+        scopes = (BudgetScope.TASK, BudgetScope.SPACE)
+        return [self.caps[scope] for scope in scopes if scope in self.caps]
+
+    def most(self) -> Amounts:
+        """Return how much to set aside for this attempt in all."""
+        before = self.used() + _less(self.own())
+        left = rules.left_of_run(self.caps.get(BudgetScope.RUN, NO_CAPS), before, self.answers.more)
+        return rules.wanted(left, self.day(), self.known, self.own())
+
+
+class Spending:
+    """Sets aside, looks after, and asks."""
+
+    def __init__(self, store: Store, yard: Yard, listening: Listening) -> None:
+        self._store = store
+        self._yard = yard
+        self._listening = listening
+
+    async def admitted(self, going: Going) -> Report | None:
+        """Set aside what an attempt may use; return the report of one that may not begin.
+
+        What is carried on was admitted before.
+        """
+        assignment = going.assignment
+        if assignment.kept is not None and assignment.kept.gate != "":
+            return None
+        going.budgeted = bool(await self._caps(assignment))
+        if not going.budgeted and assignment.task.kind is not TaskKind.AGENT:
+            return None
+        purse = await self._purse(assignment)
+        answered = await self._answered(assignment, purse.answers)
+        if answered is not None:
+            return answered
+        if purse.answers.cheaper:
+            going.assignment = cheaper(assignment)
+        unit = rules.used_up(purse.run_cap(), purse.used())
+        most = Amounts() if unit else purse.most()
+        got = await patiently(
+            lambda: self._store.reserve(purse.spender, going.holder, Amounts(), most)
+        )
+        if isinstance(got, Refusal):
+            return await self._held_back(assignment, got)
+        if unit is None:
+            return None
+        cap = getattr(purse.run_cap(), unit)
+        reason = rules.stopped_words(BudgetScope.RUN, unit, cap)
+        return await self.asking(Report(outcome=Cancelled(reason=reason)), going, reason)
+
+    async def watched(self, going: Going, listen: Callable[[], Awaitable[Result]]) -> Result:
+        """Hear an attempt to its end, and end it when it has used what it may."""
+        if going.budgeted is None:
+            going.budgeted = bool(await self._caps(going.assignment))
+        if not going.budgeted:
+            return await listen()
+        watch = asyncio.ensure_future(self._watch(going))
+        try:
+            return await listen()
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            if not watch.cancelled() and watch.exception() is not None:
+                log.error("run.unwatched", exc_info=watch.exception())
+
+    async def asking(self, report: Report, going: Going, reason: str) -> Report:
+        """Return the report of an attempt that was ended at its budget: a person is asked."""
+        assignment = going.assignment
+        spent = await patiently(lambda: self._store.spent_by(assignment.lease.run_id))
+        used = sum((one.used for one in spent), Amounts())
+        options = rules.options_for(models_of(assignment))
+        aside = replace(report.aside or NOTHING, stopped=reason)
+        return replace(report, outcome=rules.asked(reason, used, options), messages=(), aside=aside)
+
+    async def _watch(self, going: Going) -> None:
+        purse = await self._purse(going.assignment)
+        aside = Amounts()
+        while True:
+            purse = await self._purse(going.assignment, purse)
+            purse = self._with_now(going, purse)
+            reason, aside = await self._judged(going, purse, aside)
+            if reason is not None and going.kept is not None:
+                self._yard.cancel(going.kept, going.grace, reason)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _judged(
+        self, going: Going, purse: Purse, aside: Amounts
+    ) -> tuple[str | None, Amounts]:
+        """Return why an attempt must end, if it must, and what is set aside for it from now on."""
+        caps = purse.run_cap()
+        unit = rules.used_up(caps, purse.used())
+        if unit is not None:
+            return rules.stopped_words(BudgetScope.RUN, unit, getattr(caps, unit)), aside
+        own = purse.own()
+        needs = any(
+            getattr(own, unit) >= getattr(aside, unit) for each in purse.day() for unit, _ in each
+        )
+        if not needs:
+            return None, aside
+        got = await patiently(
+            lambda: self._store.reserve(purse.spender, going.holder, own + rules.ONE, purse.most())
+        )
+        if isinstance(got, Refusal):
+            return rules.stopped_words(got.scope, got.unit, got.cap), aside
+        return None, got or aside
+
+    async def _purse(self, assignment: Assignment, before: Purse | None = None) -> Purse:
+        """Return what holds for an attempt; caps are read anew, for people change them."""
+        lease = assignment.lease
+        caps = await self._caps(assignment)
+        if before is not None:
+            spent = await patiently(lambda: self._store.spent_by(lease.run_id))
+            return before._replace(caps=caps, spent=tuple(spent))
+        space = await patiently(lambda: self._store.find_space(assignment.task.space))
+        spent = await patiently(lambda: self._store.spent_by(lease.run_id))
+        history = await patiently(lambda: self._store.history_of(lease.task_id, MOST_HISTORY))
+        now = self._store.now()
+        spender = Spender(
+            run_id=lease.run_id,
+            epoch=lease.epoch,
+            space_id=lease.space_id,
+            task_id=lease.task_id,
+            day=rules.day_of(from_micros(now), space.timezone),
+            began=now,
+        )
+        answers = rules.Answers()
+        if any(one.stopped is not None for one in spent):
+            questions = await patiently(lambda: self._store.list_questions([lease.run_id]))
+            answers = rules.answers_in(questions, spent)
+        return Purse(caps, tuple(spent), answers, rules.forecast(history), spender)
+
+    async def _caps(self, assignment: Assignment) -> dict[BudgetScope, Caps]:
+        lease = assignment.lease
+        return await patiently(lambda: self._store.budgets_of(lease.task_id, lease.space_id))
+
+    def _with_now(self, going: Going, purse: Purse) -> Purse:
+        """Return a purse that knows what is not on record yet: time, and a turn that goes on."""
+        followed = self._listening.followed.get(going.assignment.lease.run_id)
+        began = purse.spender.began if going.kept is None else going.kept.began
+        seconds = max(0, self._store.now() - began) // MICROS
+        fresh = Amounts(seconds=seconds)
+        if followed is not None:
+            fresh += replace(followed.hearing.pending(), turns=0)
+        spent = tuple(
+            one._replace(used=one.used + fresh) if one.epoch == purse.spender.epoch else one
+            for one in purse.spent
+        )
+        return purse._replace(spent=spent)
+
+    async def _answered(self, assignment: Assignment, answers: rules.Answers) -> Report | None:
+        """Carry out what a person has answered, where that ends the run."""
+        who = answers.pause or answers.stop
+        if who is None:
+            return None
+        if answers.pause is not None:
+            task = assignment.task
+            reason = f"paused by {who} when it had used up its budget"
+            with suppress(NotFound):
+                await patiently(
+                    lambda: disable_task(self._store, LOCAL, task.name, task.space, reason=reason)
+                )
+        return Report(outcome=Cancelled(reason=f"{who} stopped it when its budget was used up"))
+
+    async def _held_back(self, assignment: Assignment, refusal: Refusal) -> Report:
+        space = await patiently(lambda: self._store.find_space(assignment.task.space))
+        until = rules.next_day(from_micros(self._store.now()), space.timezone)
+        return Report(outcome=Drained(until=until, reason=rules.refusal_words(refusal)))
+
+
+def is_stop(ending: Ending) -> bool:
+    """Whether a program was ended because it had used what it may."""
+    return ending.reason is Reason.CANCELLED and ending.detail.startswith(rules.STOPPED)
+
+
+def models_of(assignment: Assignment) -> tuple[str, ...]:
+    """Return the models that a task may fall back on."""
+    told = assignment.task.spec.get("fallback_models")
+    return tuple(map(str, told)) if isinstance(told, list) else ()
+
+
+def cheaper(assignment: Assignment) -> Assignment:
+    """Return an assignment with the last of the models that its task may fall back on."""
+    models = models_of(assignment)
+    if not models:
+        return assignment
+    spec = {**assignment.task.spec, "model": models[-1], "fallback_models": []}
+    return assignment._replace(task=replace(assignment.task, spec=spec))
+
+
+def _less(amounts: Amounts) -> Amounts:
+    return Amounts(**{unit: -amount for unit, amount in amounts})

@@ -1,0 +1,165 @@
+"""Budgets: what is set aside for an attempt, when it has used that up, and what people are asked.
+
+An agent tells what it has used after the fact, so a run can pass its cap by what one turn uses. It
+is set aside as much as the task usually takes, and more when that is used up, as long as the run
+and the day allow it: what is set aside together is never more than a cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from rota.model.budgets import MICROS, UNITS, Amounts, BudgetScope, Caps, Refusal, Spent
+from rota.model.instants import to_micros
+from rota.model.outcomes import Asked
+from rota.model.runs import Question
+
+STOPPED = "budget: "
+"""How the reason begins for which a program was ended at its budget."""
+OVER = "over_budget"
+CONTINUE, CHEAPER, STOP, PAUSE = "continue with more", "cheaper model", "stop", "pause the task"
+QUESTION_LIFE = timedelta(days=7)
+ONE = Amounts(**dict.fromkeys(UNITS, 1))
+FIRST_SHARE = 4
+"""Which part of a cap is set aside for a task that nothing is known of."""
+WORDS = {
+    "tokens": "tokens",
+    "cost": "dollars",
+    "turns": "turns",
+    "tools": "tool calls",
+    "seconds": "seconds",
+}
+
+
+class Forecast(NamedTuple):
+    """What a run of a task usually uses and has used at most, from so many runs."""
+
+    runs: int
+    usual: Amounts
+    most: Amounts
+
+
+class Answers(NamedTuple):
+    """What people have answered when a run had used up its budget."""
+
+    more: int = 0
+    cheaper: bool = False
+    stop: str | None = None
+    pause: str | None = None
+
+
+def forecast(history: Sequence[Amounts]) -> Forecast | None:
+    """Return what a run will probably use; None if there is no history."""
+    if not history:
+        return None
+    middle = len(history) // 2
+    columns = {unit: sorted(getattr(one, unit) for one in history) for unit in UNITS}
+    return Forecast(
+        len(history),
+        Amounts(**{unit: column[middle] for unit, column in columns.items()}),
+        Amounts(**{unit: column[-1] for unit, column in columns.items()}),
+    )
+
+
+def left_of_run(caps: Caps, used: Amounts, more: int) -> Caps:
+    """Return what a run may still use; each `more` that was answered grants its caps once more."""
+    return Caps(**{unit: cap * (1 + more) - getattr(used, unit) for unit, cap in caps})
+
+
+def wanted(left: Caps, day: Sequence[Caps], known: Forecast | None, used: Amounts) -> Amounts:
+    """Return how much to set aside for an attempt that has used so much already.
+
+    The most a run has ever used, or a part of the smallest cap of the day while nothing is known;
+    never more than the run may use, and always more than it has used.
+    """
+    found: dict[str, int] = {}
+    for unit in UNITS:
+        own, spent = getattr(left, unit), getattr(used, unit)
+        caps = [cap for each in day if (cap := getattr(each, unit)) is not None]
+        if own is None and not caps:
+            continue
+        usual = getattr(known.most, unit) if known is not None else 0
+        share = min(caps) // FIRST_SHARE if caps else 0
+        guess = max(usual or share, spent + max(spent // 2, share, 1), 1)
+        found[unit] = guess if own is None else max(0, min(own, guess) if caps else own)
+    return Amounts(**found)
+
+
+def used_up(caps: Caps, used: Amounts) -> str | None:
+    """Return the first unit of which nothing is left, in words."""
+    for unit, cap in caps:
+        if getattr(used, unit) >= cap:
+            return unit
+    return None
+
+
+def amount_words(unit: str, amount: int) -> str:
+    """Return an amount with its unit."""
+    if unit == "cost":
+        return f"${amount / MICROS:,.2f}"
+    return f"{amount:,} {WORDS[unit]}"
+
+
+def stopped_words(scope: BudgetScope, unit: str, cap: int) -> str:
+    """Return for which budget a program is ended."""
+    whose = {"run": "this run", "task": "the task today", "space": "the space today"}[scope]
+    return f"{STOPPED}{whose} may use {amount_words(unit, cap)}"
+
+
+def asked(reason: str, used: Amounts, options: Sequence[str]) -> Asked:
+    """Return the question that a run asks which has used up its budget."""
+    so_far = ", ".join(amount_words(unit, amount) for unit, amount in used if amount) or "nothing"
+    return Asked(
+        question=f"It has used up its budget ({reason.removeprefix(STOPPED)}). What now?",
+        context=f"It was ended politely, having used {so_far}.",
+        options=tuple(options),
+        expires_in=QUESTION_LIFE,
+    )
+
+
+def options_for(models: Sequence[str]) -> tuple[str, ...]:
+    """Return what can be answered; a cheaper model only where the task names one."""
+    return (CONTINUE, *([CHEAPER] if models else []), STOP, PAUSE)
+
+
+def answers_in(questions: Sequence[Question], stops: Sequence[Spent]) -> Answers:
+    """Return what people answered to the questions of a budget, told from those of an agent.
+
+    Only what Rota itself has on record as a stop makes a question one of a budget.
+    """
+    epochs = {spent.epoch for spent in stops if spent.stopped is not None}
+    more, cheaper, stop, pause = 0, False, None, None
+    for question in questions:
+        if question.epoch not in epochs or question.answer is None:
+            continue
+        text = question.answer.strip().lower()
+        if text == STOP:
+            stop = question.answered_by or "somebody"
+        elif text == PAUSE:
+            pause = question.answered_by or "somebody"
+        else:
+            more += 1
+            cheaper = cheaper or text == CHEAPER
+    return Answers(more, cheaper, stop, pause)
+
+
+def refusal_words(refusal: Refusal) -> str:
+    """Return why nothing may begin today."""
+    whose = "task" if refusal.scope is BudgetScope.TASK else "space"
+    cap, left = (amount_words(refusal.unit, amount) for amount in refusal[2:])
+    return f"the {whose}'s budget of {cap} for today has {left} left"
+
+
+def day_of(now: datetime, timezone: str) -> str:
+    """Return the date of an instant on the wall of a zone."""
+    return now.astimezone(ZoneInfo(timezone)).date().isoformat()
+
+
+def next_day(now: datetime, timezone: str) -> int:
+    """Return the first instant of the next date on the wall of a zone, in microseconds."""
+    zone = ZoneInfo(timezone)
+    day = now.astimezone(zone).date() + timedelta(days=1)
+    return to_micros(datetime.combine(day, time(), zone).astimezone(UTC))

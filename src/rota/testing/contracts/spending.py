@@ -1,0 +1,139 @@
+"""Budgets: what is set aside is never more than a cap, and every part of it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from rota.model.budgets import Amounts, BudgetScope, Caps, Refusal, Spender
+from rota.model.keeping import Heard, Kept, Stream, Used
+from rota.model.outcomes import Drained, Lost
+from rota.model.runs import Lease
+from rota.model.states import Place
+from rota.testing.bench import Bench, failed, micros
+
+DAY = "2026-03-02"
+NOTHING = Amounts()
+
+
+def spender_of(lease: Lease) -> Spender:
+    """Return the attempt of a lease as one that spends."""
+    return Spender(
+        run_id=lease.run_id,
+        epoch=lease.epoch,
+        space_id=lease.space_id,
+        task_id=lease.task_id,
+        day=DAY,
+        began=0,
+    )
+
+
+class SpendingContract:
+    """What holds for budgets."""
+
+    async def _leases(self, bench: Bench, count: int, name: str = "job") -> list[Lease]:
+        await bench.worker("w1", timedelta(hours=1))
+        await bench.queue(await bench.task(name), count)
+        return await bench.claim(count)
+
+    async def _reserve(self, bench: Bench, lease: Lease, tokens: int, least: int = 0) -> object:
+        most = Amounts(tokens=tokens)
+        wanted = Amounts(tokens=least)
+        return await bench.store.reserve(spender_of(lease), "w1", wanted, most)
+
+    async def _use(self, bench: Bench, lease: Lease, at: int, tokens: int) -> bool:
+        heard = Heard(
+            Stream.OUT, at, at + 1, (), Used(Amounts(tokens=tokens, turns=1), priced=False)
+        )
+        return await bench.store.hear(lease.run_id, lease.epoch, "w1", [heard])
+
+    async def _kept(self, bench: Bench, lease: Lease) -> None:
+        await bench.store.renew_home("/home", "here", bench.store.now() + micros(timedelta(1)))
+        kept = Kept(
+            run_id=lease.run_id, epoch=lease.epoch, home="/home", nonce="n", boot="b", executor="p"
+        )
+        assert await bench.store.begin_kept(kept, "w1")
+
+    async def test_no_more_is_set_aside_than_a_day_has_left(self, bench: Bench) -> None:
+        first, second, third = await self._leases(bench, 3)
+        await bench.store.set_budget(BudgetScope.TASK, first.task_id, Caps(tokens=100), "me")
+        assert await self._reserve(bench, first, 60) == Amounts(tokens=60)
+        assert await self._reserve(bench, second, 60) == Amounts(tokens=40)
+        refused = await self._reserve(bench, third, 60)
+        assert refused == Refusal(BudgetScope.TASK, "tokens", 100, 0)
+
+    async def test_two_at_once_get_no_more_than_there_is(self, bench: Bench) -> None:
+        leases = await self._leases(bench, 8)
+        await bench.store.set_budget(BudgetScope.SPACE, leases[0].space_id, Caps(tokens=100), "me")
+        got = await asyncio.gather(*(self._reserve(bench, lease, 30) for lease in leases))
+        granted = [one.tokens for one in got if isinstance(one, Amounts)]
+        assert sorted(granted) == [10, 30, 30, 30]
+        used = await bench.store.used_on(BudgetScope.SPACE, leases[0].space_id, DAY)
+        assert (used.used, used.aside) == (NOTHING, Amounts(tokens=100))
+
+    async def test_whatever_ends_an_attempt_ends_what_was_set_aside(self, bench: Bench) -> None:
+        leases = await self._leases(bench, 4)
+        task = leases[0].task_id
+        await bench.store.set_budget(BudgetScope.TASK, task, Caps(tokens=100), "me")
+        for lease in leases:
+            await self._reserve(bench, lease, 25)
+        outcomes = (None, failed(), Lost(reason="gone"), Drained())
+        for lease, outcome in zip(leases, outcomes, strict=True):
+            assert await bench.end(lease, outcome)
+        used = await bench.store.used_on(BudgetScope.TASK, task, DAY)
+        assert used.aside == NOTHING
+        for lease in leases:
+            assert await self._reserve(bench, lease, 1) is None  # nobody's any more
+
+    async def test_what_was_used_stays_and_the_rest_is_given_back(self, bench: Bench) -> None:
+        (lease, other) = await self._leases(bench, 2)
+        await bench.store.set_budget(BudgetScope.TASK, lease.task_id, Caps(tokens=100), "me")
+        await self._reserve(bench, lease, 80)
+        await self._kept(bench, lease)
+        assert await self._use(bench, lease, 0, 20)
+        assert not await self._use(bench, lease, 0, 20)  # the same words again
+        used = await bench.store.used_on(BudgetScope.TASK, lease.task_id, DAY)
+        assert (used.used.tokens, used.aside.tokens) == (20, 60)
+        assert await self._reserve(bench, other, 50) == Amounts(tokens=20)
+        await bench.end(lease)
+        assert await self._reserve(bench, other, 80) == Amounts(tokens=80)
+        (spent,) = await bench.store.spent_by(lease.run_id)
+        assert (spent.used.tokens, spent.used.turns, spent.stopped) == (20, 1, None)
+        (usual,) = await bench.store.history_of(lease.task_id, 20)
+        assert usual.tokens == 20
+
+    async def test_more_is_set_aside_in_the_place_of_less(self, bench: Bench) -> None:
+        (lease,) = await self._leases(bench, 1)
+        await bench.store.set_budget(BudgetScope.TASK, lease.task_id, Caps(tokens=100), "me")
+        assert await self._reserve(bench, lease, 25) == Amounts(tokens=25)
+        assert await self._reserve(bench, lease, 50, least=26) == Amounts(tokens=50)
+        assert await self._reserve(bench, lease, 200, least=51) == Amounts(tokens=100)
+        refused = await self._reserve(bench, lease, 200, least=101)
+        assert refused == Refusal(BudgetScope.TASK, "tokens", 100, 100)
+
+    async def test_an_old_attempt_sets_nothing_aside(self, bench: Bench) -> None:
+        (lease,) = await self._leases(bench, 1)
+        older = lease._replace(epoch=type(lease.epoch)(lease.epoch - 1))
+        assert await self._reserve(bench, older, 1) is None
+        most = Amounts(tokens=1)
+        assert await bench.store.reserve(spender_of(lease), "w2", NOTHING, most) is None
+
+    async def test_what_is_held_back_begins_when_the_budget_is_raised(self, bench: Bench) -> None:
+        (lease,) = await self._leases(bench, 1)
+        later = bench.store.now() + micros(timedelta(hours=5))
+        assert await bench.end(lease, Drained(until=later, reason="the day is spent"))
+        held = await bench.run(lease.run_id)
+        assert (held.place, held.error_code) == (Place.LATER, "over_budget")
+        assert await bench.store.held_back(None) == (1, "the day is spent")
+        assert "run.held_back" in await bench.events(lease.run_id)
+        await bench.store.set_budget(BudgetScope.TASK, lease.task_id, Caps(tokens=9), "me")
+        await bench.store.promote(10)
+        assert [again.run_id for again in await bench.claim()] == [lease.run_id]
+
+    async def test_without_caps_a_budget_is_taken_away(self, bench: Bench) -> None:
+        (lease,) = await self._leases(bench, 1)
+        own = (lease.task_id, lease.space_id)
+        await bench.store.set_budget(BudgetScope.RUN, lease.task_id, Caps(cost=5, turns=2), "me")
+        assert await bench.store.budgets_of(*own) == {BudgetScope.RUN: Caps(cost=5, turns=2)}
+        await bench.store.set_budget(BudgetScope.RUN, lease.task_id, Caps(), "me")
+        assert await bench.store.budgets_of(*own) == {}

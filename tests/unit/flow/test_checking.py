@@ -1,0 +1,240 @@
+"""Checks between the end of a program and its report; gates before it begins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from tests.unit.flow.kept_yard import assignment, work_on
+from tests.unit.flow.many_yard import Counting, ManyYard
+
+from rota.flow.execute import patiently as patiently_module
+from rota.model.checks import Checked, Mark
+from rota.model.keeping import Reason
+from rota.model.outcomes import Cancelled, Failed, Succeeded
+from rota.model.tasks import TaskKind
+from rota.ports.checking import Observed, Seen
+
+
+class Eyes:
+    """Probes that see what a test says."""
+
+    def __init__(self, file="it is not there", page=(True, "it answered 200"), match=False):
+        self._file, self._page, self._match = file, page, match
+        self.waiting = asyncio.Event()
+
+    async def file(self, space, folder, path):
+        return self._file
+
+    async def answers(self, url, contains, seconds):
+        if self._page is None:
+            self.waiting.set()
+            await asyncio.Event().wait()
+        return Observed(*self._page)
+
+    async def matches(self, pattern, text):
+        return self._match
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
+
+
+async def ran(desk, yard, eyes=None, kind=TaskKind.SCRIPT, **spec):
+    given = await assignment(desk, kind=kind, **spec)
+    return await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
+
+
+async def test_a_success_whose_checks_hold_is_verified(desk):
+    yard = ManyYard({"out": b"all is well\n"})
+    report = await ran(desk, yard, checks=[{"min_length": 3}, {"not_like": "error"}])
+    assert report.outcome == Succeeded(result='"all is well"')
+    assert report.aside.checked is Checked.VERIFIED
+    assert len(json.loads(report.aside.checks)) == 2
+
+
+async def test_a_success_that_a_check_contradicts_is_a_failure_that_may_be_tried_again(desk):
+    yard = ManyYard({"out": b"I could not do it\n"})
+    report = await ran(desk, yard, checks=[{"not_like": "could not"}, {"min_length": 3}])
+    assert isinstance(report.outcome, Failed)
+    assert (report.outcome.code, report.outcome.retryable) == ("check_failed", True)
+    assert report.aside.checked is Checked.CONTRADICTED
+    assert [one["passed"] for one in json.loads(report.aside.checks)] == [False, True]
+
+
+async def test_without_checks_nothing_is_said(desk):
+    report = await ran(desk, ManyYard({"out": b"x\n"}))
+    assert report.aside is None
+
+
+async def test_a_failure_is_not_checked(desk):
+    report = await ran(desk, ManyYard({"code": 1}), checks=[{"min_length": 3}])
+    assert report.outcome.code != "check_failed"
+
+
+@pytest.mark.parametrize(
+    ("eyes", "check", "passed"),
+    [
+        (Eyes(file=Seen(2**52, 3)), {"file_newer": "x"}, True),
+        (Eyes(file=Seen(0, 3)), {"file_newer": "x"}, False),
+        (Eyes(file="a link"), {"file_newer": "x"}, False),
+        (Eyes(), {"url": "http://a.example"}, True),
+        (Eyes(page=(False, "it answered 503")), {"url": "http://a.example"}, False),
+        (Eyes(match=True), {"not_like": "x+", "regex": True}, False),
+        (Eyes(match=None), {"not_like": "x+", "regex": True}, False),
+        (Eyes(match=False), {"not_like": "x+", "regex": True}, True),
+        (None, {"file_newer": "x"}, False),
+    ],
+)
+async def test_what_is_looked_at_outside_counts(desk, eyes, check, passed):
+    report = await ran(desk, ManyYard({"out": b"x\n"}), eyes, checks=[check])
+    assert isinstance(report.outcome, Succeeded) is passed
+    assert json.loads(report.aside.checks)[0]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("program", "passed", "words"),
+    [
+        ({"out": b"ok\n"}, True, "it ended with 0"),
+        ({"out": b"no such week\n", "code": 2}, False, "it ended with 2\nno such week"),
+        ({"reason": Reason.HARD_TIMEOUT, "code": None}, False, "longer than 60 s"),
+    ],
+)
+async def test_a_program_of_a_check_runs_beside_and_is_told_the_result(
+    desk, program, passed, words
+):
+    yard = ManyYard({"out": b"done\n"}, program)
+    report = await ran(desk, yard, checks=[{"command": ["verify", "--all"]}])
+    assert isinstance(report.outcome, Succeeded) is passed
+    assert words in json.loads(report.aside.checks)[0]["evidence"]
+    check = yard.started[1]
+    assert check.argv == ("verify", "--all")
+    assert json.loads(check.stdin)["result"] == "done"
+
+
+async def test_what_an_earlier_process_left_beside_is_ended_first(desk):
+    yard = ManyYard({"out": b"done\n"}, {"out": b"ok\n"})
+    given = await assignment(desk, checks=[{"command": ["verify"]}])
+    left = _kept(given, "left")
+    yard.outs["left"] = b""
+    yard.left_beside = [left]
+    report = await work_on(desk.store, yard, Counting()).run(given)
+    assert report.aside.checked is Checked.VERIFIED
+    assert yard.cancelled == ["nobody waits for it any more"]
+
+
+def _kept(given, nonce):
+    from rota.model.keeping import Kept
+
+    lease = given.lease
+    return Kept(
+        run_id=lease.run_id, epoch=lease.epoch, home="h", nonce=nonce, boot="b", executor="process"
+    )
+
+
+async def test_who_stops_a_run_stops_its_checks(desk):
+    eyes = Eyes(page=None)
+    work = asyncio.ensure_future(
+        ran(desk, ManyYard({"out": b"x\n"}), eyes, checks=[{"url": "http://a.example"}])
+    )
+    await eyes.waiting.wait()
+    work.cancel()
+    assert isinstance((await work).outcome, Cancelled)
+
+
+async def test_who_stops_a_run_stops_the_program_of_its_check(desk):
+    yard = ManyYard({"out": b"x\n"}, None)
+    work = asyncio.ensure_future(ran(desk, yard, checks=[{"command": ["verify"]}]))
+    await yard.going.wait()
+    work.cancel()
+    assert isinstance((await work).outcome, Cancelled)
+    assert yard.cancelled
+
+
+async def test_a_tool_that_was_called_is_known_from_the_stream(desk):
+    said = b'{"rota": "tool", "name": "Write"}\n{"rota": "result", "text": "done"}\n'
+    checks = [{"tool_called": "Write"}]
+    wish = {"instructions": "Do it", "agent": "command", "output": "lines", "checks": checks}
+    report = await ran(desk, ManyYard({"out": said}), kind=TaskKind.AGENT, **wish)
+    assert report.aside.checked is Checked.VERIFIED
+
+
+GATE = {"command": ["anything-new"]}
+
+
+async def test_a_gate_that_says_no_wakes_nobody(desk):
+    yard = ManyYard({"out": b'{"wake": false, "reason": "no mail", "state": {"n": 3}}\n'})
+    report = await ran(desk, yard, gate=GATE)
+    assert report.outcome == Succeeded(result='"no mail"')
+    assert (report.aside.mark, report.aside.remembered) == (Mark.QUIET, '{"n": 3}')
+    assert [command.argv for command in yard.started] == [("anything-new",)]
+
+
+async def test_a_gate_that_says_yes_hands_on_and_is_remembered_with_the_success(desk):
+    wake = {"wake": True, "state": 7, "input": "3 mails"}
+    yard = ManyYard({"out": json.dumps(wake).encode()}, {"out": b"done\n"})
+    report = await ran(desk, yard, gate=GATE)
+    assert report.outcome == Succeeded(result='"done"')
+    assert (report.aside.mark, report.aside.remembered) == (None, "7")
+    assert json.loads(yard.started[1].stdin) == {"input": "3 mails"}
+
+
+async def test_a_gate_finds_again_what_it_wanted_to(desk):
+    yard = ManyYard({"out": b'{"wake": false}\n'})
+    given = await assignment(desk, gate=GATE)
+    await desk.store.put_state(given.lease.task_id, "gate", '{"n": 3}', "run 1")
+    await work_on(desk.store, yard, Counting()).run(given)
+    assert json.loads(yard.started[0].stdin)["state"] == {"n": 3}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"code": 1, "out": b'{"wake": false}\n'},
+        {"out": b""},
+        {"out": b"yes\n"},
+        {"out": b'{"wake": "no"}\n'},
+        {"out": b'["wake"]\n'},
+        {"out": b'{"wake": false, "state": "' + b"x" * 70_000 + b'"}\n'},
+        {"reason": Reason.HARD_TIMEOUT, "code": None},
+        {"out": b"y\n" * 100_000},
+    ],
+)
+async def test_a_gate_that_cannot_tell_is_a_failure_and_skips_nothing(desk, program):
+    yard = ManyYard(program)
+    report = await ran(desk, yard, gate=GATE)
+    assert isinstance(report.outcome, Failed)
+    assert report.outcome.code == "gate_failed"
+    assert len(yard.started) == 1
+
+
+async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
+    yard = ManyYard(None, {"out": b"done\n"})
+    given = await assignment(desk, gate=GATE)
+    work = work_on(desk.store, yard, Counting())
+    await work.open()
+    first = asyncio.ensure_future(work.run(given))
+    await yard.going.wait()
+    (kept,) = await desk.store.kept_of(yard.home)
+    assert kept.gate == ""
+    work.let_go(given.lease.run_id)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    yard.outs[kept.nonce] = b'{"wake": true}\n'
+    yard._end(kept, reason=Reason.EXITED, code=0, proven=True)
+    report = await work_on(desk.store, yard, Counting()).run(given._replace(kept=kept))
+    assert report.outcome == Succeeded(result='"done"')
+    (kept,) = await desk.store.kept_of(yard.home)
+    assert json.loads(kept.gate)["wake"] is True
+
+
+async def test_an_agent_chooses_when_it_looks_again_within_bounds(desk):
+    said = b'{"rota": "result", "text": "calm", "silent": true, "next_check": "5s"}\n'
+    yard = ManyYard({"out": said})
+    report = await ran(desk, yard, next_check={"min": "10m", "max": "1d"})
+    assert report.outcome.silent
+    template = report.aside.next_check.template
+    assert template.available_at - desk.store.now() == 600 * 1_000_000
