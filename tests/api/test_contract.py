@@ -30,6 +30,8 @@ WORDS = {
     "put_state": "printable keys",
     "mark_seen": "printable items, each once",
     "backfill_task": "instants in words",
+    "set_task_budget": "lengths of time",
+    "set_space_budget": "lengths of time",
     "set_limit": "keys that fit their scope, and lengths of time",
     "remove_limit": "keys that fit their scope",
     "ask_sql": "SQL",

@@ -21,6 +21,7 @@ CANARY = "kestrel"
 NOWHERE = {"task": "987654", "run": "987654", "key": "987654", "space": "nobody"}
 WHOLE = {
     "list_workers", "list_machines", "list_readings", "list_limits", "set_limit", "remove_limit",
+    "set_space_budget",
     "pause_all", "resume_all", "stop_daemon", "start_daemon",
     "list_secrets", "put_secret", "remove_secret",
 }  # fmt: skip
@@ -61,6 +62,8 @@ BODIES = {
     "put_state": {"value": 1},
     "mark_seen": {"items": [{"item": "item"}]},
     "backfill_task": {"start": "2026-03-01"},
+    "set_task_budget": {"tokens": 1},
+    "set_space_budget": {"tokens": 1},
     "set_limit": {"scope": "total", "cap": 1},
     "ask_sql": {"sql": "select 1"},
     "send_message": {"text": "hello", "to": "log:"},

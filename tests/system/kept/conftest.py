@@ -161,6 +161,7 @@ SHORT = {
     "test_scripts": {"sqlite"},
     "test_desk": {"sqlite"},
     "test_mailbox": {"sqlite"},
+    "test_checks": {"sqlite"},
 }
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 ON_POSTGRES = {

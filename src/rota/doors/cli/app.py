@@ -40,6 +40,7 @@ MODULES = MappingProxyType(
         "key": "key",
         "secret": "secret",
         "limit": "limit",
+        "budget": "budget",
         "worker": "workers",
         "machine": "workers",
         "requests": "requests",

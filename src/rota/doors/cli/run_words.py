@@ -6,6 +6,8 @@ from rota.doors.cli.desk import Record
 from rota.doors.cli.show import NOTHING, Output, compact, instant, wall, wall_named
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import now
+from rota.flow.observe.checked import MARKS as MARK_WORDS
+from rota.flow.observe.checked import WORDS
 from rota.flow.observe.telling import first_line, span
 from rota.model.faults import FaultKind
 
@@ -14,6 +16,8 @@ FAULT = "run.fault"
 COLOURED = "ansi"
 """What is for terminals alone."""
 MIB = 1024 * 1024
+CHECKED = {checked.value: words for checked, words in WORDS.items()}
+MARKS = {mark.value: words for mark, words in MARK_WORDS.items()}
 FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
@@ -31,6 +35,7 @@ def run_row(run: Record, zone: str) -> list[str]:
         str(run["id"]),
         run["task"],
         run["state"],
+        run["mark"] or run["checked"] or NOTHING,
         wall(run["started_at"] or run["available_at"], zone),
         took(run),
         run["source"],
@@ -40,7 +45,7 @@ def run_row(run: Record, zone: str) -> list[str]:
 
 def run_columns(zone: str) -> list[str]:
     """Return what stands above the rows."""
-    return ["run", "task", "state", f"start ({zone})", "took", "source", "result"]
+    return ["run", "task", "state", "checked", f"start ({zone})", "took", "source", "result"]
 
 
 def event_row(event: Record, zone: str) -> list[str]:
@@ -73,6 +78,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
         [
             ("run", f"{run['id']} of {run['task']}"),
             ("state", f"{run['state']}{where}{', stuck' if run['stuck'] else ''}"),
+            ("checked", checked_words(run)),
             ("source", run["source"] + of),
             *[
                 (name.removesuffix("_at"), "" if run[name] is None else wall_named(run[name], zone))
@@ -101,6 +107,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             for a in run["attempts"]
         ],
     )
+    _section(out, ["attempt", "check", "holds", "evidence"], check_rows(run["attempts"]))
     events = [event_row(event, zone) for event in run["events"]]
     _section(out, ["event", f"at ({zone})", "data"], events)
     _section(
@@ -130,6 +137,26 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             for d in run["deliveries"]
         ],
     )
+
+
+def checked_words(run: Record) -> str:
+    """Return what is known of a run that calls itself done."""
+    told = [CHECKED.get(run["checked"]), MARKS.get(run["mark"])]
+    return "; ".join(words for words in told if words)
+
+
+def check_rows(attempts: list[Record]) -> list[list[str]]:
+    """Return what the checks of attempts found, as rows of a list."""
+    return [
+        [
+            str(attempt["number"]),
+            first_line(found["check"], SHORT),
+            "yes" if found["passed"] else "no",
+            first_line(found["evidence"], 2 * SHORT),
+        ]
+        for attempt in attempts
+        for found in attempt["checks"] or ()
+    ]
 
 
 def heartbeat_words(run: Record) -> str:

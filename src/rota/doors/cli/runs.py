@@ -51,6 +51,9 @@ def list_all(
     space: Annotated[
         str | None, typer.Option("--space", metavar="NAME", help="Only of this space.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="With those whose gate woke nobody.")
+    ] = False,
 ) -> None:
     """List runs, newest first.
 
@@ -62,6 +65,7 @@ def list_all(
         "limit": whole("limit", limit, 1, MOST_LISTED),
         "before": maybe_whole("before", before, 1, LARGEST),
         "space": space,
+        "quiet": True if every else None,
     }
     try:
         wanted["task"] = None if task is None else desk.reference(task, space)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rota.doors.cli import done_options as done
 from rota.doors.cli import task_options as opt
 from rota.doors.cli import wish_options as wish
 from rota.doors.cli.desk import Desk
@@ -43,6 +44,10 @@ def create(
     folder: opt.Folder = None,
     memory: opt.MemoryMiB = None,
     processes: opt.Processes = None,
+    check: done.Checks = None,
+    gate: done.Gate = None,
+    gate_timeout: done.GateTimeout = None,
+    next_check: done.NextCheck = None,
     thread: opt.Thread = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
@@ -97,6 +102,7 @@ def create(
         **wish.wishes_of(given),
         **opt.program_of(command, shell=shell),
         **opt.site_of(given),
+        **done.done_of(given),
         "instructions": None if instructions is None else text_or_input(instructions),
         "schedule": opt.schedule_of(given),
         "policy": opt.policy_of(given),
@@ -137,6 +143,10 @@ def edit(
     folder: opt.Folder = None,
     memory: opt.MemoryMiB = None,
     processes: opt.Processes = None,
+    check: done.Checks = None,
+    gate: done.Gate = None,
+    gate_timeout: done.GateTimeout = None,
+    next_check: done.NextCheck = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
     every: opt.Every = None,
@@ -193,6 +203,7 @@ def edit(
         **wish.wishes_of(given),
         **opt.program_of(command, shell=shell),
         **opt.site_of(given),
+        **done.done_of(given),
         "instructions": None if instructions is None else text_or_input(instructions),
         "schedule": opt.schedule_of(given),
         "policy": opt.policy_of(given),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from types import MappingProxyType
 
+from rota.doors.cli.budget_words import forecast_words
 from rota.doors.cli.desk import Record
 from rota.doors.cli.show import Output, compact, wall_named
 from rota.flow.observe.telling import counted, first_line
@@ -47,6 +48,8 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
     if task["site"] is not None:
         out.line(f"  runs in {site_words(task)}")
     out.line(f"  {results_of(task)}")
+    if task["kind"] == "agent":
+        out.line(f"  a run uses: {forecast_words(task['forecast'])}")
 
 
 def site_words(task: Record) -> str:

@@ -69,6 +69,7 @@ class RunsWanted(Asked):
     state: RunState | None = None
     before: Id | None = None
     limit: Limit = 50
+    quiet: bool = Field(default=False, description="With those whose gate woke nobody.")
 
 
 class Runs(Given):
@@ -176,6 +177,7 @@ async def list_runs(office: Office, asked: RunsWanted) -> Runs:
         state=asked.state,
         before=None if asked.before is None else RunId(asked.before),
         limit=asked.limit,
+        quiet=asked.quiet,
     )
     more = found[-1].id if len(found) == asked.limit else None
     return Runs(runs=[run_given(run) for run in found], next=more)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rota.doors.commands.fields import Id, Json, SpaceName, TaskRef
+from rota.flow.observe.checked import checked_of
 from rota.model.beats import Heartbeat
+from rota.model.checks import Checked, Mark
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event, EventName
 from rota.model.runs import Attempt, Cause, Question, Run, Source
@@ -57,7 +59,11 @@ class SpaceGiven(Given):
 
 
 class RunGiven(Given):
-    """The work for one slot, message, trigger or call."""
+    """The work for one slot, message, trigger or call.
+
+    `checked` says of one that ended whether its task's checks hold; `mark` why nobody was told of a
+    success: its gate woke nobody (`quiet`), or its result said so (`silent`).
+    """
 
     id: int
     task: str
@@ -88,12 +94,15 @@ class RunGiven(Given):
     result: Json
     error_code: str | None
     error: str | None
+    checked: Checked | None
+    mark: Mark | None
 
 
 class AttemptGiven(Given):
     """One try at a run, ended; `ending` tells how its processes ended, where it had any.
 
     Its `reason` says what ended them, `killed` that it took force, `proven` that none is left.
+    `checks` is what its task's checks found: the check, whether it passed, and the evidence.
     """
 
     number: int
@@ -104,6 +113,7 @@ class AttemptGiven(Given):
     outcome: str
     error: str | None
     ending: dict[str, Any] | None
+    checks: list[dict[str, Any]] | None
 
 
 class HeartbeatGiven(Given):
@@ -231,6 +241,8 @@ def run_given(run: Run) -> RunGiven:
         result=None if run.result is None else json.loads(run.result),
         error_code=run.error_code,
         error=run.error,
+        checked=checked_of(run),
+        mark=run.mark,
     )
 
 
@@ -245,6 +257,7 @@ def attempt_given(attempt: Attempt) -> AttemptGiven:
         outcome=attempt.outcome,
         error=attempt.error,
         ending=attempt.ending,
+        checks=attempt.checks,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from rota.doors.commands.done import Checks, GateAsked, NextCheckAsked, plain
 from rota.doors.commands.fields import (
     PLAIN,
     WHOLE,
@@ -21,6 +22,7 @@ from rota.flow.define import tasks
 from rota.model.sites import Network
 from rota.model.tasks import AfterOn, TaskKind
 from rota.model.wishes import MOST_TURNS, Output, PromptBy
+from rota.rules.done import DONE
 from rota.rules.sites import FIELDS
 from rota.rules.wishes import WISHES
 
@@ -32,7 +34,7 @@ Tool = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PL
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
 ROOM = (*FIELDS, "folder", "memory_mib", "processes")
 """What a request may say about where and within which bounds a program runs."""
-TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM)
+TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM, *DONE)
 PROGRAM = "command"
 """The agent that is any program; its task has instructions and a command."""
 
@@ -80,10 +82,14 @@ class Work(Asked):
     folder: Word | None = None
     memory_mib: Annotated[int, Field(ge=16, le=LARGEST), WHOLE] | None = None
     processes: Annotated[int, Field(ge=1, le=LARGEST), WHOLE] | None = None
+    checks: Checks | None = None
+    gate: GateAsked | None = None
+    next_check: NextCheckAsked | None = None
 
     def spec(self) -> dict[str, Any]:
         """Return what the task's executor is told."""
-        return {name: getattr(self, name) for name in TOLD if getattr(self, name) is not None}
+        told = {name: getattr(self, name) for name in TOLD if getattr(self, name) is not None}
+        return {name: plain(value) for name, value in told.items()}
 
 
 class WholeTask(Work):

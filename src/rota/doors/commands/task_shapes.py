@@ -18,6 +18,9 @@ from rota.model.schedules import RuleKind
 from rota.model.sites import Network
 from rota.model.spaces import Role
 from rota.model.tasks import AfterOn, Policy, Task, TaskKind
+from rota.rules.checks import FIELD as CHECKS
+from rota.rules.gates import GATE
+from rota.rules.next_checks import FIELD as NEXT_CHECK
 from rota.rules.sites import site_of
 from rota.rules.wishes import WISHES
 from rota.timing.rules import from_record
@@ -88,6 +91,9 @@ class TaskGiven(TaskListed):
     agent: str | None
     wish: dict[str, Any]
     policy: dict[str, Any]
+    checks: list[dict[str, Any]]
+    gate: dict[str, Any] | None
+    next_check: dict[str, Any] | None
     schedules: Sequence[ScheduleGiven]
 
     def etag(self) -> str:
@@ -179,6 +185,9 @@ def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -
         agent=_text(task.spec.get("agent")),
         wish={name: task.spec[name] for name in WISHES if name in task.spec},
         policy=_policy(task.policy),
+        checks=task.spec.get(CHECKS) or [],
+        gate=task.spec.get(GATE),
+        next_check=task.spec.get(NEXT_CHECK),
         schedules=[schedule_given(schedule) for schedule in schedules],
     )
 

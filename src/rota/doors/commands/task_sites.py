@@ -9,6 +9,7 @@ from rota.doors.commands.task_requests import ROOM, Work
 from rota.doors.kit.office import Office
 from rota.errors import Invalid
 from rota.model.tasks import TaskKind
+from rota.rules.done import DONE
 from rota.rules.programs import check_folder
 from rota.rules.sites import FIELDS, site_of
 from rota.rules.wishes import WISHES
@@ -20,7 +21,7 @@ def changed_spec(stood: Mapping[str, Any], asked: Work) -> dict[str, Any]:
     An executor says its whole site anew.
     """
     anew = FIELDS if "executor" in asked.model_fields_set else ()
-    dropped = {name for name in (*WISHES, *ROOM) if name in asked.model_fields_set}
+    dropped = {name for name in (*WISHES, *ROOM, *DONE) if name in asked.model_fields_set}
     kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
     return {**kept, **asked.spec()}
 

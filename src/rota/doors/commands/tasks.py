@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
+from rota.doors.commands.budgets import ForecastGiven, forecast_given
 from rota.doors.commands.fields import (
     Id,
     Json,
@@ -99,6 +100,7 @@ class TaskShown(TaskGiven):
     counts: dict[str, int]
     recent: list[RunGiven]
     fires: list[datetime]
+    forecast: ForecastGiven | None
 
 
 class TaskPut(TaskShown):
@@ -394,4 +396,5 @@ async def _shown(office: Office, task: Task) -> TaskShown:
         counts=view.counts,
         recent=[run_given(run) for run in view.recent],
         fires=fires[:FIRES],
+        forecast=await forecast_given(office, view.task),
     )

@@ -28,18 +28,8 @@ ROOT = "/v1/"
 PACKAGE = "rota.doors.commands"
 MODULES = (
     *("spaces", "keys", "tasks", "slots", "schedules"),
-    *(
-        "runs",
-        "artifacts",
-        "status",
-        "machines",
-        "state",
-        "limits",
-        "sql",
-        "operations",
-        "talking",
-        "secrets",
-    ),
+    *("runs", "artifacts", "talking", "status", "machines", "state"),
+    *("limits", "budgets", "secrets", "sql", "operations"),
 )
 _FIELD = re.compile(r"\{(\w+)\}")
 
