@@ -21,7 +21,6 @@ CANARY = "kestrel"
 NOWHERE = {"task": "987654", "run": "987654", "key": "987654", "space": "nobody"}
 WHOLE = {
     "list_workers", "list_machines", "list_readings", "list_limits", "set_limit", "remove_limit",
-    "set_space_budget",
     "pause_all", "resume_all", "stop_daemon", "start_daemon",
     "list_secrets", "put_secret", "remove_secret",
 }  # fmt: skip

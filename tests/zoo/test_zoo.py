@@ -7,7 +7,7 @@ from tests.zoo.timekeeping import in_autumn, in_spring, leap_days
 
 from rota.testing.simulation.world import World
 
-SEEDS = 60
+SEEDS = 100
 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.rare], ids=lambda bug: bug.name)

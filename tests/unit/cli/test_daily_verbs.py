@@ -15,12 +15,13 @@ HELLO = ("--call", "rota.samples:hello")
 
 def test_add_takes_the_time_first_and_echoes_what_it_means(rota):
     lines = rota.ok("add", "weekdays 7:00", "Summarise my inbox", "--timezone", "Europe/Berlin").out
-    first, words, *fires, place, results = lines.splitlines()
+    first, words, *fires, place, results, uses = lines.splitlines()
     assert first == "Added summarise-my-inbox."
     assert words == "  weekdays at 07:00, Europe/Berlin"
     assert len(fires) == 3
     assert place == "  runs in a process, as usual in the space main"
     assert results == "  results stay with the runs: rota logs summarise-my-inbox"
+    assert uses == "  a run uses: unknown until one has told what it used"
     made = rota.json("ls")["tasks"][0]
     assert (made["kind"], made["thread"]) == ("agent", "cli:default")
     assert made["instructions"] == "Summarise my inbox"

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
-from rota.doors.cli.run_words import FINISHED, event_row
+from rota.doors.cli.run_words import FINISHED, checked_words, event_row
 from rota.doors.cli.show import compact
 from rota.doors.cli.values import SpaceName
 from rota.doors.kit.faults import INTERRUPTED
@@ -165,5 +165,7 @@ def _end(desk: Desk, run: Record) -> None:
         desk.out.line(result if isinstance(result, str) else compact(result))
     elif run["error"]:
         desk.out.line(str(run["error"]).rstrip())
+    if run["mark"] or run["checked"] not in {None, "unverified"}:
+        desk.out.talk(f"Run {run['id']} is {checked_words(run)}.")
     if run["state"] not in FINISHED:
         desk.out.talk(f"Run {run['id']} is {run['state']}.")

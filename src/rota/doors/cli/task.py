@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.done_words import done_pairs
 from rota.doors.cli.run import queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
@@ -143,6 +144,7 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
                 if task["after"] is None
                 else f"{task['after']['task']}, on {task['after']['on']}",
             ),
+            *done_pairs(task),
             ("policy", policy_words(task["policy"])),
             ("results to", task["policy"].get("deliver_to") or ""),
             ("now", _now(task["activity"])),

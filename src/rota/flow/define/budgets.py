@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rota.errors import Invalid
 from rota.model.budgets import NO_CAPS, BudgetScope, Caps, Used
 from rota.model.instants import from_micros
 from rota.model.spaces import Space
@@ -37,12 +38,15 @@ async def set_task_budget(
     store: Store, caller: Caller, task: Task, scope: BudgetScope, caps: Caps
 ) -> Accounts:
     """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
+    if task.kind is TaskKind.PYTHON and caps:
+        raise Invalid("task", task.name, "a callable tells nobody what it uses: it has no budget")
     await store.set_budget(scope, task.id, caps, caller.name)
     return await task_accounts(store, task)
 
 
 async def set_space_budget(store: Store, caller: Caller, space: str, caps: Caps) -> Accounts:
     """Set what a space may use in a day; only who acts for everybody may."""
+    check_space(caller, space)
     check_main(caller)
     found = await store.find_space(space)
     await store.set_budget(BudgetScope.SPACE, found.id, caps, caller.name)
