@@ -180,7 +180,7 @@ def test_an_agent_works_wherever_its_task_says(lodging, provider):
 @everywhere
 def test_a_session_goes_on_in_the_next_run(lodging, provider):
     provider.script.words = (Says("the word is heron"),)
-    lodging.make("think", "--keep-session")
+    lodging.make("think", "--context", "group")
     first = lodging.finish("think")
     provider.script.asked.clear()
     second = lodging.finish("think")

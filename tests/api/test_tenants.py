@@ -18,7 +18,9 @@ from rota.model.outcomes import Message, Report
 
 CANARY = "kestrel"
 """A word that stands in everything of ann's and in nothing that bob says."""
-NOWHERE = {"task": "987654", "run": "987654", "key": "987654", "space": "nobody"}
+NOWHERE = {
+    "task": "987654", "run": "987654", "key": "987654", "space": "nobody", "session": "987654",
+}  # fmt: skip
 WHOLE = {
     "list_workers", "list_machines", "list_readings", "list_limits", "set_limit", "remove_limit",
     "pause_all", "resume_all", "stop_daemon", "start_daemon",
@@ -37,6 +39,8 @@ LISTS = {
     "list_schedules": ("task", "space"),
     "list_keys": ("space",),
     "list_requests": ("space",),
+    "list_sessions": ("thread", "space"),
+    "search_sessions": ("thread", "space"),
 }
 """Which filters of a list may name a thing of somebody else."""
 WORK = {"instructions": "Look."}
@@ -74,9 +78,13 @@ BODIES = {
     "defer_alert": {"text": "hello"},
     "record_effect": {"result": 1},
     "put_secret": {"value": "a value that nobody knows"},
+    "archive_session": {"thread": "ann:kestrel"},
+    "clear_session": {"thread": "ann:kestrel"},
+    "resume_session": {},
+    "say": {"text": "Hello?"},
 }
 """What a sound request says."""
-QUERIES = {"remove_limit": "?scope=total"}
+QUERIES = {"remove_limit": "?scope=total", "search_sessions": "?words=estre"}
 """What it says in its query, where it must."""
 
 
@@ -115,11 +123,25 @@ def things(door):
     run = ann.post("/v1/tasks/secret/run-now", {"payload": CANARY, "key": CANARY}).json["run"]
     door.run(_ask(door))
     key = ann.post("/v1/keys", {"name": CANARY}).json["id"]
+    door.run(_talk(door, run))
+    ann.post("/v1/threads/ann:kestrel/messages", {"text": CANARY})
+    session = ann.get("/v1/sessions").json["sessions"][0]["id"]
     return {
         "task": str(made["id"]), "run": str(run), "space": "ann", "thread_key": "ann:kestrel",
         "name": "default", "item": "item", ("state", "key"): "note", "key": str(key),
         "secret": "anthropic",
+        "session": str(session),
     }  # fmt: skip
+
+
+async def _talk(door, run):
+    """Let ann's run have told its session before it asked."""
+    from rota.model.keeping import KeptSession
+    from rota.stores.kit.conversing import keep_session
+
+    owner = await door.store.find_space("ann")
+    told = KeptSession("claude", CANARY)
+    await door.store.write(keep_session, run, 1, owner.id, told, door.store.now())
 
 
 async def _ask(door):
@@ -204,7 +226,8 @@ def tries(operations, things):
 def list_tries(operation_id, method, path, things):
     for name in LISTS[operation_id]:
         value = {"thread": "ann:kestrel", "text": "estre", "name": "secret"}.get(name)
-        yield operation_id, method, f"{path}?{name}={value or things[name]}", None
+        sign = "&" if "?" in path else "?"
+        yield operation_id, method, f"{path}{sign}{name}={value or things[name]}", None
 
 
 def told_of(text, said):

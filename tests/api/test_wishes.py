@@ -11,7 +11,7 @@ WISH = {
     "thinking": "high",
     "permission_mode": "plan",
     "max_turns": 3,
-    "keep_session": True,
+    "context": "group",
 }
 
 

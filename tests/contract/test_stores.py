@@ -7,6 +7,7 @@ from rota.testing.contracts import (
     asides,
     beating,
     caches,
+    conversing,
     define,
     entrance,
     held,
@@ -172,4 +173,12 @@ class TestSpending(spending.SpendingContract):
 
 
 class TestAsides(asides.AsideContract):
+    pass
+
+
+class TestSessions(conversing.SessionContract):
+    pass
+
+
+class TestMessages(conversing.MessageContract):
     pass

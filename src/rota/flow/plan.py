@@ -273,5 +273,7 @@ def slot_run(
         available_at=available_at,
         schedule_id=schedule.id,
         slot=slot,
+        thread=schedule.thread,
+        in_conversation=schedule.in_conversation,
     )
     return RunBatch(template=template, payloads=NO_PAYLOAD)

@@ -11,6 +11,8 @@ RunId = NewType("RunId", int)
 QuestionId = NewType("QuestionId", int)
 DeliveryId = NewType("DeliveryId", int)
 EventId = NewType("EventId", int)
+SessionId = NewType("SessionId", int)
+MessageId = NewType("MessageId", int)
 WorkerId = NewType("WorkerId", str)
 Epoch = NewType("Epoch", int)
 

@@ -85,13 +85,19 @@ class Ending:
 
 
 class KeptSession(NamedTuple):
-    """An agent's conversation that the next run goes on in, and the tokens used in it so far."""
+    """An agent's conversation that a later run may go on in, and the tokens used in it so far.
+
+    `was` is what it was called when this attempt went on in it, if the agent calls it otherwise
+    now. With `shared` the next run of its thread goes on in it.
+    """
 
     agent: str
     id: str
     input: int = 0
     output: int = 0
     cached: int = 0
+    was: str = ""
+    shared: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +109,9 @@ class Kept:
 
     An attempt has another keeper for each try inside it: `tries` counts those that were in vain,
     `until` is when the next one may begin, None while one goes on, and `began` is when the first
-    one did. `session` is what this try goes on in. `gate` is empty while the gate of the attempt
-    runs and its work has not begun; then it is what the gate said, as JSON.
+    one did. `session` is what this try goes on in, `agent` who does the work, whatever its task
+    says meanwhile, and `said` what it was told. `gate` is empty while the gate of the attempt runs
+    and its work has not begun; then it is what the gate said, as JSON.
     """
 
     run_id: RunId
@@ -119,6 +126,8 @@ class Kept:
     until: int | None = None
     began: int = 0
     session: KeptSession | None = None
+    agent: str = ""
+    said: str = ""
     current: bool = True
     gate: str | None = None
 
@@ -154,9 +163,9 @@ class Heard(NamedTuple):
 class Pause(NamedTuple):
     """A try that was in vain: how the attempt is kept from now on, and why.
 
-    With `forget` its session is lost, and no run goes on in it any more.
+    `lost` is the session in which it was, if no run can go on in that any more.
     """
 
     kept: Kept
     why: Happened
-    forget: bool = False
+    lost: KeptSession | None = None

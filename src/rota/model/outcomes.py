@@ -100,13 +100,15 @@ class Message:
 class Report:
     """An outcome, and what the attempt wants done in the same transaction.
 
-    `ending` is how its processes ended, as JSON, where it had any.
+    `ending` is how its processes ended, as JSON, where it had any. With `silent` nobody is told
+    of its result: it is for the record alone.
     """
 
     outcome: Outcome
     messages: tuple[Message, ...] = field(default=())
     ending: str | None = None
     aside: Aside | None = None
+    silent: bool = False
 
 
 DONE = Report(outcome=Succeeded())

@@ -90,6 +90,8 @@ class DueSchedule:
     paused_until: int | None
     pauses: Pauses = ()
     active: tuple[ActiveRun, ...] = ()
+    thread: str | None = None
+    in_conversation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

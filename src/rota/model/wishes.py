@@ -23,14 +23,23 @@ class Output(StrEnum):
     LINES = "lines"
 
 
+class SessionContext(StrEnum):
+    """Which session a run goes on in: that of its group, the thread, or one of its own."""
+
+    GROUP = "group"
+    ISOLATED = "isolated"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """The instructions, and every choice an agent leaves open; None leaves it to the agent.
 
     `tools` are the only ones it may use, `denied_tools` some it may not. `thinking` and
-    `permission_mode` are the agent's own words. `keep_session` asks that the next run go on where
-    this one ended. The rest is for `command` alone: the words of the program, how it is told and
-    read, and the names of further variables it may see.
+    `permission_mode` are the agent's own words. With the context `group` a run goes on in the
+    session of its thread. `envelope` says whether everything the agent is told stands in the
+    sections of a prompt or comes as it is, and `previous_result` that the last result is among it.
+    The rest is for `command` alone: the words of the program, how it is told and read, and the
+    names of further variables it may see.
     """
 
     instructions: str = ""
@@ -41,7 +50,9 @@ class Wish:
     thinking: str | None = None
     permission_mode: str | None = None
     max_turns: int | None = None
-    keep_session: bool = False
+    context: SessionContext = SessionContext.ISOLATED
+    envelope: bool | None = None
+    previous_result: bool = False
     program: tuple[str, ...] = ()
     prompt_by: PromptBy = PromptBy.STDIN
     output: Output = Output.TEXT

@@ -34,6 +34,8 @@ class Abilities:
     resume: bool = False
     mcp: bool = False
     program: bool = False
+    envelope: bool = False
+    """Whether it is told of its run in the sections of a prompt, unless a task says otherwise."""
     variables: frozenset[str] = frozenset()
     """The environment it may see, by name, of what is offered to it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.model.ids import RunId, TaskId
+from rota.model.ids import RunId
 from rota.model.keeping import Heard, Kept, KeptSession, Pause
 from rota.model.views import Claimed
 from rota.ports.timed import Timed
@@ -36,11 +36,8 @@ class Keeping(Timed, Protocol):
     ) -> bool:
         """Record what was read, once; false if it was read already or the run is another's.
 
-        With a session, the next run of the task in the same thread goes on in it.
+        With a session, a later run may go on in it.
         """
-
-    async def find_session(self, task_id: TaskId, thread: str | None) -> KeptSession | None:
-        """Return the session in which the next run of a task in a thread goes on."""
 
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""

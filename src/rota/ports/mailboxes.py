@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 from rota.model.ids import Epoch, RunId
+from rota.model.inside import Held
 from rota.model.keeping import Kept
 from rota.ports.runner import Assignment
 
@@ -17,6 +18,10 @@ REPLIES = "replies"
 """The folder in `in` with the answers to commands."""
 MESSAGES = "messages"
 """The folder in `in` with messages that came while the program ran."""
+
+
+Acknowledged: TypeAlias = Callable[[Held, int], Awaitable[object]]
+"""Told that an attempt has read everything up to a number; raises if it was given none such."""
 
 
 class Mailboxes(Protocol):
@@ -43,6 +48,9 @@ class Mailboxes(Protocol):
 
         Nothing happens where none is served.
         """
+
+    def tell(self, acknowledged: Acknowledged) -> None:
+        """Let somebody know of every message that a program acknowledges, from now on."""
 
     async def give(self, run_id: RunId, epoch: Epoch, message: Mapping[str, Any]) -> int | None:
         """Put a message into the mailbox of an attempt and return its number.

@@ -26,6 +26,7 @@ from rota.model.spaces import Limit, Role, Space, Thread
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
 from rota.ports.beating import Beating
+from rota.ports.conversing import Conversing
 from rota.ports.entrance import Entrance
 from rota.ports.examiner import Examiner
 from rota.ports.keeping import Keeping
@@ -330,6 +331,7 @@ class Store(
     Machines,
     Talking,
     Spending,
+    Conversing,
     Backups,
     Protocol,
 ):

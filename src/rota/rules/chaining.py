@@ -11,6 +11,7 @@ from rota.model.runs import RunBatch, Source
 from rota.model.states import RunState
 from rota.model.tasks import AfterOn, Task
 from rota.rules.queueing import DEEPEST_CHAIN, new_run
+from rota.rules.wishes import is_in_conversation
 
 LONGEST_PASSED_RESULT = 64 * 1024
 
@@ -39,6 +40,8 @@ def successors(
                 now,
                 upstream_id=run_id,
                 depth=depth + 1,
+                thread=task.thread,
+                in_conversation=is_in_conversation(task),
             ),
             payloads=[_payload(task, run_id, state, result)],
             keys=[f"after:{run_id}"],

@@ -13,12 +13,17 @@ PLANNED = frozenset({Source.SLOT, Source.CATCH_UP, Source.BACKFILL})
 """The sources of runs that stand for a slot."""
 
 
-def lane_of(task_id: int, policy: Policy, source: Source) -> str | None:
+def lane_of(
+    task_id: int, policy: Policy, source: Source, conversation: str | None = None
+) -> str | None:
     """Return the lane a run waits in.
 
-    A lane of the policy's own comes first. Otherwise slots of a task never overlap unless the
-    policy allows it, and runs that were asked for join that lane only if the policy says so.
+    Runs of one conversation never talk at once. A lane of the policy's own comes next. Otherwise
+    slots of a task never overlap unless the policy allows it, and runs that were asked for join
+    that lane only if the policy says so.
     """
+    if conversation is not None:
+        return conversation
     if policy.lane is not None:
         return policy.lane
     if policy.overlap is Overlap.ALLOW:
@@ -26,6 +31,11 @@ def lane_of(task_id: int, policy: Policy, source: Source) -> str | None:
     if policy.overlap is None and source not in PLANNED:
         return None
     return task_lane(task_id)
+
+
+def conversation_of(task_id: int, thread: str | None) -> str:
+    """Return the lane of a conversation: that of a thread, or of a task that has none."""
+    return task_lane(task_id) if thread is None else thread
 
 
 def new_run(
@@ -41,10 +51,15 @@ def new_run(
     upstream_id: RunId | None = None,
     depth: int = 0,
     thread: str | None = None,
+    in_conversation: bool = False,
     schedule_id: ScheduleId | None = None,
     slot: Slot | None = None,
 ) -> NewRun:
-    """Return a run of a task as its policy wants it queued."""
+    """Return a run of a task as its policy wants it queued.
+
+    One that is `in_conversation` takes part in its thread's, or in that of its task if it has none.
+    """
+    conversation = conversation_of(task_id, thread) if in_conversation else None
     start = now if available_at is None else max(now, available_at)
     deadline = policy.deadline
     return NewRun(
@@ -53,7 +68,7 @@ def new_run(
         route=route,
         pool=policy.pool,
         priority=policy.priority if priority is None else priority,
-        lane=thread if thread is not None else lane_of(task_id, policy, source),
+        lane=lane_of(task_id, policy, source, conversation),
         group=policy.group or "",
         metered=policy.metered,
         source=source,
@@ -61,7 +76,7 @@ def new_run(
         expires_at=None if deadline is None else start + int(deadline.total_seconds() * 1_000_000),
         upstream_id=upstream_id,
         depth=depth,
-        thread=thread,
+        thread=thread if in_conversation else None,
         schedule_id=schedule_id,
         slot_key=None if slot is None else slot.key,
         slot_at=None if slot is None else to_micros(slot.at),

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rota.model.wishes import Output, PromptBy, Wish
+from rota.model.tasks import Task, TaskKind
+from rota.model.wishes import Output, PromptBy, SessionContext, Wish
 
 SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
 WISHES = (
@@ -17,7 +18,10 @@ WISHES = (
     "thinking",
     "permission_mode",
     "max_turns",
-    "keep_session",
+    "context",
+    "envelope",
+    "previous_result",
+    "answers",
     "prompt_by",
     "output",
 )
@@ -36,11 +40,23 @@ def wish_in(spec: Mapping[str, Any], instructions: str | None = None) -> Wish:
         thinking=spec.get("thinking"),
         permission_mode=spec.get("permission_mode"),
         max_turns=spec.get("max_turns"),
-        keep_session=bool(spec.get("keep_session", False)),
+        context=context_in(spec),
+        envelope=spec.get("envelope"),
+        previous_result=bool(spec.get("previous_result", False)),
         program=tuple(spec.get("command") or ()),
         prompt_by=PromptBy(spec.get("prompt_by") or PromptBy.STDIN),
         output=Output(spec.get("output") or Output.TEXT),
     )
+
+
+def context_in(spec: Mapping[str, Any]) -> SessionContext:
+    """Return which session a record wants its runs to go on in."""
+    return SessionContext(spec.get("context") or SessionContext.ISOLATED)
+
+
+def is_in_conversation(task: Task) -> bool:
+    """Whether the runs of a task go on in the session of their thread, one after the other."""
+    return task.kind is TaskKind.AGENT and context_in(task.spec) is SessionContext.GROUP
 
 
 def is_session(name: str) -> bool:

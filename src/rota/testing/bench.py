@@ -61,6 +61,7 @@ class Bench:
         space: str = "main",
         after: After | None = None,
         route: str = "",
+        thread: str | None = None,
         **policy: Any,  # noqa: ANN401 - the fields of a Policy
     ) -> Task:
         """Return a task, made or brought up to date; its route is served from now on."""
@@ -74,7 +75,12 @@ class Bench:
             self.routes.append(route)
         return await self.store.put_task(
             NewTask(
-                space_id=owner.id, name=name, route=route, policy=Policy(**policy), after=after
+                space_id=owner.id,
+                name=name,
+                route=route,
+                policy=Policy(**policy),
+                after=after,
+                thread=thread,
             ),
             upstream,
         )

@@ -162,6 +162,7 @@ SHORT = {
     "test_desk": {"sqlite"},
     "test_mailbox": {"sqlite"},
     "test_checks": {"sqlite"},
+    "test_talking": {"sqlite"},
 }
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 ON_POSTGRES = {

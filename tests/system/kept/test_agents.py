@@ -161,7 +161,7 @@ def test_a_cancellation_ends_the_wait(agent):
 
 def test_the_next_run_goes_on_in_the_session_also_after_a_restart(agent):
     agent.agent("session")
-    agent.json("task", "edit", "think", "--keep-session")
+    agent.json("task", "edit", "think", "--context", "group")
     agent.up()
     first = agent.until(agent.json("run", "think")["run"], ended)
     agent.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from rota.agents.command.script import ScriptAgent
 from rota.errors import Invalid
-from rota.model.wishes import Wish
+from rota.model.wishes import SessionContext, Wish
 from rota.ports.agent import Room
 
 AGENT = ScriptAgent()
@@ -66,8 +66,8 @@ def test_what_is_no_function_is_a_program(word):
 
 
 def test_a_script_has_no_wishes_of_an_agent():
-    with pytest.raises(Invalid, match="keep_session"):
-        AGENT.check(Wish(program=("p",), instructions="null", keep_session=True))
+    with pytest.raises(Invalid, match="context"):
+        AGENT.check(Wish(program=("p",), instructions="null", context=SessionContext.GROUP))
 
 
 CASES = {

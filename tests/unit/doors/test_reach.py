@@ -65,6 +65,14 @@ WAYS = {
     "resume_all": "resume-all",
     "stop_daemon": "stop",
     "start_daemon": "start",
+    "list_sessions": "session list",
+    "search_sessions": "session search",
+    "show_session": "session show",
+    "archive_session": "session archive",
+    "clear_session": "session clear",
+    "resume_session": "session resume",
+    "say": "say",
+    "list_messages": "messages",
 }
 
 INSIDE = "talking"

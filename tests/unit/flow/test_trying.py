@@ -265,8 +265,12 @@ async def next_run(desk, given, outcome):
     return assigned(claimed, desk.store.incarnation)[0]
 
 
+async def session_of(desk, given, agent):
+    return await desk.store.find_session(given.lease.run_id, agent, shared=True, own=False)
+
+
 async def test_the_next_run_goes_on_in_the_session_of_the_last(desk):
-    given = await agent_run(desk, keep_session=True)
+    given = await agent_run(desk, context="group")
     yard = Trial(said(line("session", id="s-1") + DONE), said(line("session", id="s-1") + DONE))
     work = House(desk, yard).work
     given = await next_run(desk, given, await work.run(given))
@@ -285,7 +289,7 @@ async def test_a_run_whose_task_keeps_no_session_begins_anew(desk):
 
 
 async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk):
-    given = await agent_run(desk, keep_session=True)
+    given = await agent_run(desk, context="group")
     yard = Trial(
         said(line("session", id="s-1") + DONE),
         said(LOST, code=1),
@@ -296,7 +300,7 @@ async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk)
     assert await house.run(given) == Succeeded(result='"done"')
     assert [room.session for room in yard.rooms] == [None, "s-1", None]
     assert house.waited == []
-    kept = await desk.store.find_session(given.lease.task_id, given.lease.thread)
+    kept = await session_of(desk, given, "command")
     assert kept.id == "s-2"
     assert (await desk.store.kept_of(yard.home))[-1].tries == 0
 
@@ -312,7 +316,7 @@ def codex(total, text="hi"):
 
 
 async def test_what_a_session_used_before_is_not_counted_again(desk):
-    given = await agent_run(desk, agent="codex", keep_session=True, output="text")
+    given = await agent_run(desk, agent="codex", context="group", output="text")
     yard = Trial(said(codex(10)), said(codex(25)))
     work = House(desk, yard).work
     first = given.lease.run_id
@@ -323,13 +327,13 @@ async def test_what_a_session_used_before_is_not_counted_again(desk):
         events = await desk.store.run_events(run_id)
         used += [e.data["input"] for e in events if e.name is EventName.USAGE]
     assert used == [10, 15]
-    kept = await desk.store.find_session(given.lease.task_id, given.lease.thread)
+    kept = await session_of(desk, given, "codex")
     assert (kept.id, kept.input) == ("t-1", 25)
 
 
 @pytest.mark.parametrize("keep", [False, True])
-async def test_an_answer_reaches_the_agent(desk, keep):
-    given = await agent_run(desk, keep_session=keep)
+async def test_an_answer_reaches_the_agent_in_the_session_that_asked(desk, keep):
+    given = await agent_run(desk, context="group" if keep else "isolated")
     asks = line("session", id="s-1") + line("question", text="Which colour?", options=["red"])
     yard = Trial(said(asks), said(DONE))
     work = House(desk, yard).work
@@ -343,9 +347,9 @@ async def test_an_answer_reaches_the_agent(desk, keep):
     assert (await work.run(again)).outcome == Succeeded(result='"done"')
     answered = "You asked: Which colour?\nThe answer is: red"
     told = yard.started[1]
-    assert told.stdin.decode() == (answered if keep else f"Look.\n\n{answered}")
+    assert told.stdin.decode() == answered
     assert json.loads(told.env["ROTA_ANSWERS"]) == ["red"]
-    assert yard.rooms[1].session == ("s-1" if keep else None)
+    assert yard.rooms[1].session == "s-1"
 
 
 async def test_what_is_done_once_says_itself_what_to_do(desk):

@@ -50,9 +50,19 @@ def test_a_caller_may_give_another_priority_and_zero_is_one():
     assert new_run(7, 1, "r", Policy(priority=4), Source.ENQUEUE, NOW, priority=0).priority == 0
 
 
-def test_a_thread_is_its_runs_lane():
-    run = new_run(7, 1, "r", Policy(lane="L"), Source.ENQUEUE, NOW, thread="talk:room")
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("overlap", [None, *Overlap])
+def test_runs_of_one_conversation_share_its_lane_whatever_the_policy_says(source, overlap):
+    policy = Policy(lane="L", overlap=overlap)
+    run = new_run(7, 1, "r", policy, source, NOW, thread="talk:room", in_conversation=True)
     assert (run.lane, run.thread) == ("talk:room", "talk:room")
+    alone = new_run(7, 1, "r", policy, source, NOW, in_conversation=True)
+    assert (alone.lane, alone.thread) == (TASK, None)
+
+
+def test_a_run_that_takes_no_part_in_its_threads_conversation_has_another_lane():
+    run = new_run(7, 1, "r", Policy(lane="L"), Source.ENQUEUE, NOW, thread="talk:room")
+    assert (run.lane, run.thread) == ("L", None)
 
 
 @pytest.mark.parametrize(

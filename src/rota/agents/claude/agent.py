@@ -44,6 +44,7 @@ class ClaudeAgent:
         permission_modes=("acceptEdits", "auto", "bypassPermissions", "dontAsk", "manual", "plan"),
         max_turns=True,
         resume=True,
+        envelope=True,
         mcp=True,
         variables=VARIABLES,
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rota.errors import Invalid
-from rota.model.wishes import MOST_TURNS, Output, PromptBy, Wish
+from rota.model.wishes import MOST_TURNS, Output, PromptBy, SessionContext, Wish
 from rota.ports.agent import Abilities, McpServer, Room
 from rota.rules.wishes import is_session
 
@@ -27,8 +27,8 @@ def check(agent: str, abilities: Abilities, wish: Wish) -> None:
         _able(agent, "max_turns", wish.max_turns, able=abilities.max_turns)
         if not 0 < wish.max_turns <= MOST_TURNS:
             raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MOST_TURNS}")
-    if wish.keep_session:
-        _able(agent, "keep_session", "yes", able=abilities.resume)
+    if wish.context is SessionContext.GROUP:
+        _able(agent, "context", wish.context, able=abilities.resume)
     _program(agent, abilities, wish)
 
 

@@ -33,6 +33,7 @@ class PiAgent:
         tools=True,
         thinking=("off", "minimal", "low", "medium", "high", "xhigh"),
         resume=True,
+        envelope=True,
         variables=VARIABLES,
     )
 

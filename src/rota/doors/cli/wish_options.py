@@ -35,12 +35,28 @@ PermissionMode = Annotated[
 MaxTurns = Annotated[
     Text, typer.Option("--max-turns", metavar="N", help="Agent: at most so many turns.")
 ]
-KeepSession = Annotated[
+Context = Annotated[
+    Text,
+    typer.Option(
+        "--context",
+        metavar="WORD",
+        help="Agent: runs go on in the thread's session, group, or begin anew [isolated].",
+    ),
+]
+Envelope = Annotated[
+    bool | None,
+    typer.Option("--envelope/--plain", help="Agent: whether its prompt has sections."),
+]
+PreviousResult = Annotated[
     bool | None,
     typer.Option(
-        "--keep-session/--new-session",
-        help="Agent: each run goes on in the conversation of the one before [--new-session].",
+        "--previous-result/--no-previous-result",
+        help="Agent: its prompt tells the last result [no].",
     ),
+]
+Answers = Annotated[
+    bool | None,
+    typer.Option("--answers/--no-answers", help="Agent: it answers what is said in its thread."),
 ]
 PromptBy = Annotated[
     Text,
@@ -59,7 +75,10 @@ FIELDS = {
     "deny_tool": "denied_tools",
     "thinking": "thinking",
     "permission_mode": "permission_mode",
-    "keep_session": "keep_session",
+    "session_context": "context",
+    "envelope": "envelope",
+    "previous_result": "previous_result",
+    "answers": "answers",
     "prompt_by": "prompt_by",
     "output": "output",
 }

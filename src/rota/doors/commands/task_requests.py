@@ -21,7 +21,7 @@ from rota.doors.commands.wishes import PolicyAsked, ScheduleAsked
 from rota.flow.define import tasks
 from rota.model.sites import Network
 from rota.model.tasks import AfterOn, TaskKind
-from rota.model.wishes import MOST_TURNS, Output, PromptBy
+from rota.model.wishes import MOST_TURNS, Output, PromptBy, SessionContext
 from rota.rules.done import DONE
 from rota.rules.sites import FIELDS
 from rota.rules.wishes import WISHES
@@ -70,7 +70,17 @@ class Work(Asked):
     thinking: Word | None = None
     permission_mode: Word | None = None
     max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS), WHOLE] | None = None
-    keep_session: bool | None = None
+    context: SessionContext | None = Field(
+        default=None,
+        description="`group`: its runs go on in the session of the thread, one after the other.",
+    )
+    envelope: bool | None = Field(
+        default=None, description="Whether the prompt has sections; not for `command` by default."
+    )
+    previous_result: bool | None = Field(
+        default=None, description="The prompt tells what the last run came to."
+    )
+    answers: bool | None = Field(default=None, description="It answers what is said in its thread.")
     prompt_by: PromptBy | None = None
     shell: bool | None = Field(default=None, description="The command is one line for a shell.")
     output: Output | None = None

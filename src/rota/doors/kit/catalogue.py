@@ -28,7 +28,7 @@ ROOT = "/v1/"
 PACKAGE = "rota.doors.commands"
 MODULES = (
     *("spaces", "keys", "tasks", "slots", "schedules"),
-    *("runs", "artifacts", "talking", "status", "machines", "state"),
+    *("runs", "artifacts", "talking", "sessions", "messages", "status", "machines", "state"),
     *("limits", "budgets", "secrets", "sql", "operations"),
 )
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.model.tasks import TaskKind
+from rota.model.wishes import SessionContext
 from rota.ports.agent import Agents
 from rota.rules.wishes import WISHES, wish_in
 
@@ -27,5 +28,7 @@ def with_agent(agents: Agents, kind: TaskKind, spec: Mapping[str, Any]) -> dict[
             raise Invalid(stray, spec[stray], advice)
         return dict(spec)
     agent = agents.named(spec.get("agent"))
+    if spec.get("answers") and not spec.get("context"):
+        spec = {**spec, "context": SessionContext.GROUP.value}  # whoever answers takes part
     agent.check(wish_in(spec))
     return {**spec, "agent": agent.name}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from rota.errors import Invalid
-from rota.model.tasks import Policy, TaskKind
+from rota.model.tasks import Overlap, Policy, TaskKind
+from rota.model.wishes import SessionContext
+from rota.rules.wishes import context_in
 
 LONGEST = timedelta(days=366)
 MOST_ATTEMPTS = 1_000
@@ -37,6 +41,18 @@ def check_policy(policy: Policy) -> None:
         raise Invalid(
             "deliver_to", policy.deliver_to, "write it as channel:target, for example log:"
         )
+
+
+def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
+    """Refuse what would let the runs of one conversation overlap."""
+    if context_in(spec) is SessionContext.ISOLATED:
+        return
+    if policy.lane is not None:
+        advice = "the context group has the lane of its thread; leave this out"
+        raise Invalid("lane", policy.lane, advice)
+    if policy.overlap is Overlap.ALLOW:
+        advice = "runs of one session cannot overlap; leave this out, or use the context isolated"
+        raise Invalid("overlap", policy.overlap, advice)
 
 
 def check_timeouts(policy: Policy, kind: TaskKind) -> None:

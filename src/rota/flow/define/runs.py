@@ -12,6 +12,7 @@ from rota.flow.plan import table_of
 from rota.flow.settle import settle_runs
 from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
+from rota.model.messages import is_to_read
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Run, RunBatch, Source
 from rota.model.states import FINISHED, Move, RunState
@@ -23,6 +24,7 @@ from rota.rules.permission import Caller, check_person, may_act_for
 from rota.rules.queueing import new_run
 from rota.rules.settlement import Context
 from rota.rules.settlement import answer as decide_answer
+from rota.rules.wishes import is_in_conversation
 
 LONGEST_KEY = 256
 LONGEST_ANSWER = 16 * 1024
@@ -92,7 +94,14 @@ async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
     tasks = await store.get_tasks([run.task_id])
     if not tasks or tasks[0].deleted_at is not None:
         raise NotFound("task", run.task, "it was deleted; create it again first")
-    return await enqueue(store, tasks[0], json.loads(run.payload), source=Source.MANUAL)
+    payload = json.loads(run.payload)
+    if is_to_read(payload):
+        template = template_for(tasks[0], Source.MANUAL, store.now())
+        again = await store.read_again(run.id, RunBatch(template=template, payloads=[run.payload]))
+        if again is None:
+            raise IllegalMove(run.state, "be tried again: what it was to read was read")
+        return Enqueued(run_id=again)
+    return await enqueue(store, tasks[0], payload, source=Source.MANUAL)
 
 
 def template_for(
@@ -108,6 +117,8 @@ def template_for(
         now,
         available_at=maybe_micros(at),
         priority=priority,
+        thread=task.thread,
+        in_conversation=is_in_conversation(task),
     )
 
 

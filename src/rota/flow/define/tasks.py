@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.errors import Conflict, Invalid, NotFound
 from rota.flow.define.names import check_name, get_task
-from rota.flow.define.policies import check_policy, check_timeouts
+from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.flow.define.standing import persistently, standing_schedules
 from rota.model.instants import maybe_micros, to_micros
@@ -60,6 +60,7 @@ async def put_task(
     check_policy(policy)
     check_timeouts(policy, kind)
     check_done(spec or {}, kind)
+    check_conversation(policy, spec or {})
     owner = await store.find_space(space)
     found = await store.find_task(owner.id, name)
     if found is not None and not replace:

@@ -45,7 +45,7 @@ def again(
             "new_session": True,
         }
         return Pause(
-            replace(kept, session=None, until=now), Happened(EventName.FAULT, why), forget=True
+            replace(kept, session=None, until=now), Happened(EventName.FAULT, why), kept.session
         )
     until = now + patience.wait // timedelta(microseconds=1)
     timeout = None if hard_seconds is None else kept.began + int(hard_seconds * 1_000_000)

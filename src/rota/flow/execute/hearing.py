@@ -27,6 +27,7 @@ from rota.model.said import (
 )
 from rota.model.texts import clean, coloured
 from rota.ports.agent import Reader, Summing
+from rota.rules.internal import public_text
 
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 8 * 1024
@@ -150,7 +151,10 @@ def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
 
 
 def happening(said: Said, at: int) -> Happened | None:
-    """Return what an agent said as an event; a result and a question end the attempt instead."""
+    """Return what an agent said as an event; a result and a question end the attempt instead.
+
+    Of a result that has internal text all goes on record, for people are shown the rest alone.
+    """
     match said:
         case ColouredText(text=text, ansi=ansi):
             return _output(Stream.OUT, at, text, ansi)
@@ -167,7 +171,15 @@ def happening(said: Said, at: int) -> Happened | None:
         case Fault(kind=kind, detail=detail):
             return Happened(EventName.FAULT, {"kind": kind.value, "detail": detail})
         case Result() | Question():
-            return None
+            return _internal(said, at)
+
+
+def _internal(said: Result | Question, at: int) -> Happened | None:
+    data = said.data if isinstance(said, Result) else said.context
+    text = said.text if not data else f"{said.text}\n{data}"
+    if public_text(text) == text:
+        return None
+    return _output(Stream.OUT, at, text[:LONGEST_TEXT])
 
 
 def _used(said: Usage) -> Amounts:

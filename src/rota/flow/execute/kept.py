@@ -28,6 +28,7 @@ from rota.flow.execute.gating import Gating
 from rota.flow.execute.going import Going
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
+from rota.flow.execute.offering import Offering
 from rota.flow.execute.overstaying import end_overstayers, has_asked
 from rota.flow.execute.patiently import LOOK_SECONDS, let_go_of, patiently, to_the_end
 from rota.flow.execute.posting import Posting
@@ -60,7 +61,6 @@ from rota.ports.store import Store
 from rota.ports.yard import Yard
 
 log = logging.getLogger(__name__)
-
 ROUTES = ("agent", "script")
 TIDY_FIRST_MICROS = 60 * 1_000_000
 TIDY_MICROS = 3600 * 1_000_000
@@ -123,6 +123,9 @@ class KeptWork:
         self._gating = Gating(store, yard, self._listening, agents.get(SCRIPT), self._start)
         self._trying = Trying(store, patience or Patience(), sleep)
         self._posting = Posting(yard, mailboxes)
+        self._offering = Offering(store, mailboxes)
+        if mailboxes is not None:
+            mailboxes.tell(self._offering.acknowledged)
         self._tidy = tidy
         self._tidy_at = 0
         self._taken = False
@@ -229,6 +232,7 @@ class KeptWork:
             if self._going.get(run_id) is going:
                 del self._going[run_id]
                 self._posting.leave(run_id)
+                self._offering.end(run_id)
             self._watch.ended.pop(run_id, None)
 
     async def _run(self, going: Going) -> Report:
@@ -261,6 +265,7 @@ class KeptWork:
                 return CANCELLED
             begin = partial(_hearing, ready, kept)
             listen = partial(self._listening.to_the_end, kept, going.holder, begin)
+            self._offering.begin(going.assignment, kept)
             (ending, hearing), broken = await self._posting.while_served(
                 going.assignment,
                 kept,
@@ -305,7 +310,9 @@ class KeptWork:
             bounds = what_is_left(bounds, self._store.now() - began)
             if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
                 return out_of_time()
-        told = await self._trying.told(assignment, ready.wish, resumed=session is not None)
+        told = await self._trying.told(assignment, ready, going.holder, session)
+        if isinstance(told, Report):
+            return told
         kept = Kept(
             run_id=assignment.lease.run_id,
             epoch=assignment.lease.epoch,
@@ -317,9 +324,11 @@ class KeptWork:
             began=began,
             session=session,
             gate=going.gate,
+            agent=ready.agent.name,
+            said=told.said,
         )
         room = self._posting.told(in_session(ready.room, session), kept)
-        prepared = ready.agent.prepare(told, room)
+        prepared = ready.agent.prepare(told.wish, room)
         going.written = True
         if not await patiently(lambda: self._store.begin_kept(kept, going.holder)):
             await self._wait_to_be_fenced(kept)
@@ -377,7 +386,7 @@ class KeptWork:
 
 def _hearing(ready: Ready, kept: Kept) -> Hearing:
     """Return a hearing of an attempt that has heard nothing yet."""
-    following = Following(ready.agent.name, kept.session) if ready.wish.keep_session else None
+    following = Following.of(ready.agent, kept.session, ready.wish)
     return Hearing(ready.agent.reader(ready.wish, in_session(ready.room, kept.session)), following)
 
 

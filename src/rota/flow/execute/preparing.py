@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from rota.flow.execute.scripts import SCRIPT, local_timeout, profile_of, script_wish, thread_of
+from rota.model.messages import READER
 from rota.model.programs import MIB, Bounds
-from rota.model.runs import Question
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Wish
 from rota.ports.runner import Assignment
-from rota.rules.approvals import told_decision
 from rota.rules.wishes import wish_in
 
 LONGEST_VARIABLE = 100 * 1024
@@ -31,30 +30,32 @@ def agent_of(assignment: Assignment, usual: str) -> str:
     return str(assignment.task.spec.get("agent") or usual)
 
 
-def wish_of(
-    assignment: Assignment, asked: Sequence[Question] = (), *, resumed: bool = False
-) -> Wish:
-    """Return everything a task leaves to its agent, with what this run is told beside.
+def wish_of(assignment: Assignment) -> Wish:
+    """Return everything a task leaves to its agent, with what this run was given.
 
-    A script reads the run's payload, as JSON, on its input. An agent is told its own questions with
-    the answers; in a session that is `resumed` it is told nothing but the newest answer.
+    A script reads the run's payload, as JSON, on its input.
     """
     spec: Mapping[str, Any] = assignment.task.spec
     if assignment.task.kind is TaskKind.SCRIPT:
         return script_wish(spec, assignment.lease.payload)
-    told = _instructions(spec, json.loads(assignment.lease.payload))
-    answers = [told_decision(question) for question in asked if question.answer is not None]
-    return wish_in(spec, answers[-1] if answers and resumed else "\n\n".join([told, *answers]))
+    parts = (str(spec.get("instructions", "")), given_to(assignment))
+    return wish_in(spec, "\n\n".join(part for part in parts if part))
 
 
-def _instructions(spec: Mapping[str, Any], payload: object) -> str:
-    """Return the task's instructions, followed by what this run was given."""
-    parts = [str(spec.get("instructions", ""))]
+def given_to(assignment: Assignment) -> str:
+    """Return what a run of an agent was given beside its instructions, as text."""
+    payload = json.loads(assignment.lease.payload)
+    if payload is None or is_reader(assignment):
+        return ""
     if isinstance(payload, dict) and isinstance(payload.get("input"), str):
-        parts.append(payload["input"])
-    elif payload is not None:
-        parts.append(json.dumps(payload, ensure_ascii=False))
-    return "\n\n".join(part for part in parts if part)
+        return str(payload["input"])
+    return json.dumps(payload, ensure_ascii=False)
+
+
+def is_reader(assignment: Assignment) -> bool:
+    """Whether a run was queued to read what was said in its thread."""
+    lease = assignment.lease
+    return lease.thread is not None and json.loads(lease.payload) == READER
 
 
 def ids_of(assignment: Assignment) -> dict[str, str]:

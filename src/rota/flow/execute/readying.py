@@ -68,10 +68,12 @@ class Readying:
     async def ready(self, assignment: Assignment) -> Ready:
         """Return what an attempt needs; raises if it may not or cannot be had.
 
-        What is carried on stays where it is, whatever its task says now.
+        What is carried on stays where it is and with the agent it began with, whatever its task
+        says now.
         """
         agent, wish = self._agent(assignment), wish_of(assignment)
-        agent.check(wish)
+        if assignment.kept is None:
+            agent.check(wish)
         role = await self._role(assignment.task.space)
         site = site_of(assignment.task.spec, role)
         if assignment.kept is not None:
@@ -84,7 +86,8 @@ class Readying:
         return Ready(agent, wish, room, bounds, site, role)
 
     def _agent(self, assignment: Assignment) -> Agent:
-        name = agent_of(assignment, self._usual_agent)
+        kept = assignment.kept
+        name = (kept and kept.agent) or agent_of(assignment, self._usual_agent)
         agent = self._agents.get(name)
         if agent is None:
             known = ", ".join(sorted(self._agents))

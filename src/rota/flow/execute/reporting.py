@@ -8,11 +8,12 @@ from dataclasses import replace
 from rota.errors import RotaError, Unavailable
 from rota.model.faults import FaultKind
 from rota.model.keeping import Ending, Reason
-from rota.model.outcomes import Cancelled, Failed, Lost, Outcome, Report
+from rota.model.outcomes import Asked, Cancelled, Failed, Lost, Outcome, Report, Succeeded
 from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.model.verdicts import Exit, Stop, Verdict
 from rota.ports.agent import Reader
+from rota.rules.internal import public_result, public_text
 
 STOPS = {
     Reason.CANCELLED: Stop.CANCELLED,
@@ -32,6 +33,7 @@ UNTOLD = {
 }
 """Ends that say nothing about the work itself: the attempt is lost."""
 
+WITHOUT_WORDS = "It asks for an answer, and says no more."
 NOT_RUN = frozenset({Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES})
 
 
@@ -54,11 +56,24 @@ def verdict_of(ending: Ending, reader: Reader) -> Verdict | None:
 
 def report_of(ending: Ending, verdict: Verdict | None, kind: TaskKind, bounds: Bounds) -> Report:
     """Return what an attempt came to, and how its processes ended."""
-    outcome = _outcome(ending, verdict, kind)
+    whole = _outcome(ending, verdict, kind)
+    outcome = public(whole) if kind is TaskKind.AGENT else whole
+    silent = isinstance(outcome, Succeeded) and outcome.result is None and outcome != whole
     if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
         message = f"{_overdue(ending.reason, bounds)}, and {_end_of(ending)}"
         outcome = replace(outcome, message=message)
-    return Report(outcome=outcome, ending=told(ending))
+    return Report(outcome=outcome, ending=told(ending), silent=silent)
+
+
+def public(outcome: Outcome) -> Outcome:
+    """Return what an agent's attempt came to without what is internal; that stays in its output."""
+    match outcome:
+        case Succeeded(result=result):
+            return Succeeded(result=public_result(result))
+        case Asked(question=question, context=context):
+            shown = public_text(question) or WITHOUT_WORDS
+            return replace(outcome, question=shown, context=public_text(context))
+    return outcome
 
 
 def stopped(report: Report) -> Report:

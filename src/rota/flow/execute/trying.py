@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
 
 from rota.flow.execute.again import Patience
 from rota.flow.execute.patiently import patiently
-from rota.flow.execute.preparing import wish_of
+from rota.flow.execute.preparing import given_to, is_reader
+from rota.flow.execute.readying import Ready
+from rota.flow.execute.scripts import SCRIPT, thread_of
 from rota.model.keeping import KeptSession
+from rota.model.messages import ThreadMessage
+from rota.model.outcomes import Cancelled, Report
+from rota.model.runs import Question, Run
 from rota.model.said import Usage
-from rota.model.wishes import Wish
+from rota.model.sessions import LONGEST_SAID
+from rota.model.states import RunState
+from rota.model.tasks import TaskKind
+from rota.model.views import RunFilter
+from rota.model.wishes import SessionContext, Wish
 from rota.ports.agent import Agent, Room
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
-from rota.rules.approvals import APPROVAL
+from rota.rules.approvals import APPROVAL, decision
+from rota.rules.prompts import Answered, Envelope, Previous, Sent, plain, render
 
 ASKED = ("ask", APPROVAL)
 """The kinds of questions that a run has asked itself."""
+LONGEST_PREVIOUS = 64 * 1024
+READ_ALREADY = Report(outcome=Cancelled(reason="what it was to read was read already"))
+
+
+class Told(NamedTuple):
+    """What an agent is told: the wish with all of it, and the words that are kept of it."""
+
+    wish: Wish
+    said: str = ""
 
 
 class Trying:
@@ -31,26 +53,140 @@ class Trying:
         self.patience = patience
 
     async def session(self, assignment: Assignment, agent: Agent, wish: Wish) -> KeptSession | None:
-        """Return the session in which a run goes on, if its task wants that."""
-        if not wish.keep_session:
-            return None
-        task, thread = assignment.lease.task_id, assignment.lease.thread
-        found = await patiently(lambda: self._store.find_session(task, thread))
-        return found if found is not None and found.agent == agent.name else None
+        """Return the session in which a run goes on.
 
-    async def told(self, assignment: Assignment, wish: Wish, *, resumed: bool) -> Wish:
-        """Return what an agent is told: with what it asked and was answered, if it has asked."""
-        if not assignment.answers:
-            return wish
-        run_id = assignment.lease.run_id
-        questions = await patiently(lambda: self._store.list_questions([run_id]))
-        own = [question for question in questions if question.kind in ASKED]
-        return wish_of(assignment, own, resumed=resumed)
+        One that has asked goes on in its own, one in the context `group` in its thread's; never in
+        one of another agent.
+        """
+        if not agent.abilities.resume:
+            return None
+        own = await self._own_session(assignment, agent)
+        if own is not None or wish.context is SessionContext.ISOLATED:
+            return own
+        run_id, find = assignment.lease.run_id, self._store.find_session
+        return await patiently(lambda: find(run_id, agent.name, shared=True, own=False))
+
+    async def _own_session(self, assignment: Assignment, agent: Agent) -> KeptSession | None:
+        """Return the session in which a run has asked."""
+        run_id, find = assignment.lease.run_id, self._store.find_session
+        if not assignment.lease.asked:
+            return None
+        return await patiently(lambda: find(run_id, agent.name, shared=False, own=True))
+
+    async def told(
+        self, assignment: Assignment, ready: Ready, worker: str, session: KeptSession | None
+    ) -> Told | Report:
+        """Return what an agent is told of its run, or that what it was to read is read already.
+
+        In the session in which a run has asked, it is told the newest answer and what was said
+        since, and nothing else.
+        """
+        agent, wish = ready.agent, ready.wish
+        if assignment.task.kind is not TaskKind.AGENT or agent.name == SCRIPT:
+            return Told(wish)  # a script, or the gate of an agent
+        messages = await self._messages(assignment, worker)
+        if is_reader(assignment) and not messages:
+            return READ_ALREADY
+        answers = await self._answers(assignment)
+        since = answers[-1].epoch if answers else 0
+        sections = agent.abilities.envelope if wish.envelope is None else wish.envelope
+        whole = await self._envelope(assignment, sections=sections)
+        if answers and session is not None and await self._asked_in(assignment, agent, session):
+            whole = replace(whole, instructions="", given="")
+            messages = [message for message in messages if (message.epoch or 0) > since]
+            answers = answers[-1:]
+        elif wish.previous_result:
+            whole = replace(whole, previous=await self._previous(assignment))
+        told = tuple(map(_answered, answers))
+        whole = replace(whole, messages=tuple(map(_sent, messages)), answers=told)
+        prompt = render(whole) if sections else plain(whole)
+        return Told(replace(wish, instructions=prompt), _said(whole))
+
+    async def _asked_in(self, assignment: Assignment, agent: Agent, session: KeptSession) -> bool:
+        """Whether a session is the one in which the run has asked."""
+        own = await self._own_session(assignment, agent)
+        return own is not None and own.id == session.id
 
     async def wait(self, until: int) -> None:
         """Wait until an instant."""
         while (left := until - self._store.now()) > 0:
             await self._sleep(left / 1_000_000)
+
+    async def _envelope(self, assignment: Assignment, *, sections: bool) -> Envelope:
+        lease, task = assignment.lease, assignment.task
+        return Envelope(
+            task_id=task.id,
+            title=task.title or task.name,
+            run_id=lease.run_id,
+            space=task.space,
+            zone=await self._zone(assignment) if sections else "",
+            thread=thread_of(assignment),
+            planned=lease.slot_at,
+            instructions=str(task.spec.get("instructions", "")),
+            given=given_to(assignment),
+        )
+
+    async def _zone(self, assignment: Assignment) -> str:
+        """Return the zone of the schedule that a run is for, or else of its space."""
+        lease, store = assignment.lease, self._store
+        if lease.slot_key is not None:
+            run = await patiently(lambda: store.get_run(lease.run_id))
+            schedules = await patiently(lambda: store.list_schedules([lease.task_id]))
+            for schedule in schedules:
+                if run is not None and schedule.id == run.schedule_id:
+                    return str(json.loads(schedule.rule).get("timezone") or "UTC")
+        return (await patiently(lambda: store.find_space(assignment.task.space))).timezone
+
+    async def _messages(self, assignment: Assignment, worker: str) -> list[ThreadMessage]:
+        lease = assignment.lease
+        if not is_reader(assignment):
+            return []
+        give = self._store.give_messages
+        return await patiently(lambda: give(lease.run_id, lease.epoch, worker))
+
+    async def _answers(self, assignment: Assignment) -> list[Question]:
+        """Return what a run has asked itself and was answered, the newest last."""
+        if not assignment.answers:
+            return []
+        run_id = assignment.lease.run_id
+        questions = await patiently(lambda: self._store.list_questions([run_id]))
+        return [q for q in questions if q.kind in ASKED and q.answer is not None]
+
+    async def _previous(self, assignment: Assignment) -> Previous | None:
+        """Return what the last run of the task before this one came to that succeeded."""
+        lease = assignment.lease
+        wanted = RunFilter(
+            task_id=lease.task_id, state=RunState.SUCCEEDED, before=lease.run_id, limit=1
+        )
+        found = await patiently(lambda: self._store.list_runs(wanted))
+        return _came_to(found[0]) if found else None
+
+
+def _came_to(run: Run) -> Previous:
+    result = "" if run.result is None else json.loads(run.result)
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    ended: datetime | None = run.finished_at
+    return Previous(run.id, ended, text[:LONGEST_PREVIOUS])
+
+
+def _answered(question: Question) -> Answered:
+    asked = question.question
+    if question.kind == APPROVAL:
+        asked = f"{asked}\nThe action: {question.action}"
+    return Answered(asked, decision(question), question.answered_by, question.answered_at)
+
+
+def _sent(message: ThreadMessage) -> Sent:
+    return Sent(message.sender, message.at, message.thread, message.body)
+
+
+def _said(whole: Envelope) -> str:
+    """Return the words that are kept of what an agent is told; of messages, only those."""
+    if whole.messages:
+        said = "\n".join(f"{sent.sender}: {sent.text}" for sent in whole.messages)
+    else:
+        said = plain(replace(whole, previous=None))
+    return said[:LONGEST_SAID]
 
 
 def in_session(room: Room, session: KeptSession | None) -> Room:

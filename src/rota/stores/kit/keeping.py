@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from rota.model.ids import Epoch, RunId, TaskId
+from rota.model.ids import Epoch, RunId
 from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
 from rota.model.runs import Lease
 from rota.model.views import Claimed
 from rota.stores.kit.claim import answers_of
+from rota.stores.kit.conversing import keep_session, lose_session
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
 from rota.stores.kit.spending import add_used
@@ -50,13 +51,9 @@ class Keeping(Dialect):
     ) -> bool:
         """Record what was read, once; false if it was read already or the run is another's.
 
-        With a session, the next run of the task in the same thread goes on in it.
+        With a session, a later run may go on in it.
         """
         return await self.write(hear, run_id, epoch, worker, heard, session, self.now())
-
-    async def find_session(self, task_id: TaskId, thread: str | None) -> KeptSession | None:
-        """Return the session in which the next run of a task in a thread goes on."""
-        return await self.read(find_session, task_id, thread)
 
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""
@@ -96,29 +93,25 @@ async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
         began=kept.began,
         session=_written(kept.session),
         gate=kept.gate,
+        agent=kept.agent,
+        said=kept.said,
     )
     return bool(rows)
 
 
 async def pause_kept(session: Session, pause: Pause, worker: str, now: int) -> bool:
     """Note that a try was in vain, and that another keeper begins the next one."""
-    kept, why, forget = pause
+    kept, why, lost = pause
     own = {"run_id": kept.run_id, "epoch": kept.epoch, "nonce": kept.nonce, "worker": worker}
     rows = await session.rows(
         "pause_kept", **own, tries=kept.tries, until=kept.until, session=_written(kept.session)
     )
     if not rows:
         return bool(await session.rows("is_paused", **own))
-    if forget:
-        await session.run("forget_session", run_id=kept.run_id)
+    if lost is not None:
+        await lose_session(session, kept.run_id, lost, now)
     await _record(session, kept.run_id, rows[0], [why], now)
     return True
-
-
-async def find_session(session: Session, task_id: int, thread: str | None) -> KeptSession | None:
-    """Return the session of a task in a thread."""
-    rows = await session.rows("find_session", task_id=task_id, thread=thread or "")
-    return _read(rows[0][0]) if rows else None
 
 
 def _written(session: KeptSession | None) -> str | None:
@@ -157,7 +150,7 @@ async def hear(
     if not rows:
         return False
     if kept is not None:
-        await session.run("keep_session", run_id=run_id, session=_written(kept))
+        await keep_session(session, run_id, epoch, rows[0][0], kept, now)
     await add_used(session, run_id, epoch, heard)
     await _record(session, run_id, rows[0], [one for part in heard for one in part.happened], now)
     return True
@@ -198,12 +191,14 @@ async def kept_of(session: Session, home: str) -> list[Kept]:
             until=until,
             began=began,
             session=_read(told),
+            agent=agent,
+            said=said,
             current=bool(current),
             gate=gate,
         )
         for (
-            run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told,
-            current, gate
+            run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told, agent,
+            said, current, gate
         ) in await session.rows("kept_of", home=home)
     ]  # fmt: skip
 

@@ -26,7 +26,7 @@ async def due(session: Session, now: int, most: int, only: int | None = None) ->
     lanes = Rows(
         {"space_id": row[8], "lane": lane, "task_id": row[7]}
         for row in rows
-        for lane in dict.fromkeys((task_lane(row[7]), policy_of(row[10]).lane))
+        for lane in dict.fromkeys((task_lane(row[7]), policy_of(row[10]).lane, _thread(row)))
         if lane is not None
     )
     active: dict[int, list[ActiveRun]] = {}
@@ -36,6 +36,12 @@ async def due(session: Session, now: int, most: int, only: int | None = None) ->
         run = ActiveRun(run_id=run_id, epoch=epoch, state=state, planned=bool(planned))
         active.setdefault(task_id, []).append(run)
     return [_due(row, active.get(row[7], ())) for row in rows]
+
+
+def _thread(row: Row) -> str | None:
+    """Return the thread whose conversation the runs of a due schedule take part in."""
+    thread, in_conversation = row[-2:]
+    return thread if in_conversation else None
 
 
 def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
@@ -56,6 +62,8 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
         paused_until,
         ended_pauses,
         going_on,
+        thread,
+        in_conversation,
     ) = row
     return DueSchedule(
         id=ScheduleId(schedule_id),
@@ -74,6 +82,8 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
         paused_until=paused_until,
         pauses=read_pauses(ended_pauses, going_on),
         active=tuple(active),
+        thread=thread,
+        in_conversation=bool(in_conversation),
     )
 
 

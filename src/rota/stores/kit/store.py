@@ -32,6 +32,7 @@ from rota.stores.kit import (
     workers,
 )
 from rota.stores.kit.beating import Beating
+from rota.stores.kit.conversing import Conversing
 from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
 from rota.stores.kit.keeping import Keeping
@@ -41,6 +42,7 @@ from rota.stores.kit.machines import Machines
 from rota.stores.kit.pausing import Pausing
 from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
 from rota.stores.kit.restore import PassOver
+from rota.stores.kit.saying import Saying
 from rota.stores.kit.spending import Spending
 from rota.stores.kit.talking import Talking
 
@@ -49,7 +51,10 @@ Result = TypeVar("Result")
 MOST_JOINED = 2_000
 
 
-class SqlStore(Entrance, Looking, Live, Pausing, Keeping, Beating, Machines, Talking, Spending):
+class SqlStore(
+    Entrance, Looking, Live, Pausing, Keeping, Beating,
+    Machines, Conversing, Saying, Talking, Spending,
+):  # fmt: skip
     """Everything the ports ask of a store, over a dialect's transactions."""
 
     path = ""

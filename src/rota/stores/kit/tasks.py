@@ -153,7 +153,7 @@ async def put_task(session: Session, task: NewTask, after_id: int | None, now: i
         "thread": task.thread,
     }
     if task.thread is not None:
-        await _join_thread(session, task.space_id, task.thread, now)
+        await join_thread(session, task.space_id, task.thread, now)
     found = await find_task(session, task.space_id, task.name)
     if task.stood is not None and (found is None or to_micros(found.updated_at) != task.stood):
         message = f"the task {task.name!r} has changed meanwhile: look at it again"
@@ -173,7 +173,7 @@ async def put_task(session: Session, task: NewTask, after_id: int | None, now: i
     return saved
 
 
-async def _join_thread(session: Session, space_id: int, key: str, now: int) -> None:
+async def join_thread(session: Session, space_id: int, key: str, now: int) -> None:
     """Make sure a thread exists and belongs to a space."""
     await add_thread(session, space_id, key, now)
     row = await one(session, "find_thread", key=key)

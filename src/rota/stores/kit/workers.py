@@ -20,7 +20,7 @@ DELIVERED = frozenset(
 )
 PRUNED = (
     *("prune_attempts", "prune_questions", "prune_beats", "prune_deferred", "prune_effects"),
-    *("prune_spending", "prune_runs"),
+    *("prune_spending", "prune_exchanges", "prune_runs"),
 )
 """What leaves with a run."""
 
@@ -125,6 +125,8 @@ async def prune(session: Session, before: int, most: int) -> int:
     ledger = await session.rows("prune_ledger", before=before, most=most)
     await session.run("forget_workers", before=before)
     await session.run("prune_requests", before=before, most=most)
+    await session.run("prune_messages", before=before, most=most)
+    await session.run("prune_sessions", before=before, most=most)
     events = await session.rows("oldest_events", before=before, most=most)
     if ledger or events:
         await session.run("keep_pruned_before", before=before)

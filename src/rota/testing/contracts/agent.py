@@ -11,7 +11,7 @@ from rota.errors import Invalid
 from rota.model.faults import FaultKind
 from rota.model.outcomes import Cancelled, Failed, Succeeded
 from rota.model.verdicts import Exit, Stop
-from rota.model.wishes import Wish
+from rota.model.wishes import SessionContext, Wish
 from rota.ports.agent import Agent, Room
 
 SECRET_NAMES = ("ROTA_DATABASE", "GITHUB_TOKEN", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH")
@@ -74,7 +74,7 @@ class AgentContract:
             "tools": (replace(wish, tools=("some_tool",)), able.tools),
             "denied_tools": (replace(wish, denied_tools=("some_tool",)), able.denied_tools),
             "max_turns": (replace(wish, max_turns=3), able.max_turns),
-            "keep_session": (replace(wish, keep_session=True), able.resume),
+            "context": (replace(wish, context=SessionContext.GROUP), able.resume),
             "thinking": (replace(wish, thinking=thinking), bool(able.thinking)),
             "permission_mode": (replace(wish, permission_mode=mode), bool(able.permission_modes)),
         }

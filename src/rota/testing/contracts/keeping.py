@@ -229,27 +229,6 @@ class KeepingContract:
         assert await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "two")])
         assert await self._texts(bench, lease) == ["one", "two"]
 
-    async def test_a_session_is_kept_with_what_was_heard(self, bench: Bench) -> None:
-        lease = await self._begun(bench)
-        find = bench.store.find_session
-        assert await find(lease.task_id, lease.thread) is None
-        hear, run_id, epoch = bench.store.hear, lease.run_id, lease.epoch
-        assert not await hear(run_id, epoch, "w1", [said(3, 4, "gap")], TALK)
-        assert await find(lease.task_id, lease.thread) is None
-        assert await hear(run_id, epoch, "w1", [said(0, 4, "one")], TALK)
-        assert await find(lease.task_id, lease.thread) == TALK
-        assert await find(lease.task_id, "telegram:42") is None
-        later = TALK._replace(id="s-2")
-        assert await hear(run_id, epoch, "w1", [said(4, 8, "two")], later)
-        assert await find(lease.task_id, lease.thread) == later
-
-    async def test_a_session_that_is_lost_is_forgotten_with_the_try(self, bench: Bench) -> None:
-        lease = await self._begun(bench)
-        await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")], TALK)
-        paused = replace(kept_for(lease), until=bench.store.now())
-        assert await bench.store.pause_kept(Pause(paused, OVERLOAD, forget=True), "w1")
-        assert await bench.store.find_session(lease.task_id, lease.thread) is None
-
     async def test_an_attempt_with_processes_tells_how_they_ended(self, bench: Bench) -> None:
         task = await bench.task()
         told = {"reason": "hard_timeout", "killed": True, "proven": True}

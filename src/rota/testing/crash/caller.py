@@ -20,16 +20,19 @@ from rota.doors.library.options import policy_from
 from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
 from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
+from rota.flow.define.runs import template_for
 from rota.flow.define.schedules import Wish
 from rota.model.beats import Overdue, Sign
 from rota.model.budgets import Amounts, BudgetScope, Caps, Spender
 from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
-from rota.model.instants import to_micros
+from rota.model.instants import from_micros, to_micros
 from rota.model.keeping import Happened, Kept, Pause
 from rota.model.keys import EVERY_SCOPE, Key
 from rota.model.machines import Load
+from rota.model.messages import NewMessage
 from rota.model.requests import NewRequest
+from rota.model.runs import RunBatch, Source
 from rota.model.spaces import Limit, Scope
 from rota.model.states import FINISHED, RunState
 from rota.model.tasks import After, AfterOn, Policy, Retry
@@ -235,6 +238,7 @@ class _Calls:
         note("revoked", sure=True, key=key.id)
         await self._ask_once(name, value)
         await self._keep()
+        await self._converse(name)
 
     async def _keep(self) -> None:
         """Come to every transaction of a kept attempt, of a run that is nobody's."""
@@ -260,6 +264,24 @@ class _Calls:
             run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", began=0
         )
         await _patiently(partial(store.reserve, spender, "caller", Amounts(), Amounts(tokens=1)))
+
+    async def _converse(self, name: str) -> None:
+        """Say something to a run that never begins, and come to what is done about sessions."""
+        store, nobody = self._store, RunId(NOBODYS)
+        task = await _patiently(partial(get_task, store, LOCAL, name))
+        thread = f"crash:{self._number}"
+        template = template_for(task, Source.ENQUEUE, store.now(), from_micros(store.now()) + FAR)
+        reader = RunBatch(template._replace(thread=thread, lane=thread), ["null"])
+        message = NewMessage(task.space_id, thread, "caller", f"message {self._number}")
+        said = await _patiently(partial(store.say, message, reader))
+        note("said", sure=True, message=said.id, thread=thread)
+        await _patiently(partial(store.read_again, nobody, reader))
+        await _patiently(partial(store.give_messages, nobody, 1, "caller"))
+        await _patiently(partial(store.box_message, said.id, thread, 1))
+        await _patiently(partial(store.take_messages, nobody, 1, said.id))
+        await _patiently(partial(store.archive_session, NOBODYS, None))
+        await _patiently(partial(store.resume_session, NOBODYS, None))
+        await _patiently(partial(store.clear_session, NOBODYS))
 
     async def _key(self, name: str, secret: bytes) -> Key:
         found = await _patiently(partial(self._store.find_key, digest_of(secret)))

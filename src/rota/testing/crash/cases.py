@@ -39,6 +39,8 @@ ONCE: Final = frozenset(
         *("pause", "resume"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
         *("beat", "note_silence", "read_machine", "defer", "do_once", "set_budget", "reserve"),
+        *("archive_session", "clear_session", "resume_session"),
+        *("say", "read_again", "give_messages", "box_message", "take_messages"),
         *("snapshot", "lock", "crew", "drain", "kept", "mailbox", "check"),
     }
 )
@@ -73,6 +75,13 @@ FEW: Final = {
     "read_machine.statement": 2,
     "set_budget.statement": 2,
     "reserve.statement": 1,
+    "archive_session.statement": 1,
+    "clear_session.statement": 1,
+    "resume_session.statement": 1,
+    "read_again.statement": 1,
+    "give_messages.statement": 1,
+    "box_message.statement": 1,
+    "take_messages.statement": 1,
     "answer_request.statement": 1,
     "drop_state.statement": 1,
     "mark_seen.statement": 1,

@@ -15,6 +15,7 @@ TABLES = (
     *("tasks", "schedules", "runs", "attempts", "ledger", "questions"),
     *("deliveries", "events", "workers", "keys", "requests", "state", "seen"),
     *("deferred", "effects"),
+    "messages",
 )
 OPEN = (
     "select 'run ' || id || ' is ' || state || coalesce(' ' || place, '') from {0}runs"

@@ -104,6 +104,10 @@ class _Case:
                 yield f"what {line['task']} was to remember is gone: {value}"
             if (line["task"], "passing") in kept:
                 yield f"what {line['task']} was to forget is there"
+        heard = {message["id"] for message in self._found["messages"]}
+        for line in self._said("said"):
+            if line["message"] not in heard:
+                yield f"message {line['message']} of {line['thread']} was acknowledged and is gone"
         revoked = {key["id"] for key in self._found["keys"] if key["revoked_at"] is not None}
         for line in self._said("revoked"):
             if line["key"] not in revoked:

@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 
 from rota.doors.inside.mailbox.box import Box
 from rota.model.inside import Held
+from rota.ports.mailboxes import Acknowledged
 
 STATE = "state.json"
 MOST_UNREAD = 100
 """How many messages may wait in a mailbox; more is for the next run."""
 
-Acknowledged: TypeAlias = Callable[[Held, int], Awaitable[object]]
-"""Called when an attempt has read a message, perhaps more than once for the same one."""
 Off: TypeAlias = Callable[..., Awaitable[Any]]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.doors.inside.mailbox.box import Box
 from rota.doors.inside.mailbox.errors import Errors
-from rota.doors.inside.mailbox.followups import Acknowledged, nobody
+from rota.doors.inside.mailbox.followups import nobody
 from rota.doors.inside.mailbox.serving import Serving
 from rota.doors.inside.mailbox.snapshots import Desk
 from rota.doors.inside.mailbox.watching import Watcher
@@ -20,6 +20,7 @@ from rota.flow.execute.scripts import thread_of
 from rota.model.ids import Epoch, RunId
 from rota.model.inside import Held
 from rota.model.keeping import Kept
+from rota.ports.mailboxes import Acknowledged
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 
@@ -39,6 +40,10 @@ class Post:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rota-mailbox")
         self._watcher: Watcher | None = None
         self._served: dict[int, tuple[str, Serving]] = {}
+
+    def tell(self, acknowledged: Acknowledged) -> None:
+        """Let somebody know of every message that a program acknowledges, from now on."""
+        self._acknowledged = acknowledged
 
     def shut(self) -> None:
         """Serve no mailbox any more; their programs go on."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rota.doors.inside.mailbox.box import NAME, SUFFIX, Box, Found
 from rota.doors.inside.mailbox.errors import Errors
-from rota.doors.inside.mailbox.followups import Acknowledged, FollowUps, nobody
+from rota.doors.inside.mailbox.followups import FollowUps, nobody
 from rota.doors.inside.mailbox.pace import Pace
 from rota.doors.inside.mailbox.snapshots import Desk, Snapshots
 from rota.doors.inside.mailbox.strict import Command, Rejected, read_command
@@ -26,6 +26,7 @@ from rota.errors import LeaseLost, RotaError, shown
 from rota.faultpoints import reach
 from rota.model.inside import Held
 from rota.model.requests import NewRequest
+from rota.ports.mailboxes import Acknowledged
 from rota.ports.store import Store
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,10 @@ where fenced = 0 and id <> :worker::text
 returning id;
 
 -- name: begin_kept
-insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, gate)
+insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, agent,
+  said, gate)
 select r.id, r.epoch, :home::text, :nonce::text, :boot::text, :executor::text, :tries::int,
-  :began::bigint, :session::text, :gate::text
+  :began::bigint, :session::text, :agent::text, :said::text, :gate::text
 from rota.runs r join rota.workers w on w.id = r.holder
 where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
   and r.holder = :worker::text and w.fenced = 0
@@ -20,7 +21,7 @@ for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
   err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
-  session = excluded.session, gate = excluded.gate
+  session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate
 returning run_id;
 
 -- name: pause_kept  until another keeper may try
@@ -39,19 +40,6 @@ select 1 from rota.kept k join rota.runs r on r.id = k.run_id and r.epoch = k.ep
 where k.run_id = :run_id::bigint and k.epoch = :epoch::int and k.nonce = :nonce::text
   and k.until is not null and r.state = 'running' and r.holder = :worker::text;
 
--- name: keep_session
-insert into rota.sessions (task_id, thread, session)
-select task_id, coalesce(thread, ''), :session::text from rota.runs where id = :run_id::bigint
-on conflict (task_id, thread) do update set session = excluded.session;
-
--- name: forget_session
-delete from rota.sessions
-where (task_id, thread) in
-  (select task_id, coalesce(thread, '') from rota.runs where id = :run_id::bigint);
-
--- name: find_session
-select session from rota.sessions where task_id = :task_id::bigint and thread = :thread::text;
-
 -- name: move_kept  what was read up to an offset is recorded in the same transaction
 with own as (
   select id, space_id, task_id from rota.runs
@@ -68,7 +56,7 @@ returning own.space_id, own.task_id;
 
 -- name: kept_of
 select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
-  k.began, k.session,
+  k.began, k.session, k.agent, k.said,
   exists (select 1 from rota.runs r
     where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running'),
   k.gate

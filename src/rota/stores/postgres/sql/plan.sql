@@ -2,7 +2,8 @@
 select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
   s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
   t.paused_until, (select value from rota.facts where name = 'pauses') as pauses,
-  (select value from rota.facts where name = 'paused') as paused
+  (select value from rota.facts where name = 'paused') as paused, t.thread,
+  case when t.kind = 'agent' then t.spec::jsonb ->> 'context' = 'group' end as in_conversation
 from (
   select * from rota.schedules
   where next_at is not null and next_at <= :now::bigint

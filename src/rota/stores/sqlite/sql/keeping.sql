@@ -10,14 +10,16 @@ where fenced = 0 and id <> :worker
 returning id;
 
 -- name: begin_kept
-insert into kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, gate)
-select id, epoch, :home, :nonce, :boot, :executor, :tries, :began, :session, :gate from runs
+insert into kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, agent,
+  said, gate)
+select id, epoch, :home, :nonce, :boot, :executor, :tries, :began, :session, :agent, :said, :gate
+from runs
 where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
   and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
   err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
-  session = excluded.session, gate = excluded.gate
+  session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate
 returning run_id;
 
 -- name: pause_kept  until another keeper may try
@@ -33,18 +35,6 @@ select 1 from kept k join runs r on r.id = k.run_id and r.epoch = k.epoch
 where k.run_id = :run_id and k.epoch = :epoch and k.nonce = :nonce and k.until is not null
   and r.state = 'running' and r.holder = :worker;
 
--- name: keep_session
-insert into sessions (task_id, thread, session)
-select task_id, coalesce(thread, ''), :session from runs where id = :run_id
-on conflict (task_id, thread) do update set session = excluded.session;
-
--- name: forget_session
-delete from sessions
-where (task_id, thread) in (select task_id, coalesce(thread, '') from runs where id = :run_id);
-
--- name: find_session
-select session from sessions where task_id = :task_id and thread = :thread;
-
 -- name: move_kept  what was read up to an offset is recorded in the same transaction
 update kept set out_at = coalesce(:out_to, out_at), err_at = coalesce(:err_to, err_at)
 from runs r
@@ -57,7 +47,7 @@ returning (select space_id from runs where id = kept.run_id),
 
 -- name: kept_of
 select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
-  k.began, k.session,
+  k.began, k.session, k.agent, k.said,
   exists (select 1 from runs r where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running'),
   k.gate
 from kept k where k.home = :home order by k.run_id;

@@ -2,7 +2,8 @@
 select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
   s.cursor, s.next_at, t.id as task_id, t.space_id, t.route, t.policy, t.enabled, t.enabled_since,
   t.paused_until, (select value from facts where name = 'pauses') as pauses,
-  (select value from facts where name = 'paused') as paused
+  (select value from facts where name = 'paused') as paused, t.thread,
+  case when t.kind = 'agent' then t.spec ->> 'context' = 'group' end as in_conversation
 from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
 where s.next_at is not null and s.next_at <= :now and (:only is null or s.id = :only)
 order by s.next_at limit :most;

@@ -1,0 +1,80 @@
+"""What people say in a thread: written down, and read by a run that takes part in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.errors import Invalid, NotFound
+from rota.flow.define import adhoc
+from rota.flow.define.agents import with_agent
+from rota.flow.define.runs import encode_payload, template_for
+from rota.model.messages import LONGEST_MESSAGE, READER, NewMessage, ThreadMessage
+from rota.model.runs import RunBatch, Source
+from rota.model.tasks import Task, TaskKind
+from rota.model.views import TaskFilter
+from rota.model.wishes import SessionContext
+from rota.ports.agent import Agents
+from rota.ports.store import Store
+from rota.rules.permission import Caller, check_space
+from rota.rules.queueing import conversation_of
+
+INSTRUCTIONS = "People have written to you in this conversation. Answer them."
+MOST_TASKS = 1_000
+
+
+async def say(
+    store: Store,
+    caller: Caller,
+    agents: Agents,
+    thread: str,
+    body: str,
+    *,
+    space: str,
+    sender: str | None = None,
+    agent: str | None = None,
+) -> ThreadMessage:
+    """Say something in a thread of a space; a thread that is new comes into being.
+
+    It is read by a run that is going on, if that can, or else by the next one: of the task that
+    answers there, or of an agent that is asked once.
+    """
+    check_space(caller, space)
+    if not 0 < len(body) <= LONGEST_MESSAGE:
+        raise Invalid("text", body, f"needs 1 to {LONGEST_MESSAGE} characters")
+    owner = await store.find_space(space)
+    if await store.find_thread(thread) not in {None, owner.id}:
+        raise NotFound("thread", thread)
+    task = await answering(store, owner.id, thread)
+    if task is None:
+        task = await adhoc.task_for(store, caller, TaskKind.AGENT, space)
+        payload = _errand(agents, agent)
+    else:
+        payload = dict(READER)
+    template = template_for(task, Source.ENQUEUE, store.now())._replace(
+        thread=thread, lane=conversation_of(task.id, thread)
+    )
+    message = NewMessage(owner.id, thread, sender or caller.name, body)
+    reader = RunBatch(template=template, payloads=[encode_payload(payload)])
+    return await store.say(message, reader)
+
+
+def _errand(agents: Agents, agent: str | None) -> dict[str, Any]:
+    spec = {"instructions": INSTRUCTIONS, "context": SessionContext.GROUP.value}
+    wanted = spec if agent is None else {**spec, "agent": agent}
+    return {**with_agent(agents, TaskKind.AGENT, wanted), "payload": dict(READER)}
+
+
+async def answering(store: Store, space_id: int, thread: str) -> Task | None:
+    """Return the task that answers in a thread; of several the oldest."""
+    wanted = TaskFilter(space_id=space_id, thread=thread, limit=MOST_TASKS)
+    found = [task for task in await store.find_tasks(wanted) if task.spec.get("answers")]
+    able = [task for task in found if task.enabled and task.kind is TaskKind.AGENT]
+    return min(able, key=lambda task: task.id, default=None)
+
+
+async def check_thread(store: Store, caller: Caller, thread: str, space: str) -> None:
+    """Refuse a thread that is not there for a caller."""
+    check_space(caller, space)
+    owner = await store.find_space(space)
+    if await store.find_thread(thread) != owner.id:
+        raise NotFound("thread", thread)

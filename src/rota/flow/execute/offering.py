@@ -1,0 +1,130 @@
+"""Offering: what is said in a thread reaches the run that goes on there, if its program listens.
+
+Nothing moves here: a message stays what it is until the program has acknowledged it. What it never
+acknowledges is read by the run that was queued with the message. Which message a mailbox calls by
+which number is on record, so that an acknowledgement counts after a restart, too; a message that
+was put there just before one may lie there twice, with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from rota.errors import NotFound, Unavailable
+from rota.model.ids import Epoch, RunId
+from rota.model.inside import Held
+from rota.model.keeping import Kept
+from rota.model.messages import MOST_PENDING, ThreadMessage
+from rota.ports.runner import Assignment
+from rota.ports.store import Store
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
+"""How soon a program that does not listen yet is offered again what it was offered."""
+TOPIC = "messages"
+
+
+class Box(Protocol):
+    """Where a program that runs finds what it is told."""
+
+    async def give(self, run_id: RunId, epoch: Epoch, message: Mapping[str, Any]) -> int | None:
+        """Put a message there and return its number; None if the program does not listen."""
+
+
+class Offer:
+    """One try that is offered what is said in its conversation."""
+
+    def __init__(self, store: Store, box: Box, kept: Kept, thread: str) -> None:
+        self._store = store
+        self._box = box
+        self._kept = kept
+        self._thread = thread
+        self._giving = asyncio.Lock()
+        self.name = f"{kept.run_id}.{kept.epoch}.{kept.nonce}"
+
+    async def go_on(self) -> None:
+        """Offer what there is and what comes, until this is cancelled."""
+        said = asyncio.Event()
+        stop = self._store.subscribe(lambda topic: said.set() if topic == TOPIC else None)
+        try:
+            while True:
+                said.clear()
+                pause = LOOK_SECONDS if await self._give() else AGAIN_SECONDS
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await said.wait()
+        finally:
+            stop()
+
+    async def _give(self) -> bool:
+        """Give what is new, in its order; false if something is left."""
+        kept, store = self._kept, self._store
+        try:
+            for message in await store.pending_messages(self._thread, self.name, MOST_PENDING):
+                async with self._giving:
+                    number = await self._box.give(kept.run_id, kept.epoch, told(message))
+                    if number is None:
+                        return False
+                    await store.box_message(message.id, self.name, number)
+        except Unavailable as fault:
+            log.warning("run.not_offered", extra={"run_id": kept.run_id, "error": str(fault)})
+            return False
+        return True
+
+    async def read(self, number: int) -> int:
+        """Note that everything is read up to a message; return how much was new."""
+        async with self._giving:  # what lies there is on record before it counts as read
+            message = await self._store.boxed_message(self.name, number)
+        taken = None
+        if message is not None:
+            kept = self._kept
+            taken = await self._store.take_messages(kept.run_id, kept.epoch, message)
+        if taken is None:
+            raise NotFound("message", number, "see those in your mailbox")
+        return taken
+
+
+class Offering:
+    """Offers messages to the tries that go on here; `box` is where they find them, if anywhere."""
+
+    def __init__(self, store: Store, box: Box | None = None) -> None:
+        self._store = store
+        self.box = box
+        self._going: dict[int, tuple[Offer, asyncio.Future[None]]] = {}
+
+    def begin(self, assignment: Assignment, kept: Kept) -> None:
+        """Offer a try what is said in its conversation, as long as it goes on."""
+        thread = assignment.lease.thread
+        self.end(kept.run_id)
+        if self.box is not None and thread is not None:
+            offer = Offer(self._store, self.box, kept, thread)
+            self._going[kept.run_id] = offer, asyncio.ensure_future(offer.go_on())
+
+    def end(self, run_id: int) -> None:
+        """Offer a run nothing more."""
+        if run_id in self._going:
+            self._going.pop(run_id)[1].cancel()
+
+    async def acknowledged(self, held: Held, number: int) -> int:
+        """Note that an attempt has read everything up to the message its mailbox calls so."""
+        offer, _ = self._going.get(held.run_id, (None, None))
+        if offer is None or not offer.name.startswith(f"{held.run_id}.{held.epoch}."):
+            raise NotFound("message", number, "see those in your mailbox")
+        return await offer.read(number)
+
+
+def told(message: ThreadMessage) -> dict[str, Any]:
+    """Return a message as a program is told it."""
+    return {
+        "id": message.id,
+        "sender": message.sender,
+        "time": message.at.isoformat(),
+        "thread": message.thread,
+        "text": message.body,
+    }

@@ -1,0 +1,61 @@
+"""What people say in a thread, and who has read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from rota.model.ids import Epoch, MessageId, RunId, SpaceId
+
+LONGEST_MESSAGE = 16_000
+MOST_PENDING = 100
+MOST_PENDING_CHARACTERS = 128 * 1024
+"""How much may wait in a thread to be read; it fits the prompt of one run."""
+
+READER = MappingProxyType({"messages": True})
+"""The payload of a run that was queued to read what was said in its thread."""
+
+
+def is_to_read(payload: object) -> bool:
+    """Whether a run with a payload was queued to read, by a task or by an agent asked once."""
+    told = payload.get("payload") if isinstance(payload, dict) else None
+    return READER in (payload, told)
+
+
+class MessageState(StrEnum):
+    """Who has a message: nobody yet, a run as its input, or one that was going on already."""
+
+    PENDING = "pending"
+    GIVEN = "given"
+    TAKEN = "taken"
+
+
+class NewMessage(NamedTuple):
+    """What somebody says in a thread."""
+
+    space_id: SpaceId
+    thread: str
+    sender: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadMessage:
+    """A message as it stands in the store.
+
+    `reader` is the run that is queued to read it, `run_id` the one that has.
+    """
+
+    id: MessageId
+    thread: str
+    sender: str
+    body: str
+    at: datetime
+    state: MessageState
+    reader: RunId
+    run_id: RunId | None
+    epoch: Epoch | None
+    read_at: datetime | None

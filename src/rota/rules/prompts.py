@@ -1,0 +1,169 @@
+"""Prompts: what an agent is told, in sections that nobody can forge.
+
+Everything people and programs wrote is escaped, so that the only `<` in a prompt are Rota's own:
+no title, message or result can open or close a section, or speak as somebody else. A prompt is
+therefore well-formed XML but for its outermost element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from rota.model.texts import clean
+
+SECTIONS = ("task", "instructions", "previous_result", "input", "messages", "answers")
+"""The sections of a prompt, in their order; one without content is left out."""
+
+_SIGNS = str.maketrans(
+    {
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+        "\N{SMALL LESS-THAN SIGN}": "&#xfe64;",
+        "\N{SMALL GREATER-THAN SIGN}": "&#xfe65;",
+        "\N{FULLWIDTH LESS-THAN SIGN}": "&#xff1c;",
+        "\N{FULLWIDTH GREATER-THAN SIGN}": "&#xff1e;",
+    }
+)
+"""The signs that make a section, and those that many readers take for them."""
+_QUOTES = str.maketrans({'"': "&quot;", "'": "&#39;"})
+_NO_CHARACTERS = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
+
+
+class Sent(NamedTuple):
+    """What somebody said in a thread."""
+
+    sender: str
+    at: datetime
+    thread: str
+    text: str
+
+
+class Answered(NamedTuple):
+    """What the run has asked, and what it was answered."""
+
+    question: str
+    answer: str
+    by: str | None = None
+    at: datetime | None = None
+
+
+class Previous(NamedTuple):
+    """What the last run of the task came to, and when."""
+
+    run_id: int
+    at: datetime | None
+    result: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """Everything that an agent may be told of a run."""
+
+    task_id: int
+    title: str
+    run_id: int
+    space: str
+    zone: str
+    thread: str | None = None
+    planned: datetime | None = None
+    instructions: str = ""
+    previous: Previous | None = None
+    given: str = ""
+    messages: tuple[Sent, ...] = ()
+    answers: tuple[Answered, ...] = ()
+
+
+def render(envelope: Envelope) -> str:
+    """Return the prompt: its sections in their order, with an empty line between two."""
+    return "\n\n".join(_sections(envelope))
+
+
+def plain(envelope: Envelope) -> str:
+    """Return what a program is told without sections; messages keep their senders."""
+    previous = envelope.previous
+    parts = [envelope.instructions]
+    if previous is not None:
+        parts.append(f"The last result was: {previous.result}")
+    parts += [envelope.given, "\n".join(message(sent) for sent in envelope.messages)]
+    parts += [f"You asked: {a.question}\nThe answer is: {a.answer}" for a in envelope.answers]
+    return "\n\n".join(part for part in parts if part)
+
+
+def message(sent: Sent) -> str:
+    """Return a message with its sender, its time and its thread."""
+    told = {"sender": sent.sender, "time": _instant(sent.at), "thread": sent.thread}
+    return _element("message", told, sent.text)
+
+
+def escape(text: str) -> str:
+    """Return text that cannot be taken for a section; a reader of XML gets it back."""
+    return _NO_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", clean(text)).translate(_SIGNS)
+
+
+def _sections(envelope: Envelope) -> Iterator[str]:
+    yield f"<task{_attributes(_head(envelope))}/>"
+    if envelope.instructions:
+        yield _block("instructions", {}, escape(envelope.instructions))
+    if envelope.previous is not None:
+        told = {"run": str(envelope.previous.run_id), "time": _instant(envelope.previous.at)}
+        yield _block("previous_result", told, escape(envelope.previous.result))
+    if envelope.given:
+        yield _block("input", {}, escape(envelope.given))
+    if envelope.messages:
+        yield _block("messages", {}, "\n".join(message(sent) for sent in envelope.messages))
+    if envelope.answers:
+        yield _block("answers", {}, "\n".join(_answer(answer) for answer in envelope.answers))
+
+
+def _head(envelope: Envelope) -> dict[str, str | None]:
+    planned = envelope.planned
+    return {
+        "title": envelope.title,
+        "id": str(envelope.task_id),
+        "run": str(envelope.run_id),
+        "space": envelope.space,
+        "thread": envelope.thread,
+        "planned": None if planned is None else _instant(planned.astimezone(_zone(envelope.zone))),
+        "zone": envelope.zone,
+    }
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def _answer(answered: Answered) -> str:
+    told = {"by": answered.by, "time": _instant(answered.at), "question": answered.question}
+    return _element("answer", told, answered.answer)
+
+
+def _instant(at: datetime | None) -> str | None:
+    if at is None:
+        return None
+    text = at.isoformat(timespec="seconds")
+    return text.replace("+00:00", "Z") if at.utcoffset() == UTC.utcoffset(None) else text
+
+
+def _block(name: str, told: dict[str, str | None], content: str) -> str:
+    return f"<{name}{_attributes(told)}>\n{content}\n</{name}>"
+
+
+def _element(name: str, told: dict[str, str | None], text: str) -> str:
+    return f"<{name}{_attributes(told)}>{escape(text)}</{name}>"
+
+
+def _attributes(told: dict[str, str | None]) -> str:
+    return "".join(f' {name}="{_attribute(text)}"' for name, text in told.items() if text)
+
+
+def _attribute(text: str) -> str:
+    return " ".join(escape(text).translate(_QUOTES).split())

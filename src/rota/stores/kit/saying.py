@@ -1,0 +1,216 @@
+"""Messages: what is said in a thread, on its way to a reader.
+
+A message always has a reader: a run that is queued when it is said, in the thread's lane, so that
+it waits behind whatever goes on there. A run that is going on may take messages before that; what
+it does not take is read by the reader. Every change of a thread's messages locks the thread, and a
+reader asks for them only after it was claimed: so none comes between.
+"""
+
+from __future__ import annotations
+
+from rota.errors import Conflict, NotFound
+from rota.model.ids import Epoch, MessageId, RunId
+from rota.model.instants import from_micros, maybe_instant
+from rota.model.messages import (
+    MOST_PENDING,
+    MOST_PENDING_CHARACTERS,
+    MessageState,
+    NewMessage,
+    ThreadMessage,
+)
+from rota.model.runs import RunBatch
+from rota.model.settlements import Extras, Settlement
+from rota.model.states import RunState
+from rota.stores.kit.dialect import Dialect
+from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.session import Row, Session, one
+from rota.stores.kit.settle import settle
+from rota.stores.kit.tasks import join_thread
+
+MESSAGES = "messages"
+"""The topic of messages that somebody may read."""
+NEWEST = 3 * MOST_PENDING
+"""Among how many of a thread's newest messages a reader is looked for."""
+READ_ALREADY = Extras(
+    error_code="cancelled", error="what it was to read was read by a run that was going on"
+)
+
+
+class Saying(Dialect):
+    """The operations of messages, over a dialect's transactions."""
+
+    async def say(self, message: NewMessage, reader: RunBatch) -> ThreadMessage:
+        """Write a message down, and queue a run that reads it unless one is queued already."""
+        return await self.write(say, message, reader, self.now())
+
+    async def read_again(self, run_id: int, reader: RunBatch) -> RunId | None:
+        """Queue another run to read what an earlier one was to; None if that had nothing to."""
+        return await self.write(read_again, run_id, reader, self.now())
+
+    async def give_messages(self, run_id: int, epoch: int, worker: str) -> list[ThreadMessage]:
+        """Give a run everything it was queued to read, the same again at a later attempt."""
+        return await self.write(give_messages, run_id, epoch, worker, self.now())
+
+    async def take_messages(self, run_id: int, epoch: int, upto: int) -> int | None:
+        """Note that a run which goes on has read everything up to a message; return how many."""
+        return await self.write(take_messages, run_id, epoch, upto, self.now())
+
+    async def find_thread(self, key: str) -> int | None:
+        """Return the space that a thread belongs to; None if there is no such thread."""
+        return await self.read(find_thread, key)
+
+    async def pending_messages(self, thread: str, box: str, most: int) -> list[ThreadMessage]:
+        """Return what nobody has read in a thread and is not in a box, oldest first."""
+        return await self.read(pending_messages, thread, box, most)
+
+    async def box_message(self, message_id: int, box: str, number: int) -> None:
+        """Note that a message lies in a box, and what it is called there."""
+        await self.write(box_message, message_id, box, number)
+
+    async def boxed_message(self, box: str, number: int) -> MessageId | None:
+        """Return the message that a box calls by a number."""
+        return await self.read(boxed_message, box, number)
+
+    async def list_messages(
+        self, thread: str, space: str | None, before: int, most: int
+    ) -> list[ThreadMessage]:
+        """Return what was said in a thread, newest first."""
+        return await self.read(list_messages, thread, space, before, most)
+
+
+def _as_message(row: Row) -> ThreadMessage:
+    return ThreadMessage(
+        id=MessageId(row[0]),
+        thread=row[1],
+        sender=row[2],
+        body=row[3],
+        at=from_micros(row[4]),
+        state=MessageState(row[5]),
+        reader=RunId(row[6]),
+        run_id=None if row[7] is None else RunId(row[7]),
+        epoch=None if row[8] is None else Epoch(row[8]),
+        read_at=maybe_instant(row[9]),
+    )
+
+
+async def say(session: Session, message: NewMessage, reader: RunBatch, now: int) -> ThreadMessage:
+    """Write a message down together with who reads it."""
+    await join_thread(session, message.space_id, message.thread, now)
+    await session.rows("lock_thread", key=message.thread)
+    count, size = (await session.rows("count_pending", thread=message.thread))[0]
+    if count >= MOST_PENDING or size + len(message.body) > MOST_PENDING_CHARACTERS:
+        sentence = f"{count} messages wait in {message.thread} to be read: say more afterwards"
+        raise Conflict(sentence)
+    readers = await session.rows("thread_readers", thread=message.thread, most=NEWEST)
+    if readers:
+        run_id = readers[-1][0]
+    else:
+        run_id = (await enqueue(session, [reader], now))[0][0].run_id
+        await session.run("turn_messages", thread=message.thread, reader=run_id)
+    row = await one(
+        session,
+        "insert_message",
+        space_id=message.space_id,
+        thread=message.thread,
+        sender=message.sender,
+        body=message.body,
+        reader=run_id,
+        now=now,
+    )
+    if row is None:
+        raise NotFound("thread", message.thread)
+    session.wake(MESSAGES)
+    stands = (row[0], message.thread, message.sender, message.body, now, MessageState.PENDING)
+    return _as_message((*stands, run_id, None, None, None))
+
+
+async def read_again(session: Session, run_id: int, reader: RunBatch, now: int) -> RunId | None:
+    """Queue another run for what an earlier one was to read."""
+    row = await one(session, "thread_read_by", run_id=run_id)
+    if row is None:
+        return None
+    thread = row[0]
+    await session.rows("lock_thread", key=thread)
+    template = reader.template._replace(thread=thread, lane=thread)
+    queued = (await enqueue(session, [reader._replace(template=template)], now))[0][0]
+    await session.run("hand_on_messages", run_id=run_id, reader=queued.run_id)
+    session.wake(MESSAGES)
+    return queued.run_id
+
+
+async def give_messages(
+    session: Session, run_id: int, epoch: int, worker: str, now: int
+) -> list[ThreadMessage]:
+    """Bind what a run was queued to read to it."""
+    thread = await _thread_of(session, run_id, epoch, worker)
+    if thread is None:
+        return []
+    await session.run("give_messages", run_id=run_id, epoch=epoch, now=now)
+    return [_as_message(row) for row in await session.rows("given_messages", run_id=run_id)]
+
+
+async def take_messages(
+    session: Session, run_id: int, epoch: int, upto: int, now: int
+) -> int | None:
+    """Note what a run has read while it was going on, and end who was to read it."""
+    thread = await _thread_of(session, run_id, epoch, None)
+    found = None if thread is None else await one(session, "find_message", id=upto, thread=thread)
+    if found is None:
+        return None
+    readers = await session.rows(
+        "take_messages", thread=thread, upto=upto, run_id=run_id, epoch=epoch, now=now
+    )
+    idle = await session.rows("idle_readers", ids=sorted({row[0] for row in readers}))
+    was, state = RunState.QUEUED, RunState.CANCELLED
+    ends = [
+        Settlement(reader, number, task_id, was, state, state.value, READ_ALREADY)
+        for reader, number, task_id in idle
+    ]
+    if ends:
+        await settle(session, ends, now)
+    return len(readers)
+
+
+async def _thread_of(session: Session, run_id: int, epoch: int, worker: str | None) -> str | None:
+    """Return the thread that a run which goes on takes part in, locked."""
+    owner = {"run_id": run_id, "epoch": epoch, "worker": worker}
+    row = await one(session, "held_run", **owner)
+    if row is None or row[1] is None:
+        return None
+    await session.rows("lock_thread", key=row[1])
+    return str(row[1])
+
+
+async def find_thread(session: Session, key: str) -> int | None:
+    """Return the space that a thread belongs to."""
+    row = await one(session, "find_thread", key=key)
+    return None if row is None else int(row[0])
+
+
+async def pending_messages(
+    session: Session, thread: str, box: str, most: int
+) -> list[ThreadMessage]:
+    """Return what nobody has read in a thread and is not in a box."""
+    rows = await session.rows("pending_messages", thread=thread, box=box, most=most)
+    return [_as_message(row) for row in rows]
+
+
+async def box_message(session: Session, message_id: int, box: str, number: int) -> None:
+    """Note that a message lies in a box."""
+    await session.run("box_message", id=message_id, box=box, number=number)
+
+
+async def boxed_message(session: Session, box: str, number: int) -> MessageId | None:
+    """Return the message that a box calls by a number."""
+    row = await one(session, "boxed_message", box=box, number=number)
+    return None if row is None else MessageId(row[0])
+
+
+async def list_messages(
+    session: Session, thread: str, space: str | None, before: int, most: int
+) -> list[ThreadMessage]:
+    """Return what was said in a thread."""
+    found = await session.rows(
+        "list_messages", thread=thread, space=space, before=before, most=most
+    )
+    return [_as_message(row) for row in found]
