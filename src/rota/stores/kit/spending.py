@@ -79,7 +79,7 @@ async def reserve(
 ) -> Amounts | Refusal | None:
     """Set something aside, if the run is still the worker's and the day has enough left."""
     own = {"run_id": spender.run_id, "epoch": spender.epoch}
-    if not await session.rows("hold_run", worker=worker, **own):
+    if not await session.rows("hold_spender", worker=worker, **own):
         return None
     rows = await session.rows("lock_budgets", task_id=spender.task_id, space_id=spender.space_id)
     granted = dict(most)

@@ -129,7 +129,7 @@ async def do_once(
     now: int,
 ) -> Effect:
     """Record an effect and put its message into the outbox, unless it was done before."""
-    await _hold(session, speaker, "hold_run")
+    await _hold(session, speaker, "lock_held")
     before = await _effects(session, speaker, [name])
     if before:
         return before[0]

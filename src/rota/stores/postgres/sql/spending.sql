@@ -27,7 +27,7 @@ where (scope in ('run', 'task') and key = :task_id::bigint)
   or (scope = 'space' and key = :space_id::bigint)
 order by scope for update;
 
--- name: hold_run
+-- name: hold_spender
 select id from rota.runs
 where id = :run_id::bigint and epoch = :epoch::int and state = 'running' and holder = :worker::text
 for share;

@@ -1,8 +1,3 @@
--- name: hold_run  the run of an attempt that still has it; nobody settles it meanwhile
-select id from rota.runs
-where id = :run_id::bigint and epoch = :epoch::int and coalesce(state, '') = 'running'
-for update;
-
 -- name: hold_deferring
 update rota.runs set deferring = 1
 where id = :run_id::bigint and epoch = :epoch::int and coalesce(state, '') = 'running'

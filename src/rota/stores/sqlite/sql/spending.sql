@@ -23,7 +23,7 @@ select scope, tokens, cost, turns, tools, seconds from budgets
 where (scope in ('run', 'task') and key = :task_id) or (scope = 'space' and key = :space_id)
 order by scope;
 
--- name: hold_run
+-- name: hold_spender
 select id from runs
 where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker;
 

@@ -1,6 +1,3 @@
--- name: hold_run  the run of an attempt that still has it
-select id from runs where id = :run_id and epoch = :epoch and state = 'running';
-
 -- name: hold_deferring
 update runs set deferring = 1 where id = :run_id and epoch = :epoch and state = 'running'
 returning id;
