@@ -100,6 +100,10 @@ class KeptSession(NamedTuple):
     shared: bool = True
 
 
+ASKING = ""
+"""What is on record of a gate that has not answered."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """An attempt under a keeper, and how much of its output is on record.

@@ -9,6 +9,7 @@ from rota.doors.inside.verbs import VERBS, offered
 from rota.doors.kit.catalogue import every_command
 from rota.model.inside import Held
 from rota.model.keys import KeyScope
+from rota.rules.inside import JUDGES
 from rota.rules.permission import OF_ATTEMPTS
 
 COMMANDS = {
@@ -66,16 +67,17 @@ def test_a_schema_is_sound_short_and_has_the_fields_of_its_command(name, attempt
     schema = one.schema(attempt=attempt)
     assert jsonschema_rs.meta.is_valid(schema)
     assert schema["type"] == "object"
-    assert set(schema["properties"]) == set(one.command.takes.model_fields) - set(one.fixed)
+    left_out = {*one.fixed, *(JUDGES if attempt else ())}
+    assert set(schema["properties"]) == set(one.command.takes.model_fields) - left_out
     text = json.dumps(schema)
     assert "$ref" not in text
     assert '"type": "null"' not in text
-    assert len(text) < 7_000
+    assert len(text) < 7_500
 
 
 def test_all_of_them_are_short_enough_to_be_read_in_every_turn():
     every = [one.schema(attempt=True) for one in offered(attempt=True).values()]
-    assert len(json.dumps(every)) < 22_000
+    assert len(json.dumps(every)) < 23_000
 
 
 def test_what_an_attempt_leaves_out_is_its_own():

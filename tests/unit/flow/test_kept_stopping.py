@@ -142,10 +142,10 @@ async def test_what_cannot_be_carried_on_is_ended_before_it_is_refused(desk, cha
     work.let_go(given.lease.run_id)
     running.cancel()
     (kept,) = await desk.store.kept_of(yard.home)
-    task = dataclasses.replace(given.task, spec={**given.task.spec, "agent": "oracle"})
+    kept = dataclasses.replace(kept, agent="oracle")
     yard.cancelled.clear()
     yard.ending = None
-    report = await work.run(given._replace(kept=kept, task=task))
+    report = await work.run(given._replace(kept=kept))
     assert isinstance(report.outcome, Failed)
     assert yard.cancelled != []
 

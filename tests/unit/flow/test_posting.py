@@ -20,6 +20,9 @@ class FakeMailboxes:
         self.broken = None
         self.stop = None
 
+    def tell(self, acknowledged):
+        self.acknowledged = acknowledged
+
     async def open(self, assignment, kept, folder, stop):
         if ("open", folder) not in self.done:
             self.done.append(("open", folder))

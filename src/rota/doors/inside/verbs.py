@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rota.doors.inside.schemas import plain_schema
 from rota.doors.kit.catalogue import Command, every_command
 from rota.model.inside import Held
+from rota.rules.inside import JUDGES
 
 TASK, RUN, THREAD = "task", "run", "thread"
 
@@ -107,10 +108,10 @@ class Offered(NamedTuple):
         return self.verb.fixed if self.command.name == self.verb.later else {}
 
     def schema(self, *, attempt: bool) -> dict[str, Any]:
-        """Return what its fields may be, as a JSON schema."""
+        """Return what its fields may be, as a JSON schema; attempts judge no task's work."""
         schema = plain_schema(self.command.takes, self.verb.own if attempt else ())
-        for name in self.fixed:
-            schema["properties"].pop(name)
+        for name in (*self.fixed, *(JUDGES if attempt else ())):
+            schema["properties"].pop(name, None)
         return schema
 
     def filled(self, fields: Mapping[str, Any], held: Held) -> dict[str, Any]:

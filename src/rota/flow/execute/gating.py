@@ -24,7 +24,7 @@ from rota.flow.execute.reporting import report_of, told, verdict_of
 from rota.flow.execute.scripts import result_line
 from rota.model.asides import Aside
 from rota.model.checks import Mark
-from rota.model.keeping import Ending, Reason
+from rota.model.keeping import ASKING, Ending, Reason
 from rota.model.outcomes import Failed, Report, Succeeded
 from rota.model.tasks import TaskKind
 from rota.model.wishes import Output, Wish
@@ -34,8 +34,6 @@ from rota.ports.yard import Yard
 from rota.rules.gates import GATE, Gate, Said, gate_in, payload_with, recorded, said_in, written
 
 FAILED = "gate_failed"
-ASKING = ""
-"""What is on record of a gate that has not answered."""
 MOST_OUTPUT = 1024 * 1024
 
 Start = Callable[[Going, Ready], Awaitable[Report | None]]

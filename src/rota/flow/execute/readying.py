@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rota.errors import Unavailable
 from rota.flow.execute.patiently import patiently
 from rota.flow.execute.preparing import agent_of, bounds_of, ids_of, wish_of
+from rota.model.keeping import ASKING
 from rota.model.programs import Bounds
 from rota.model.sites import Site
 from rota.model.spaces import Role
@@ -87,7 +88,8 @@ class Readying:
 
     def _agent(self, assignment: Assignment) -> Agent:
         kept = assignment.kept
-        name = (kept and kept.agent) or agent_of(assignment, self._usual_agent)
+        began = "" if kept is None or kept.gate == ASKING else kept.agent
+        name = began or agent_of(assignment, self._usual_agent)
         agent = self._agents.get(name)
         if agent is None:
             known = ", ".join(sorted(self._agents))
