@@ -124,7 +124,10 @@ class Keeper:
 
     def written(self, stream: Stream) -> bytes:
         """Return what its program has written and its spool has taken."""
-        until = self.home.loop.time() if self.ended_at is None else self.ended_at
+        until = self.ended_at
+        if until is None:  # it may have ended, and nobody has looked
+            ends = () if self.orphaned else (when for when, _ in self._ends())
+            until = min((self.home.loop.time(), *ends))
         lines = [
             line.data
             for line in self.program.lines
