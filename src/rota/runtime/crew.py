@@ -92,6 +92,7 @@ class Crew:
         self._alone = False
         self._lives = 0
         self._has_home = False
+        self._adopting = asyncio.Lock()
         self._stopping = False
         self._healed_at = self._pruned_at = self._listened_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
@@ -194,8 +195,9 @@ class Crew:
         if self._unsubscribe is not None:
             self._unsubscribe()
         if self._keepers is not None and self._has_home:
-            self._has_home = False
-            await self._keepers.close()
+            async with self._adopting:  # nothing is adopted for a home that is another's by then
+                self._has_home = False
+                await self._keepers.close()
         reach("drain.end")
         await self._store.retire(self.worker.id)
 
@@ -230,10 +232,13 @@ class Crew:
         wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
         if not wanted:
             return
-        await self._store.fence_home(home, self.worker.id)
-        for kept in wanted:
-            found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
-            adopted += assigned(found, self._store.incarnation)
+        async with self._adopting:
+            if not self._has_home:
+                return
+            await self._store.fence_home(home, self.worker.id)
+            for kept in wanted:
+                found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
+                adopted += assigned(found, self._store.incarnation)
         reach("kept.adopted")
         stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
         for assignment in adopted:
