@@ -47,6 +47,8 @@ from rota.wiring.agents import agents_of
 from rota.wiring.inquiring import NoInquirer
 from rota.wiring.loop import fastest_loop
 from rota.wiring.passes import PATH, HomePasses
+from rota.wiring.secrets import LocalSecrets
+from rota.wiring.settings import load_settings
 
 PATIENCE = 30.0
 CALL = "tests.api.work:greet"
@@ -141,8 +143,9 @@ class Loop:
 class Door:
     """A server, its store, and who may come in."""
 
-    def __init__(self, loop: Loop, store, clock, artifacts=None, home=None):
+    def __init__(self, loop: Loop, store, clock, artifacts=None, home=None, secrets=None):
         self.store = store
+        self.secrets = secrets
         self.artifacts = artifacts
         self.clock = clock
         self._home = home
@@ -181,6 +184,7 @@ class Door:
             agents=agents_of("claude"),
             inquirer=inquirer,
             artifacts=self.artifacts,
+            secrets=self.secrets,
         )
         pages, inside = {}, {}
         if self._home is not None:
@@ -253,7 +257,9 @@ def bounds():
 @pytest.fixture
 def door(loop, kind, clock, place, trust, bounds, request, tmp_path):
     kept = HomeArtifacts(tmp_path / "home")
-    made = Door(loop, _store(kind, clock, request, tmp_path), clock, kept, tmp_path / "home")
+    home = tmp_path / "home"
+    secrets = LocalSecrets(load_settings(str(home)))
+    made = Door(loop, _store(kind, clock, request, tmp_path), clock, kept, home, secrets)
     made.start(place, trust, **bounds)
     yield made
     made.stop()

@@ -11,6 +11,8 @@ from rota.doors.api.server import Place
 from rota.doors.kit.catalogue import every_command
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.clock import VirtualClock
+from rota.wiring.secrets import LocalSecrets
+from rota.wiring.settings import load_settings
 
 EXAMPLES = 10
 WORDS = {
@@ -57,9 +59,10 @@ def _expected(name):
 
 
 @pytest.fixture(scope="module")
-def filled(loop):
+def filled(loop, tmp_path_factory):
     clock = VirtualClock()
-    door = Door(loop, MemoryStore(clock), clock)
+    secrets = LocalSecrets(load_settings(str(tmp_path_factory.mktemp("home"))))
+    door = Door(loop, MemoryStore(clock), clock, secrets=secrets)
     door.start(Place(port=0), Trust())
     try:
         _fill(door)

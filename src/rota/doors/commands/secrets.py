@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, StringConstraints
 from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
-from rota.errors import Conflict, NotFound
+from rota.errors import NotFound, Unavailable
 from rota.model.keys import KeyScope
 from rota.model.secrets import SecretView
 from rota.ports.secrets import Secrets as Keeping
@@ -112,7 +112,7 @@ def _keeping(office: Office) -> Keeping:
     check_main(office.caller)
     if office.secrets is None:
         message = "no secrets are kept behind this door: ask `rota up`"
-        raise Conflict(message)
+        raise Unavailable(message)
     return office.secrets
 
 
