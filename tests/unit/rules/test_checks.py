@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
+from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
 from rota.rules.checks import Outcome, check_checks, checks_in, examined, failing, told
 from rota.rules.done import check_done
@@ -60,6 +61,29 @@ def test_callables_have_no_checks_and_scripts_call_no_tools():
         check_checks({"checks": [{"min_length": 1}]}, TaskKind.PYTHON)
     with pytest.raises(Invalid, match="only agents"):
         check_checks({"checks": [{"tool_called": "Write"}]}, TaskKind.SCRIPT)
+
+
+URL = [{"url": "https://a.example/"}]
+
+
+@pytest.mark.parametrize(
+    ("site", "role", "allowed"),
+    [
+        ({}, Role.MAIN, True),
+        ({}, Role.MEMBER, False),
+        ({"network": "outlet"}, Role.MEMBER, False),
+        ({"executor": "sandbox"}, Role.MAIN, False),
+        ({"executor": "sandbox", "network": "open"}, Role.MAIN, True),
+    ],
+)
+def test_a_check_carries_nothing_out_from_behind_walls(site, role, allowed):
+    try:
+        check_done({**site, "checks": URL}, TaskKind.AGENT, role)
+    except Invalid as refused:
+        assert not allowed
+        assert "reach no open network" in str(refused)
+    else:
+        assert allowed
 
 
 @pytest.mark.parametrize(

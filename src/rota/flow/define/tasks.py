@@ -59,9 +59,9 @@ async def put_task(
     policy = policy or Policy()
     check_policy(policy)
     check_timeouts(policy, kind)
-    check_done(spec or {}, kind)
     check_conversation(policy, spec or {})
     owner = await store.find_space(space)
+    check_done(spec or {}, kind, owner.role)
     found = await store.find_task(owner.id, name)
     if found is not None and not replace:
         message = f"there is a task {name!r} already: edit it, or choose another name"

@@ -22,6 +22,7 @@ from rota.model.events import EventName
 from rota.model.instants import from_micros, to_micros
 from rota.model.keeping import Ending, Kept, Reason
 from rota.model.outcomes import Failed, Report, Succeeded
+from rota.model.sites import Site
 from rota.model.wishes import Wish
 from rota.ports.checking import Probes
 from rota.ports.runner import Assignment
@@ -36,6 +37,7 @@ from rota.rules.checks import (
     text_of,
     told,
 )
+from rota.rules.done import NO_WAY_OUT, reaches_out
 
 FAILED = "check_failed"
 STOPPED = "it was stopped before this was looked at"
@@ -139,9 +141,11 @@ class Checking:
         rest = "" if newer else f", before the start at {began:%Y-%m-%d %H:%M:%S} UTC"
         return Finding(name, newer, words + rest)
 
-    async def url(self, check: Check, halting: Halting) -> Finding:
+    async def url(self, check: Check, site: Site, halting: Halting) -> Finding:
         """Look whether an address answers well."""
         name = name_of(check)
+        if not reaches_out(site):
+            return Finding(name, passed=False, evidence=NO_WAY_OUT)
         if self._probes is None:
             return _unseen(name)
         seconds = check.seconds or USUAL_SECONDS / 2
@@ -197,7 +201,7 @@ class _Look:
             case CheckKind.FILE_NEWER:
                 return await self.eyes.file(self.check, self.assignment, self._since())
             case CheckKind.URL:
-                return await self.eyes.url(self.check, self.halting)
+                return await self.eyes.url(self.check, self.ready.site, self.halting)
             case CheckKind.COMMAND:
                 return await self.eyes.command(self)
             case _:
