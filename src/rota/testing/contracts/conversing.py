@@ -27,8 +27,7 @@ from rota.model.tasks import Task
 from rota.rules.permission import LOCAL
 from rota.testing.bench import Bench, failed, micros
 
-HOME = "/home"
-HERE = "talk:here"
+HOME, HERE = "/home", "talk:here"
 LONG = timedelta(days=40)
 FIRST = KeptSession("codex", "s-1", 11, 7)
 PENDING, GIVEN, TAKEN = MessageState
@@ -39,15 +38,12 @@ class _Talk:
     """A task in a thread, whose runs are under keepers."""
 
     def __init__(self, bench: Bench, task: Task) -> None:
-        self.bench = bench
-        self.store = bench.store
-        self.task = task
+        self.bench, self.store, self.task = bench, bench.store, task
         self.at: dict[int, int] = {}
 
     async def begin(self, said: str = "Look.", agent: str = "codex") -> Lease:
         """Begin a run in the thread's lane."""
-        thread = self.task.thread
-        await self.bench.queue(self.task, lane=thread, thread=thread)
+        await self.bench.queue(self.task, lane=self.task.thread, thread=self.task.thread)
         return await self.keep(await self.bench.claim_one(), said, agent)
 
     async def keep(self, lease: Lease, said: str = "Look.", agent: str = "codex") -> Lease:
