@@ -7,7 +7,7 @@ from rota.doors.inside.verbs import offered
 from rota.doors.kit.catalogue import every_command
 from rota.doors.kit.perform import perform
 from rota.errors import NotPermitted
-from rota.model.outcomes import Asked
+from rota.model.outcomes import Asked, Succeeded
 from rota.testing.bench import failed
 
 KINDS = ["memory", "sqlite", "postgres"]
@@ -32,13 +32,14 @@ def test_what_is_left_out_is_its_own(door):
     assert [run["id"] for run in job.serve("get_task")["recent"]] == [job.held.run_id]
     assert job.serve("get_run")["state"] == "running"
     assert job.serve("set_state", key="k", value={"a": [1]})["ok"]
-    assert job.serve("get_state", key="k")["value"] == {"a": [1]}
-    assert job.serve("mark_seen", items=[{"item": "x"}])["items"][0]["new"]
-    assert job.serve("is_seen", item="x")["count"] == 1
-    assert job.serve("is_seen", item="y")["error"]["code"] == "not_found"
+    assert job.serve("get_state", key="k")["error"]["code"] == "not_found"  # it waits for a success
+    assert job.serve("mark_seen", items=[{"item": "x"}])["ok"]
+    assert job.serve("is_seen", item="x")["error"]["code"] == "not_found"
     assert job.serve("why")["ok"]
     assert job.serve("why_run")["ok"]
-    assert job.serve("delete_state", key="k")["deleted"]
+    job.end(Succeeded())
+    remembered = job.door.run(job.door.store.list_state(job.held.task_id, "", 9))
+    assert [(one.key, one.value) for one in remembered] == [("k", '{"a": [1]}')]
 
 
 def test_a_task_is_changed_paused_resumed_run_and_cancelled(door):
@@ -154,7 +155,7 @@ def test_an_attempt_that_is_over_reads_and_changes_nothing(door):
         assert first.serve(verb, **fields)["error"]["code"] == "fenced"
     assert first.serve("set_state", "r-1", key="k", value=1)["error"]["code"] == "fenced"
     assert door.run(door.store.list_requests(None, 2**62, 99)) == before
-    assert second.serve("get_state", key="k")["value"] == 1
+    assert second.serve("get_state", key="k")["error"]["code"] == "not_found"
 
 
 @pytest.mark.parametrize("kind", KINDS)

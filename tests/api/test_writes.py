@@ -13,8 +13,11 @@ from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
     things,
 )
 
+from rota.doors.kit.catalogue import commands_of
+
 OF_A_DAEMON = {"stop_daemon", "start_daemon"}
 """Their answer is not written in the store: see tests/api/live."""
+OF_MAIN = {"create_space", "set_space_budget"}
 MADE = {"create_space": {"name": "new"}}
 LATER = {
     "enable_task": ("POST", "/v1/tasks/{task}/disable", {}),
@@ -33,7 +36,14 @@ OTHER = {
     "put_state": {"value": 2},
 }
 """The same with another body."""
-UNCHANGED = {"change_space": {"timezone": "UTC"}, "enable_task": {}, "pause_all": None}
+UNCHANGED = {
+    "change_space": {"timezone": "UTC"},
+    "enable_task": {},
+    "pause_all": None,
+    "clear_session": {"thread": "ann:kestrel"},
+}
+OF_AN_ATTEMPT = {command.name for command in commands_of("talking")}
+"""What only a run may ask for, about itself."""
 
 
 @pytest.fixture
@@ -48,7 +58,7 @@ def asking(door, operations, things):  # noqa: F811
     def ask(operation_id, body=None, **headers):
         method, path, operation = operations[operation_id]
         said = MADE.get(operation_id, body_of(operation_id, operation)) if body is None else body
-        who = door.main if operation_id in WHOLE | {"create_space"} else door.ann
+        who = door.main if operation_id in WHOLE | OF_MAIN else door.ann
         return who.ask(method, address(operation_id, path, things), said, **headers)
 
     def prepare(operation_id):
@@ -62,7 +72,7 @@ def asking(door, operations, things):  # noqa: F811
         name
         for name, (_, _, operation) in operations.items()
         if "204" in operation["responses"] and not operation.get("x-stream")
-        if name not in OF_A_DAEMON
+        if name not in OF_A_DAEMON | OF_AN_ATTEMPT
     )
     return ask
 

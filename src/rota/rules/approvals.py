@@ -79,15 +79,11 @@ def check_decision(question: Question, text: str, seen: str | None, now: int) ->
         raise Conflict(message)
 
 
-def told_decision(question: Question) -> str:
-    """Return what a resumed attempt is told of a question of its own that was answered."""
+def asked_words(question: Question) -> str:
+    """Return what was asked, as whoever goes on is told; of an approval the action, too."""
     if question.kind == APPROVAL:
-        return (
-            f"You asked for approval: {question.question}\n"
-            f"The action was: {question.action}\n"
-            f"The decision is: {decision(question)}"
-        )
-    return f"You asked: {question.question}\nThe answer is: {question.answer}"
+        return f"{question.question}\nThe action: {question.action}"
+    return question.question
 
 
 def decision(question: Question) -> str:

@@ -11,6 +11,7 @@ from rota.model.ids import RunId
 from rota.model.runs import RunBatch, Source
 from rota.model.tasks import Task, TaskKind
 from rota.rules.queueing import new_run
+from rota.rules.wishes import is_in_conversation
 from rota.timing.durations import parse_duration
 
 FIELD = "next_check"
@@ -70,5 +71,7 @@ def next_run(task: Task, run_id: RunId, words: str | None, now: int) -> RunBatch
         now,
         available_at=at,
         upstream_id=run_id,
+        thread=task.thread,
+        in_conversation=is_in_conversation(task),
     )
     return RunBatch(template, ["null"], [f"{KEY}{run_id}"])

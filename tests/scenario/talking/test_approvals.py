@@ -11,7 +11,7 @@ from tests.scenario.talking.talkers import ANN
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
 from rota.flow.rescue import expire
-from rota.rules.approvals import DECISIONS, told_decision
+from rota.rules.approvals import DECISIONS, asked_words, decision
 
 DEPLOY = {"tool": "shell", "args": ["deploy", "--to", "production"], "env": {"REGION": "eu"}}
 
@@ -42,8 +42,8 @@ async def test_the_resumed_attempt_is_told_the_decision_with_the_hash(small, ans
     bound = f"{answer} sha256:{question['action_hash']}"
     assert again.assignment.answers == (bound,)
     (asked,) = await small.store.list_questions([again.run_id])
-    assert bound in told_decision(asked)
-    assert question["action"] in told_decision(asked)
+    assert bound in decision(asked)
+    assert question["action"] in asked_words(asked)
 
 
 async def test_e1_an_agent_cannot_approve_for_itself_or_for_another(small):

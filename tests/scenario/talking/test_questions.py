@@ -10,10 +10,10 @@ import pytest
 from tests.scenario.talking.talkers import ANN, Talkers
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
-from rota.flow.execute.preparing import wish_of
 from rota.flow.execute.trying import ASKED
 from rota.flow.rescue import NO_ANSWER, expire
 from rota.model.outcomes import Cancelled, Succeeded
+from rota.rules.approvals import decision
 from rota.stores.sqlite.store import SqliteStore
 from rota.testing.bench import Bench, failed
 from rota.testing.contracts.talking import AGAIN
@@ -48,8 +48,9 @@ async def test_the_resumed_attempt_is_told_what_it_asked_and_was_answered(small)
     again = await small.next()
     assert (again.lease.cause, again.assignment.answers) == ("resume", ("red",))
     asked = [q for q in await small.store.list_questions([again.run_id]) if q.kind in ASKED]
-    told = wish_of(again.assignment, asked, resumed=True).instructions
-    assert told == "You asked: Which colour?\nThe answer is: red"
+    assert [(question.question, decision(question)) for question in asked] == [
+        ("Which colour?", "red")
+    ]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

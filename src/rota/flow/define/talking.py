@@ -235,6 +235,7 @@ async def spawn_subtask(
         upstream_id=run.id,
         depth=depth,
         thread=_thread(speech),
+        in_conversation=_thread(speech) is not None,
     )._replace(pool=run.pool)
     record = {
         "slot": speech.speaker.slot,

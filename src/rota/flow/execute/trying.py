@@ -26,7 +26,7 @@ from rota.model.wishes import SessionContext, Wish
 from rota.ports.agent import Agent, Room
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
-from rota.rules.approvals import APPROVAL, decision
+from rota.rules.approvals import APPROVAL, asked_words, decision
 from rota.rules.prompts import Answered, Envelope, Previous, Sent, plain, render
 
 ASKED = ("ask", APPROVAL)
@@ -170,10 +170,8 @@ def _came_to(run: Run) -> Previous:
 
 
 def _answered(question: Question) -> Answered:
-    asked = question.question
-    if question.kind == APPROVAL:
-        asked = f"{asked}\nThe action: {question.action}"
-    return Answered(asked, decision(question), question.answered_by, question.answered_at)
+    asked, answer = asked_words(question), decision(question)
+    return Answered(asked, answer, question.answered_by, question.answered_at)
 
 
 def _sent(message: ThreadMessage) -> Sent:
