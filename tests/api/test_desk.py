@@ -33,6 +33,8 @@ def test_what_is_left_out_is_its_own(door):
     assert job.serve("get_run")["state"] == "running"
     assert job.serve("set_state", key="k", value={"a": [1]})["ok"]
     assert job.serve("get_state", key="k")["error"]["code"] == "not_found"  # it waits for a success
+    assert job.serve("set_state", key="k", value={"a": [1]}, task="job")["ok"]
+    assert job.serve("set_state", key="k", value=2, task="other")["error"]["field"] == "task"
     assert job.serve("mark_seen", items=[{"item": "x"}])["ok"]
     assert job.serve("is_seen", item="x")["error"]["code"] == "not_found"
     assert job.serve("why")["ok"]

@@ -121,12 +121,18 @@ class Offered(NamedTuple):
         """
         own: dict[str, Any] = {TASK: str(held.task_id), RUN: held.run_id, THREAD: held.thread}
         said = {**fields, **self.fixed}
+        if TASK not in self.command.takes.model_fields and said.get(TASK) in _names(held):
+            del said[TASK]  # what waits for a success is always its own
         elsewhere = said.get("space") not in {None, held.space} or "session" in said
         for name in self.verb.own:
             known = name in self.command.takes.model_fields
             if known and name not in said and own[name] is not None and not elsewhere:
                 said[name] = own[name]
         return said
+
+
+def _names(held: Held) -> tuple[str, str]:
+    return held.task, str(held.task_id)
 
 
 @cache

@@ -41,7 +41,7 @@ BLOW_SECONDS: Final = 30.0
 QUESTION: Final = Asked(question="Shall I go on?", options=("yes", "no"))
 PROGRAM: Final = """
 import json, os, sys, time
-run, epoch = os.environ["ROTA_RUN_ID"], os.environ["ROTA_ATTEMPT_NUMBER"]
+run, epoch = os.environ["ROTA_RUN_ID"], os.environ["ROTA_ATTEMPT"]
 with open("begun", "a") as begun:
     begun.write("%s %s\\n" % (run, epoch))
 answers = json.loads(os.environ.get("ROTA_ANSWERS", "[]"))
