@@ -7,7 +7,7 @@ from tests.zoo.timekeeping import in_autumn, in_spring, leap_days
 
 from rota.testing.simulation.world import World
 
-SEEDS = 100
+SEEDS = 60
 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.rare], ids=lambda bug: bug.name)

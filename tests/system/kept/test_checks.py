@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from tests.system.kept.test_outliving import ended
 
 CHECK = """
@@ -53,6 +54,7 @@ def test_a_check_that_its_daemon_did_not_live_to_see_is_looked_at_again(kept):
     assert kept.rota("verify").returncode == 0
 
 
+@pytest.mark.programs
 def test_a_success_that_is_none_is_tried_again_and_shown_with_its_evidence(simple):
     words = "sh -c 'test -e again && echo finished > report; touch again; echo done'"
     simple.json(
@@ -96,6 +98,7 @@ def test_a_gate_wakes_when_there_is_something_and_is_quiet_otherwise(simple):
     assert simple.json("state", "get", "inbox", "gate")["value"] == 2
 
 
+@pytest.mark.programs
 def test_a_run_that_has_used_its_budget_stops_and_asks(simple):
     (simple.work / "spend.py").write_text(SPENDER)
     simple.json(

@@ -38,8 +38,8 @@ async def set_task_budget(
     store: Store, caller: Caller, task: Task, scope: BudgetScope, caps: Caps
 ) -> Accounts:
     """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
-    if task.kind is TaskKind.PYTHON and caps:
-        raise Invalid("task", task.name, "a callable tells nobody what it uses: it has no budget")
+    if task.kind is not TaskKind.AGENT and caps:
+        raise Invalid("task", task.name, "budgets are for agents: give this task a timeout")
     await store.set_budget(scope, task.id, caps, caller.name)
     return await task_accounts(store, task)
 

@@ -80,16 +80,16 @@ class Spending:
         self._listening = listening
 
     async def admitted(self, going: Going) -> Report | None:
-        """Set aside what an attempt may use; return the report of one that may not begin.
+        """Set aside what an agent may use; return the report of an attempt that may not begin.
 
         What is carried on was admitted before.
         """
         assignment = going.assignment
         if assignment.kept is not None and assignment.kept.gate != "":
             return None
-        going.budgeted = bool(await self._caps(assignment))
-        if not going.budgeted and assignment.task.kind is not TaskKind.AGENT:
+        if assignment.task.kind is not TaskKind.AGENT:
             return None
+        going.budgeted = bool(await self._caps(assignment))
         purse = await self._purse(assignment)
         answered = await self._answered(assignment, purse.answers)
         if answered is not None:
@@ -112,7 +112,8 @@ class Spending:
     async def watched(self, going: Going, listen: Callable[[], Awaitable[Result]]) -> Result:
         """Hear an attempt to its end, and end it when it has used what it may."""
         if going.budgeted is None:
-            going.budgeted = bool(await self._caps(going.assignment))
+            agent = going.assignment.task.kind is TaskKind.AGENT
+            going.budgeted = agent and bool(await self._caps(going.assignment))
         if not going.budgeted:
             return await listen()
         watch = asyncio.ensure_future(self._watch(going))
