@@ -37,6 +37,9 @@ WORDS = {
     "set_limit": "keys that fit their scope, and lengths of time",
     "remove_limit": "keys that fit their scope",
     "ask_sql": "SQL",
+    "list_readings": "instants of our time",
+    "archive_session": "a session or a thread",
+    "clear_session": "a session or a thread",
 }
 """Operations that read words no schema can describe: 400, or 413 for too many of them."""
 MATCHED = ("change_task", "put_task", "delete_task")
