@@ -47,7 +47,7 @@ def test_a_program_talks_to_the_daemon_that_started_it_and_to_the_next(simple):
     assert {one["key"]: one["value"] for one in kept} == {"a": str(number), "b": 2}
     asked = json.loads(simple.call("GET", "/v1/requests")[1])["requests"]
     assert {f"attempt:{number}.1"} == {
-        one["caller"] for one in asked if one["command"] == "put_state"
+        one["caller"] for one in asked if one["command"] == "defer_state"
     }
     assert token is None or token not in simple.rota("run", str(number)).stdout
 
