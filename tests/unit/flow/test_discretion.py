@@ -1,0 +1,88 @@
+"""What programs say reaches the store without secrets; what people write stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rota.model.events import EventName
+from rota.model.keeping import Happened, Heard, Stream
+from rota.model.requests import NewRequest
+from rota.model.settlements import PLAIN_SUCCESS, Extras, NewDelivery, NewQuestion, Settlement
+from rota.model.states import RunState
+from rota.rules.redaction import Redactor
+from rota.wiring.discretion import cleaned, discreet
+
+REAL = "sk-ant-the-real-one"
+MARK = "[secret anthropic]"
+KNOWS = Redactor({"anthropic": REAL})
+
+
+class Store:
+    """A store that notes what it is told."""
+
+    def __init__(self):
+        self.told = []
+        self.request_id = 7
+
+    async def hear(self, *said):
+        self.told.append(said)
+        return True
+
+    async def settle(self, settlements):
+        self.told.append(settlements)
+        return [True for _ in settlements]
+
+    async def put_state(self, *said):
+        self.told.append(said)
+
+    def behalf(self, request):
+        return self
+
+
+def settlement(extras):
+    return Settlement(1, 1, 1, RunState.RUNNING, RunState.FAILED, "failed", extras)
+
+
+def test_output_results_errors_questions_and_messages_are_looked_through():
+    store = Store()
+    kept = discreet(store, KNOWS)
+    happened = Happened(EventName.OUTPUT, {"stream": "out", "at": 0, "text": f"a {REAL}"})
+    heard = [Heard(Stream.OUT, 0, 9, (happened,))]
+    extras = Extras(
+        result=f'"{REAL}"',
+        error=f"no: {REAL}",
+        question=NewQuestion(
+            kind="ask", question=REAL, context=REAL, options=(REAL, "no"), expires_at=1
+        ),
+        deliveries=(NewDelivery(space_id=1, channel="log", target="x", body=REAL, dedupe_key="k"),),
+    )
+    asyncio.run(kept.hear(1, 1, "w", heard, None))
+    asyncio.run(kept.settle([settlement(extras), settlement(PLAIN_SUCCESS)]))
+    assert REAL not in str(store.told)
+    assert str(store.told).count(MARK) == 7
+    (_, _, _, ((stream, start, end, _),), _), moved = store.told
+    assert (stream, start, end) == (Stream.OUT, 0, 9)
+    assert moved[1].extras is PLAIN_SUCCESS
+
+
+def test_an_attempts_words_are_looked_through_and_a_persons_are_not():
+    store = Store()
+    kept = discreet(store, KNOWS)
+    for caller, text in (("attempt:1.1", f'"{MARK}"'), ("key:3", f'"{REAL}"')):
+        behalf = kept.behalf(NewRequest(caller=caller, space="main", command="put_state"))
+        asyncio.run(behalf.put_state(1, "note", f'"{REAL}"', caller))
+        assert store.told[-1] == (1, "note", text, caller)
+        assert behalf.request_id == 7
+
+
+def test_without_secrets_a_store_is_told_the_very_same_things():
+    store = Store()
+    kept = discreet(store, Redactor())
+    heard = [Heard(Stream.OUT, 0, 9, ())]
+    asyncio.run(kept.hear(1, 1, "w", heard, None))
+    assert store.told[0][3] is heard
+
+
+def test_what_holds_no_secret_is_itself():
+    extras = Extras(result='"fine"')
+    assert cleaned(extras, KNOWS) is extras
