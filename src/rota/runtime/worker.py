@@ -64,7 +64,6 @@ class Worker:
         self._may_claim = may_claim
         self._on_failure = on_failure
         self._strangers: set[RunId] = set()
-        self._released: set[int] = set()
         self.id = worker_id
         self.slots = slots
         self._store = store
@@ -178,7 +177,6 @@ class Worker:
     def adopt(self, assignment: Assignment) -> None:
         """Carry on an attempt that an earlier process has left."""
         self.routes()
-        self._released.discard(assignment.lease.run_id)
         self._start(assignment)
 
     async def _attempt(self, assignment: Assignment) -> None:
@@ -217,8 +215,6 @@ class Worker:
         if behind is not None:
             self._start(behind)
         if attempt.stop is Stop.FENCED or self._handed_on(attempt):
-            if not attempt.cut:  # nothing of it goes on anywhere: if it is still ours, it goes back
-                self._released.discard(assignment.lease.run_id)
             return
         if attempt.stop is Stop.TIMEOUT:
             report = stopped(Stop.TIMEOUT, assignment)
@@ -283,7 +279,7 @@ class Worker:
         """
         unsettled = {a.lease.run_id for a, _ in (*self._ended, *self._settling)}
         working = {n for n, attempt in self._attempts.items() if attempt.stop is not Stop.FENCED}
-        unknown = set(held) - working - self._behind.keys() - unsettled - self._released
+        unknown = set(held) - working - self._behind.keys() - unsettled
         strangers = unknown & self._strangers
         self._strangers = unknown - strangers
         if strangers:
@@ -314,7 +310,6 @@ class Worker:
         attempt.stop = reason
         if lets_go:
             run_id = attempt.assignment.lease.run_id
-            self._released.add(run_id)
             self._by_route[attempt.assignment.lease.route].let_go(run_id)
         if attempt.entered:  # a task that is cancelled before its first step never takes it
             attempt.task.cancel()
