@@ -289,3 +289,30 @@ async def test_a_fenced_worker_takes_its_own_attempts_up_again(desk, chance):
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
     assert machine.stopped == []
+
+
+async def test_what_was_let_go_before_it_was_on_record_is_given_back(desk, chance):
+    """Its worker lost faith in a lease that nobody had taken; no keeper carries the run on."""
+    machine = Machine()
+    life = Life(desk, chance, machine, "one")
+    usual, waiting = life.runner.run, asyncio.Event()
+
+    async def run(assignment):
+        if assignment.lease.epoch > 1:
+            return await usual(assignment)
+        waiting.set()
+        return await asyncio.get_running_loop().create_future()
+
+    life.runner.run = run
+    async with life.lived():
+        (run_id,) = await desk.queue(await desk.task())
+        await waiting.wait()
+        life.crew.worker.fence()
+        while life.crew.worker.has(run_id):
+            await asyncio.sleep(0)
+        for _ in range(2):
+            await life.crew._renewed(Renewal(alive=True, held=(run_id,)))
+        again = await machine.begun.get()
+        assert (again.lease.run_id, again.lease.epoch) == (run_id, 2)
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
