@@ -24,7 +24,7 @@ run: setup  ## start Rota with a few sample tasks in ./.rota
 	ROTA_HOME=$(CURDIR)/.rota ROTA_LOG_FORMAT=text .venv/bin/rota up --samples
 
 test: setup  ## run the tests, PostgreSQL included
-	.venv/bin/pytest -n 2 --dist worksteal
+	.venv/bin/pytest -n 3 --dist worksteal
 
 test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of their providers
 	.venv/bin/python -m tests.agents.programs

@@ -38,6 +38,7 @@ WORDS = {
     "remove_limit": "keys that fit their scope",
     "ask_sql": "SQL",
     "list_readings": "instants of our time",
+    "say": "the name of an agent",
     "archive_session": "a session or a thread",
     "clear_session": "a session or a thread",
 }

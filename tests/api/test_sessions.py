@@ -53,7 +53,7 @@ def test_a_session_is_listed_put_aside_and_resumed(talks):
     assert [(one["id"], one["title"]) for one in listed(talks.ann, "?archived=true")] == [
         (second["id"], "Later")
     ]
-    told = talks.ann.post("/v1/archive-session", {"thread": HERE, "title": "Birds"})
+    told = talks.ann.post("/v1/sessions/current/archive", {"thread": HERE, "title": "Birds"})
     assert [(one["id"], one["title"]) for one in told.json["sessions"]] == [(first["id"], "Birds")]
     assert listed(talks.ann, "?archived=false") == []
 
@@ -67,7 +67,7 @@ def test_what_was_said_is_shown_and_found(talks):
     found = talks.ann.get("/v1/sessions/search?words=KESTREL").json["found"]
     assert [one["session"] for one in found] == [first["id"]]
     assert talks.ann.get("/v1/sessions/search?words=100%25").json["found"] == []
-    assert talks.ann.post("/v1/clear-session", {"session": first["id"]}).status == 200
+    assert talks.ann.post("/v1/sessions/current/clear", {"session": first["id"]}).status == 200
     assert talks.ann.get(f"/v1/sessions/{first['id']}").status == 404
     assert talks.ann.get("/v1/sessions/search?words=KESTREL").json["found"] == []
     assert [one["id"] for one in listed(talks.ann)] == [second["id"]]
@@ -79,10 +79,10 @@ def test_a_session_of_somebody_else_is_not_there(talks):
     for method, path, body in (
         ("GET", f"/v1/sessions/{first['id']}", None),
         ("POST", f"/v1/sessions/{first['id']}/resume", {}),
-        ("POST", "/v1/archive-session", {"session": second["id"]}),
-        ("POST", "/v1/archive-session", {"thread": HERE}),
-        ("POST", "/v1/clear-session", {"session": second["id"]}),
-        ("POST", "/v1/clear-session", {"thread": HERE}),
+        ("POST", "/v1/sessions/current/archive", {"session": second["id"]}),
+        ("POST", "/v1/sessions/current/archive", {"thread": HERE}),
+        ("POST", "/v1/sessions/current/clear", {"session": second["id"]}),
+        ("POST", "/v1/sessions/current/clear", {"thread": HERE}),
         ("POST", f"/v1/threads/{HERE}/messages", {"text": "let me in"}),
         ("GET", f"/v1/threads/{HERE}/messages", None),
     ):
@@ -99,7 +99,7 @@ def test_a_session_of_somebody_else_is_not_there(talks):
      ("clear", {"thread": "nothing"}, "thread"), ("archive", {"session": 1, "title": ""}, "title")],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_field(door, path, body, field):
-    told = door.main.post(f"/v1/sessions/{path}", body)
+    told = door.main.post(f"/v1/sessions/current/{path}", body)
     assert (told.status, told.code, told.field) == (400, "invalid", field)
 
 

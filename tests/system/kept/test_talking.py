@@ -98,5 +98,5 @@ def test_a_session_that_was_put_aside_can_be_resumed(talk):
     (newest, *_) = ask(talk, "GET", "/v1/sessions/search?words=talk")["found"]
     assert (newest["said"], newest["session"]) == ("Talk.", session["id"])
     assert "  > Talk." in talk.rota("session", "show", str(session["id"])).stdout
-    ask(talk, "POST", "/v1/clear-session", {"thread": HERE})
+    ask(talk, "POST", "/v1/sessions/current/clear", {"thread": HERE})
     assert next_session() == ""

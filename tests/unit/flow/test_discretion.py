@@ -60,7 +60,7 @@ def test_output_results_errors_questions_and_messages_are_looked_through():
     asyncio.run(kept.settle([settlement(extras), settlement(PLAIN_SUCCESS)]))
     assert REAL not in str(store.told)
     assert str(store.told).count(MARK) == 7
-    (_, _, _, ((stream, start, end, _),), _), moved = store.told
+    (_, _, _, ((stream, start, end, *_),), _), moved = store.told
     assert (stream, start, end) == (Stream.OUT, 0, 9)
     assert moved[1].extras is PLAIN_SUCCESS
 

@@ -134,7 +134,7 @@ def archive(
     """
     desk = Desk(context)
     wanted = {**_meant(session), "agent": agent, "title": title, "space": space}
-    found = desk.call("POST", "/v1/archive-session", wanted, dry_run=dry_run)
+    found = desk.call("POST", "/v1/sessions/current/archive", wanted, dry_run=dry_run)
     desk.out.record(found)
     desk.out.line(f"Archived {counted(len(found['sessions']), 'session')}{_numbers(found)}.")
 
@@ -155,7 +155,7 @@ def clear(
     desk = Desk(context)
     desk.out.confirm(f"Forget session {session} for good?", yes=yes or dry_run)
     wanted = {**_meant(session), "agent": agent, "space": space}
-    found = desk.call("POST", "/v1/clear-session", wanted, dry_run=dry_run)
+    found = desk.call("POST", "/v1/sessions/current/clear", wanted, dry_run=dry_run)
     desk.out.record(found)
     desk.out.line(f"Forgot {counted(len(found['sessions']), 'session')}{_numbers(found)}.")
 

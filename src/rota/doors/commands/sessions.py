@@ -214,14 +214,14 @@ async def show_session(office: Office, asked: OneSession) -> SessionShown:
     return SessionShown(**dict(session_given(found)), history=told, next=more)
 
 
-@command("POST", "/v1/archive-session", KeyScope.RUN)
+@command("POST", "/v1/sessions/current/archive", KeyScope.RUN)
 async def archive_session(office: Office, asked: PutAside) -> Sessions:
     """Put a session aside: the next run begins a new one, and this one can be resumed."""
     meant = await _meant(office, asked)
     return _listed(await sessions.archive(office.store, office.caller, meant, asked.title))
 
 
-@command("POST", "/v1/clear-session", KeyScope.RUN)
+@command("POST", "/v1/sessions/current/clear", KeyScope.RUN)
 async def clear_session(office: Office, asked: MeantSessions) -> Sessions:
     """Forget a session and what was said in it for good: the next run begins a new one."""
     meant = await _meant(office, asked)
