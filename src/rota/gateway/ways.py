@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 
 from rota.errors import Unavailable
 from rota.gateway.keeping import HomeGateway
@@ -103,7 +103,7 @@ class Ways:
 
     def carry_on(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> None:
         """Let an attempt in again that a process before this one has started."""
-        self._begin(self.admit(name, ids, ended, walled=walled))
+        self._begin(partial(self.admit, name, ids, ended, walled=walled))
 
     def promise(self, until: float) -> None:
         """Let attempts ask until a moment of boot time."""
@@ -111,12 +111,12 @@ class Ways:
 
     def keep(self, living: Collection[str]) -> None:
         """Let nobody ask but these."""
-        self._begin(self._gateway.keep(frozenset(living)))
+        self._begin(partial(self._gateway.keep, frozenset(living)))
 
     def changed(self) -> None:
         """Tell the gateway of secrets that are others now, if it is in use."""
         if self._gateway.connected:
-            self._begin(self._gateway.configure())
+            self._begin(self._gateway.configure)
 
     async def dismiss(self, name: str) -> None:
         """Let an attempt in no more."""
@@ -140,14 +140,14 @@ class Ways:
         ready = (each for each in self._plan.upstreams if each.takes(known.get(each.secret)))
         return [each for each in ready if each.is_for(space)]
 
-    def _begin(self, work: Coroutine[Any, Any, object]) -> None:
+    def _begin(self, work: Callable[[], Awaitable[object]]) -> None:
         task = asyncio.get_running_loop().create_task(_carefully(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _carefully(work: Coroutine[Any, Any, object]) -> None:
+async def _carefully(work: Callable[[], Awaitable[object]]) -> None:
     try:
-        await work
+        await work()  # not before: a task may be cancelled before it begins
     except Unavailable as fault:
         log.warning("gateway.unreached", extra={"error": str(fault)})
