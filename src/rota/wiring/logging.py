@@ -6,18 +6,19 @@ records; a run's lines carry its `run_id` and a `trace_id` that stays the same o
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
-
-import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from typing import Any, TextIO, TypeAlias
 
 from rota.model.ids import trace_id
 from rota.wiring.log_file import LogFile
+
+Event: TypeAlias = dict[str, Any]
+Renderer: TypeAlias = Callable[[Event], str]
 
 TASK_WIDTH = 14
 OUTCOME_WIDTH = 10
@@ -25,6 +26,8 @@ OUTCOME_WIDTH = 10
 _COLORS = {"succeeded": 32, "failed": 31, "cancelled": 33, "expired": 33, "asked": 36}
 _LOUD = {"warning": 33, "error": 31, "critical": 31}
 _OWN = frozenset({"event", "level", "logger", "timestamp", "trace_id", "exception"})
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What logging itself puts into a record."""
 
 
 def configure_logging(
@@ -44,17 +47,8 @@ def configure_logging(
     out = stream or sys.stderr
     human = form == "text" or (form == "auto" and out.isatty())
     tracer = _Tracer()
-    shared: list[Processor] = [
-        structlog.stdlib.ExtraAdder(),
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        tracer,
-    ]
-    as_json = structlog.processors.JSONRenderer(default=str)
     as_text = TextRenderer(color=color and out.isatty())
-    handlers: list[tuple[logging.Handler, Processor]] = [
+    handlers: list[tuple[logging.Handler, Renderer]] = [
         (logging.StreamHandler(out), as_text if human else as_json)
     ]
     if file is not None:
@@ -63,15 +57,7 @@ def configure_logging(
     for old in tuple(root.handlers):
         root.removeHandler(old)
     for handler, renderer in handlers:
-        handler.setFormatter(
-            structlog.stdlib.ProcessorFormatter(
-                foreign_pre_chain=shared,
-                processors=[
-                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    renderer if redact is None else _Redacting(renderer, redact),
-                ],
-            )
-        )
+        handler.setFormatter(_Formatter(tracer, renderer, redact))
         root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("rota").setLevel(level.upper())
@@ -79,7 +65,7 @@ def configure_logging(
 
 
 class _Tracer:
-    """Adds the trace id of a run to every record that has a run id."""
+    """Knows the trace id of a run."""
 
     def __init__(self) -> None:
         self._incarnation = ""
@@ -88,23 +74,44 @@ class _Tracer:
         """Use the database's own id as the stem of trace ids from now on."""
         self._incarnation = incarnation
 
-    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG002
-        """Add a trace id."""
-        if event.get("run_id") is not None:
-            event["trace_id"] = trace_id(self._incarnation, event["run_id"])
-        return event
+    def of(self, run_id: int) -> str:
+        """Return the trace id of a run."""
+        return trace_id(self._incarnation, run_id)
 
 
-class _Redacting:
-    """Renders a record, and looks through the line."""
+class _Formatter(logging.Formatter):
+    """Makes a record its event, its fields and what every line carries, and renders that."""
 
-    def __init__(self, renderer: Processor, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, tracer: _Tracer, renderer: Renderer, redact: Callable[[str], str] | None
+    ) -> None:
+        super().__init__()
+        self._tracer = tracer
         self._renderer = renderer
         self._redact = redact
 
-    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
+    def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        return self._redact(str(self._renderer(logger, name, event)))
+        line = self._renderer(self._event(record))
+        return line if self._redact is None else self._redact(line)
+
+    def _event(self, record: logging.LogRecord) -> Event:
+        event: Event = {"event": record.getMessage()}
+        event.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+        event["level"] = record.levelname.lower()
+        event["logger"] = record.name
+        at = datetime.fromtimestamp(record.created, tz=UTC)
+        event["timestamp"] = at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        if record.exc_info:
+            event["exception"] = self.formatException(record.exc_info)
+        if event.get("run_id") is not None:
+            event["trace_id"] = self._tracer.of(event["run_id"])
+        return event
+
+
+def as_json(event: Event) -> str:
+    """Return an event as a line of JSON."""
+    return json.dumps(event, default=str)
 
 
 class TextRenderer:
@@ -113,7 +120,7 @@ class TextRenderer:
     def __init__(self, *, color: bool) -> None:
         self._color = color
 
-    def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:  # noqa: ARG002
+    def __call__(self, event: Event) -> str:
         """Return the line."""
         clock = _clock(str(event["timestamp"]))
         match event["event"]:
@@ -127,7 +134,7 @@ class TextRenderer:
         exception = event.get("exception")
         return f"{text}\n{exception}" if exception else text
 
-    def _settled(self, event: EventDict) -> str:
+    def _settled(self, event: Event) -> str:
         outcome = str(event["outcome"])
         color = _COLORS.get(outcome, 0)
         parts = [
@@ -142,7 +149,7 @@ class TextRenderer:
             parts.append(str(event["error"]))
         return " ".join(parts)
 
-    def _plain(self, event: EventDict) -> str:
+    def _plain(self, event: Event) -> str:
         facts = " ".join(
             f"{key}={_value(value)}" for key, value in event.items() if key not in _OWN
         )

@@ -15,8 +15,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from rota.errors import Invalid, Refused
 from rota.faultpoints import parse_fault
@@ -181,7 +187,7 @@ _Span = Annotated[timedelta, BeforeValidator(_span), Field(gt=timedelta(), le=LO
 _Wait = Annotated[timedelta, BeforeValidator(_span), Field(ge=timedelta(), le=timedelta(days=1))]
 _Lease = Annotated[timedelta, BeforeValidator(_span), Field(ge=SHORTEST_TTL, le=timedelta(days=1))]
 _Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
-_Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+_Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 _Port = Annotated[int, Field(ge=0, le=65_535)]
 _Cap = Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
 
@@ -251,6 +257,8 @@ MEANINGS = MappingProxyType(
 class Wanted(BaseModel):
     """What the file and the variables may say; the names are those of Settings."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     store: Annotated[str, BeforeValidator(_address)] | None = None
     timezone: Annotated[str, BeforeValidator(_zone)] = "UTC"
     slots: _Count = SLOTS
@@ -309,7 +317,7 @@ def read_settings(
     written, faults = _read_file(folder / FILE_NAME)
     typed = {name: value for name, value in {"store": store, **more}.items() if value is not None}
     try:
-        wanted = _reader(written)(**typed)
+        wanted = Wanted.model_validate({**written, **_variables(), **typed})
     except ValidationError as fault:
         return None, [*faults, *_sentences(fault)]
     if faults:
@@ -340,38 +348,10 @@ def _read_file(path: Path) -> tuple[dict[str, Any], list[str]]:
         return {}, [f"{path}: is not TOML ({fault})"]
 
 
-def _reader(written: dict[str, Any]) -> type[Any]:
-    class Reader(Wanted, BaseSettings):
-        model_config = SettingsConfigDict(
-            env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True
-        )
-
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the hook's shape
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, _Written(settings_cls, written)
-
-    return Reader
-
-
-class _Written(PydanticBaseSettingsSource):
-    """What the file said."""
-
-    def __init__(self, settings_cls: type[BaseSettings], written: dict[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._written = written
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ANN401, ARG002
-        return self._written.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return self._written
+def _variables() -> dict[str, str]:
+    """Return what ROTA_* variables say; an empty one says nothing."""
+    said = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Wanted.model_fields}
+    return {name: value for name, value in said.items() if value}
 
 
 def _sentences(fault: ValidationError) -> Iterable[str]:

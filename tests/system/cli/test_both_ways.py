@@ -11,7 +11,7 @@ import pytest
 
 from rota.doors.cli.main import main
 
-HEAVY = ("pydantic", "structlog", "fastapi", "apsw", "asyncpg", "asyncio", "rich", "starlette")
+HEAVY = ("pydantic", "fastapi", "apsw", "asyncpg", "asyncio", "rich", "starlette")
 PASSING = {
     "at",
     "seen_at",

@@ -11,7 +11,7 @@ from rota.doors.cli.main import main
 from rota.doors.cli.rendering import render_pages
 from rota.doors.cli.words import PAGES, find_page, hoist
 
-HEAVY = ("pydantic", "structlog", "apsw", "asyncpg", "rich", "asyncio", "typer")
+HEAVY = ("pydantic", "apsw", "asyncpg", "rich", "asyncio", "typer")
 
 
 def test_help_loads_nothing_heavy():

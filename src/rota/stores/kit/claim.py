@@ -26,7 +26,7 @@ from rota.stores.kit.limits import UNLIMITED, Room, keep_buckets, read_room
 from rota.stores.kit.session import Row, Rows, Session
 from rota.stores.kit.tasks import get_tasks
 
-FEWEST_HEADS = 64
+FEWEST_HEADS = 32
 FEWEST_PICKED = 8
 MOST_ROUNDS = 12
 MOST_KNOWN = 10_000
