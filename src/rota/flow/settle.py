@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.model.outcomes import DONE, Asked, Report
+from rota.errors import RotaError
+from rota.model.outcomes import DONE, Lost, Report
 from rota.model.runs import Lease, OpenRun
 from rota.model.settlements import PLAIN_SUCCESS, Settlement
 from rota.model.states import RunState
 from rota.model.talking import TALKING
-from rota.model.tasks import Policy, Task
+from rota.model.tasks import OnLost, Policy, Task, TaskKind
 from rota.ports.clock import Random
 from rota.ports.runner import Assignment
-from rota.ports.store import Queue, Store
+from rota.ports.store import Definitions, Queue, Store
 from rota.ports.talking import Talking
+from rota.rules.done import reaches_out
 from rota.rules.settlement import Context, settle
+from rota.rules.sites import site_of
 
 
-class Settling(Queue, Talking, Protocol):
-    """What settling needs: the queue, and what attempts have said."""
+class Settling(Definitions, Queue, Talking, Protocol):
+    """What settling needs: whose work it is, the queue, and what attempts have said."""
 
 
 async def settle_attempts(
@@ -36,11 +39,50 @@ async def decide_attempts(
     followers = await store.successors(sorted({a.lease.task_id for a, _ in ended}))
     talking = [a.lease.run_id for a, _ in ended if a.lease.route in TALKING]
     asked = await store.asked_of(talking) if talking else {}
+    outward = await _outward(
+        store, [(a.lease.run_id, a.task) for a, report in ended if isinstance(report.outcome, Lost)]
+    )
     now = store.now()
     return [
-        _settlement(a, report, followers, asked.get(a.lease.run_id), now, chance)
+        _settlement(
+            a,
+            report,
+            Context(
+                policy=a.task.policy,
+                followers=tuple(followers.get(a.lease.task_id, ())),
+                now=now,
+                chance=chance.random(),
+                asked=asked.get(a.lease.run_id),
+                agent=a.task.kind is TaskKind.AGENT,
+                outward=a.lease.run_id in outward,
+            ),
+        )
         for a, report in ended
     ]
+
+
+async def _outward(store: Settling, lost: Sequence[tuple[int, Task]]) -> set[int]:
+    """Return the lost runs that may have done what cannot be taken back.
+
+    An agent with an open network may have done anything. Of all others it is known: a message or
+    another effect through Rota, or what a person approved.
+    """
+    undecided = [(run_id, task) for run_id, task in lost if task.policy.on_lost is OnLost.AUTO]
+    if not undecided:
+        return set()
+    open_agents = {run_id for run_id, task in undecided if await _is_open_agent(store, task)}
+    rest = [run_id for run_id, _ in undecided if run_id not in open_agents]
+    return open_agents | (await store.outward_of(rest) if rest else set())
+
+
+async def _is_open_agent(store: Settling, task: Task) -> bool:
+    if task.kind is not TaskKind.AGENT:
+        return False
+    role = (await store.find_space(task.space)).role
+    try:
+        return reaches_out(site_of(task.spec, role))
+    except RotaError:  # a site that nothing can run at any more
+        return True
 
 
 async def settle_runs(
@@ -50,40 +92,35 @@ async def settle_runs(
     if not ended:
         return []
     task_ids = sorted({run.task_id for run, _ in ended})
-    policies = {task.id: task.policy for task in await store.get_tasks(task_ids)}
+    tasks = {task.id: task for task in await store.get_tasks(task_ids)}
     followers = await store.successors(task_ids)
     attempts = [run.run_id for run, _ in ended if run.state is RunState.RUNNING]
     asked = await store.asked_of(attempts) if attempts else {}
-    now = store.now()
-    return await store.settle(
-        [
-            settle(
-                run,
-                report,
-                Context(
-                    policy=policies.get(run.task_id, Policy()),
-                    followers=tuple(followers.get(run.task_id, ())),
-                    now=now,
-                    chance=chance.random(),
-                    asked=asked.get(run.run_id),
-                ),
-            )._replace(holder=run.holder)
-            for run, report in ended
-        ]
+    lost = [run for run, report in ended if isinstance(report.outcome, Lost)]
+    outward = await _outward(
+        store, [(run.run_id, tasks[run.task_id]) for run in lost if run.task_id in tasks]
     )
+    now = store.now()
+    settlements = []
+    for run, report in ended:
+        task = tasks.get(run.task_id)
+        context = Context(
+            policy=Policy() if task is None else task.policy,
+            followers=tuple(followers.get(run.task_id, ())),
+            now=now,
+            chance=chance.random(),
+            asked=asked.get(run.run_id),
+            agent=task is not None and task.kind is TaskKind.AGENT,
+            outward=run.run_id in outward,
+        )
+        settlements.append(settle(run, report, context)._replace(holder=run.holder))
+    return await store.settle(settlements)
 
 
-def _settlement(
-    assignment: Assignment,
-    report: Report,
-    followers: dict[int, list[Task]],
-    asked: Asked | None,
-    now: int,
-    chance: Random,
-) -> Settlement:
-    lease, policy = assignment.lease, assignment.task.policy
-    followed = followers.get(lease.task_id, ()) if followers else ()
-    if report is DONE and not followed and policy.deliver_to is None and asked is None:
+def _settlement(assignment: Assignment, report: Report, context: Context) -> Settlement:
+    lease, policy = assignment.lease, context.policy
+    plain = not context.followers and policy.deliver_to is None and context.asked is None
+    if report is DONE and plain:
         return Settlement(
             lease.run_id,
             lease.epoch,
@@ -93,9 +130,6 @@ def _settlement(
             RunState.SUCCEEDED.value,
             PLAIN_SUCCESS,
         )
-    context = Context(
-        policy=policy, followers=tuple(followed), now=now, chance=chance.random(), asked=asked
-    )
     return settle(running(lease), report, context)
 
 

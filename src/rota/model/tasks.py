@@ -43,8 +43,12 @@ class CatchUpMode(StrEnum):
 
 
 class OnLost(StrEnum):
-    """What becomes of a run whose attempt vanished without a result."""
+    """What becomes of a run whose attempt vanished without a result.
 
+    `auto` asks where doing it twice may hurt, and else tries again: see `rules.settlement`.
+    """
+
+    AUTO = "auto"
     RETRY = "retry"
     FAIL = "fail"
     ASK = "ask"
@@ -115,7 +119,7 @@ class Policy:
     metered: bool = True
     overlap: Overlap | None = None
     catch_up: CatchUp = field(default_factory=CatchUp)
-    on_lost: OnLost = OnLost.RETRY
+    on_lost: OnLost = OnLost.AUTO
     deadline: timedelta | None = None
     disable_after: int = 0
     deliver_to: str | None = None

@@ -35,6 +35,9 @@ class Talking(Timed, Protocol):
     async def asked_of(self, run_ids: Sequence[int]) -> dict[RunId, Asked]:
         """Return what running attempts have asked and wait to be settled for."""
 
+    async def outward_of(self, run_ids: Sequence[int]) -> set[RunId]:
+        """Return the runs of which something has left: an effect, or what a person approved."""
+
     async def deferred_of(self, run_ids: Sequence[int]) -> list[tuple[RunId, Epoch, Deferred]]:
         """Return what is deferred, in order."""
 

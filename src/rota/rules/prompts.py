@@ -16,7 +16,10 @@ from zoneinfo import ZoneInfo
 
 from rota.model.texts import clean
 
-SECTIONS = ("task", "instructions", "previous_result", "input", "messages", "answers")
+SECTIONS = (
+    *("task", "instructions", "previous_result", "input"),
+    *("messages", "answers", "interrupted"),
+)
 """The sections of a prompt, in their order; one without content is left out."""
 
 _SIGNS = str.maketrans(
@@ -61,6 +64,12 @@ class Previous(NamedTuple):
     result: str
 
 
+INTERRUPTED = (
+    "An attempt before this one was broken off at its work. Look at what it has done already, go "
+    "on from there, and do nothing twice that cannot be taken back."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """Everything that an agent may be told of a run."""
@@ -77,6 +86,8 @@ class Envelope:
     given: str = ""
     messages: tuple[Sent, ...] = ()
     answers: tuple[Answered, ...] = ()
+    interrupted: bool = False
+    """Whether an attempt before this one was lost at its work."""
 
 
 def render(envelope: Envelope) -> str:
@@ -92,6 +103,7 @@ def plain(envelope: Envelope) -> str:
         parts.append(f"The last result was: {previous.result}")
     parts += [envelope.given, "\n".join(message(sent) for sent in envelope.messages)]
     parts += [f"You asked: {a.question}\nThe answer is: {a.answer}" for a in envelope.answers]
+    parts.append(INTERRUPTED if envelope.interrupted else "")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -119,6 +131,8 @@ def _sections(envelope: Envelope) -> Iterator[str]:
         yield _block("messages", {}, "\n".join(message(sent) for sent in envelope.messages))
     if envelope.answers:
         yield _block("answers", {}, "\n".join(_answer(answer) for answer in envelope.answers))
+    if envelope.interrupted:
+        yield _block("interrupted", {}, INTERRUPTED)
 
 
 def _head(envelope: Envelope) -> dict[str, str | None]:

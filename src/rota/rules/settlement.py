@@ -42,6 +42,8 @@ from rota.rules.chaining import successors
 from rota.rules.retry import delay, may_retry
 
 MOST_LOSSES = 3
+AGENTS_REST = timedelta(seconds=60)
+"""How long an agent that was lost once more waits, so that what kills it cannot burn its budget."""
 LOST_QUESTION_LIFE = timedelta(hours=24)
 LOST_OPTIONS = ("retry", "fail")
 LONGEST_ERROR = 16 * 1024
@@ -58,6 +60,9 @@ class Context:
     chance: float = 0.0
     asked: Asked | None = None
     """What the attempt has asked while it ran: the run waits, however its program ended."""
+    agent: bool = False
+    outward: bool = False
+    """Whether the attempt may have done what cannot be taken back, and is not known to have not."""
 
 
 def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
@@ -133,21 +138,20 @@ def _lost(run: OpenRun, report: Report, outcome: Lost, context: Context) -> Sett
     if run.losses >= MOST_LOSSES:
         sentence = f"its worker was lost {run.losses + 1} times: {outcome.reason}"
         return _end(run, report, Move.FAIL, context, code="lost", error=sentence)
-    match context.policy.on_lost:
-        case OnLost.RETRY:
-            return _requeue(run, Move.LOSE, Cause.LOST, context.now, outcome)
-        case OnLost.FAIL:
-            return _end(run, report, Move.FAIL, context, code="lost", error=outcome.reason)
-        case OnLost.ASK:
-            question = Asked(
-                question="The worker vanished while this run was going on. Run it again?",
-                context=outcome.reason,
-                options=LOST_OPTIONS,
-                expires_in=LOST_QUESTION_LIFE,
-            )
-            return _ask(run, question, "lost", context)
-        case _:
-            assert_never(context.policy.on_lost)
+    chosen = context.policy.on_lost
+    if chosen is OnLost.FAIL:
+        return _end(run, report, Move.FAIL, context, code="lost", error=outcome.reason)
+    if chosen is OnLost.ASK or (chosen is OnLost.AUTO and context.outward):
+        question = Asked(
+            question="The worker vanished while this run was going on. Run it again?",
+            context=outcome.reason,
+            options=LOST_OPTIONS,
+            expires_in=LOST_QUESTION_LIFE,
+        )
+        return _ask(run, question, "lost", context)
+    rest = AGENTS_REST if context.agent and run.losses > 0 else timedelta()
+    at = context.now + int(rest.total_seconds() * 1_000_000)
+    return _requeue(run, Move.LOSE, Cause.LOST, at, outcome)
 
 
 def answer(

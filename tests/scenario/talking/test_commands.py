@@ -11,6 +11,7 @@ from rota.errors import Conflict, Fenced, Invalid, NotFound, NotPermitted
 from rota.flow.define import talking
 from rota.model.outcomes import Lost
 from rota.model.talking import MOST_DEFERRED
+from rota.model.tasks import OnLost
 from rota.rules.permission import LOCAL
 from rota.testing.bench import failed
 from rota.testing.contracts.talking import AGAIN
@@ -50,7 +51,7 @@ async def test_nobody_but_an_attempt_speaks_and_only_for_its_own_run(small, name
 
 @pytest.mark.parametrize("name", INSIDE)
 async def test_an_attempt_that_has_lost_its_run_says_nothing_any_more(small, name):
-    old = await small.begin()
+    old = await small.begin(on_lost=OnLost.RETRY)
     await old.end(Lost(reason="gone"))
     new = await small.next()
     for stale in (old, new.as_another(epoch=old.lease.epoch)):

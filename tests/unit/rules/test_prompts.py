@@ -28,6 +28,7 @@ WHOLE = Envelope(
     given="only today's",
     messages=(Sent("Ann", AT, "cli:default", "And the\ninvoices?"),),
     answers=(Answered("Pay them?", "yes", "bob", AT),),
+    interrupted=True,
 )
 GOLDEN = """\
 <task title="Inbox &quot;now&quot;" id="12" run="34" space="main" thread="cli:default" \
@@ -53,7 +54,12 @@ invoices?</message>
 
 <answers>
 <answer by="bob" time="2026-11-15T06:00:00Z" question="Pay them?">yes</answer>
-</answers>"""
+</answers>
+
+<interrupted>
+An attempt before this one was broken off at its work. Look at what it has done already, go on \
+from there, and do nothing twice that cannot be taken back.
+</interrupted>"""
 
 
 def test_the_sections_stand_in_their_order():
@@ -74,7 +80,7 @@ def test_without_sections_messages_keep_their_senders():
     told = plain(WHOLE)
     assert told.startswith("Summarise my inbox.\nSkip <b>adverts</b> & co.\n\nThe last result was:")
     assert '<message sender="Ann"' in told
-    assert told.endswith("You asked: Pay them?\nThe answer is: yes")
+    assert "You asked: Pay them?\nThe answer is: yes\n\nAn attempt before this one" in told
 
 
 TAGS = [

@@ -118,7 +118,12 @@ CatchUpMode = Annotated[
     Text, typer.Option("--catch-up", metavar="MODE", help="latest, all or none [latest].")
 ]
 OnLost = Annotated[
-    Text, typer.Option("--on-lost", metavar="MODE", help="retry, fail or ask [retry].")
+    Text,
+    typer.Option(
+        "--on-lost",
+        metavar="MODE",
+        help="auto, retry, fail or ask [auto: ask where twice may hurt].",
+    ),
 ]
 DisableAfter = Annotated[
     Text, typer.Option("--disable-after", metavar="N", help="Failures in a row; 0 is never [0].")

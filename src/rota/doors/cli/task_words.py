@@ -23,7 +23,7 @@ USUAL = MappingProxyType(
         "lane": None,
         "group": None,
         "overlap": None,
-        "on_lost": "retry",
+        "on_lost": "auto",
     }
 )
 """What a policy says about these when nobody has said anything."""

@@ -55,8 +55,8 @@ class Trying:
     async def session(self, assignment: Assignment, agent: Agent, wish: Wish) -> KeptSession | None:
         """Return the session in which a run goes on.
 
-        One that has asked goes on in its own, one in the context `group` in its thread's; never in
-        one of another agent.
+        One that has asked or was lost goes on in its own, one in the context `group` in its
+        thread's; never in one of another agent.
         """
         if not agent.abilities.resume:
             return None
@@ -67,10 +67,11 @@ class Trying:
         return await patiently(lambda: find(run_id, agent.name, shared=True, own=False))
 
     async def _own_session(self, assignment: Assignment, agent: Agent) -> KeptSession | None:
-        """Return the session in which a run has asked."""
-        run_id, find = assignment.lease.run_id, self._store.find_session
-        if not assignment.lease.asked:
+        """Return the session in which a run has asked, or was at work when it was lost."""
+        lease, find = assignment.lease, self._store.find_session
+        if not lease.asked and not lease.losses:
             return None
+        run_id = lease.run_id
         return await patiently(lambda: find(run_id, agent.name, shared=False, own=True))
 
     async def told(
@@ -124,6 +125,7 @@ class Trying:
             planned=lease.slot_at,
             instructions=str(task.spec.get("instructions", "")),
             given=given_to(assignment),
+            interrupted=lease.losses > 0,
         )
 
     async def _zone(self, assignment: Assignment) -> str:

@@ -56,6 +56,10 @@ class Talking(Dialect):
         """Return an effect of a slot by its name."""
         return await self.read(find_effect, speaker, name)
 
+    async def outward_of(self, run_ids: Sequence[int]) -> set[RunId]:
+        """Return the runs of which something has left."""
+        return await self.read(outward_of, list(run_ids))
+
     async def asked_of(self, run_ids: Sequence[int]) -> dict[RunId, Asked]:
         """Return what running attempts have asked and wait to be settled for."""
         return await self.read(asked_of, list(run_ids))
@@ -184,6 +188,11 @@ async def asked_of(session: Session, run_ids: list[int]) -> dict[RunId, Asked]:
     """Return what running attempts have asked."""
     found = await session.rows("asked_of", ids=run_ids)
     return {RunId(run_id): _asked(json.loads(data)) for run_id, data in found}
+
+
+async def outward_of(session: Session, run_ids: list[int]) -> set[RunId]:
+    """Return the runs of which something has left."""
+    return {RunId(row[0]) for row in await session.rows("outward_of", ids=run_ids)}
 
 
 def _asked(record: dict[str, Any]) -> Asked:

@@ -12,7 +12,7 @@ from rota.errors import Conflict, Fenced
 from rota.flow.observe.verify import verify
 from rota.flow.settle import settle_runs
 from rota.model.ids import Epoch, RunId
-from rota.model.outcomes import Cancelled, Drained, Lost, Outcome, Report, Succeeded
+from rota.model.outcomes import Asked, Cancelled, Drained, Lost, Outcome, Report, Succeeded
 from rota.model.states import RunState
 from rota.model.talking import MOST_DEFERRED, Deferred, DeferredKind, Put
 from rota.model.tasks import OnLost, Pool, Retry
@@ -48,6 +48,19 @@ class DeferredContract:
         assert (delivery.body, delivery.channel) == ("hello", "log")
         assert await talk.left(lease) == 0
         assert (await verify(bench.store)).violations == ()
+
+    async def test_what_has_left_is_known(self, bench: Bench) -> None:
+        talk = await talking(bench)
+        await bench.queue(talk.task, 2)
+        (quiet, speaker), (loud, other), (waiting, _) = [await talk.begin() for _ in range(3)]
+        await bench.store.defer(speaker, [talk.message(speaker, "later")])
+        await bench.store.do_once(other, "paid", "{}")
+        asked = Asked(question="?", action="pay", options=("approve", "deny"))
+        assert await talk.end(waiting, asked)
+        ids = [quiet.run_id, loud.run_id, waiting.run_id]
+        assert await bench.store.outward_of(ids) == {loud.run_id}
+        assert await talk.answer(waiting, "approve")
+        assert await bench.store.outward_of(ids) == {loud.run_id, waiting.run_id}
 
     async def test_no_other_end_does_anything_of_it(self, bench: Bench) -> None:
         talk = await talking(bench, retry=AGAIN, on_lost=OnLost.RETRY)

@@ -64,7 +64,7 @@ class Draw:
                 cap=self.one((1, 3, 100)),
                 pace=self.seconds(0.1, 2),
             ),
-            on_lost=self.one((OnLost.RETRY, OnLost.RETRY, OnLost.FAIL, OnLost.ASK)),
+            on_lost=self.one((OnLost.AUTO, OnLost.RETRY, OnLost.FAIL, OnLost.ASK)),
             deadline=self.one((None, None, timedelta(seconds=15), timedelta(seconds=60))),
             disable_after=self.one((0, 0, 0, 2)),
             deliver_to=self.one((None, None, "test:inbox", "test:desk")),

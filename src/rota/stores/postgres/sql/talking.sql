@@ -27,6 +27,12 @@ select d.run_id, d.data from rota.deferred d
 join rota.runs r on r.id = d.run_id and r.epoch = d.epoch
 where d.run_id = any(:ids::bigint[]) and d.kind = 'question' and coalesce(r.state, '') = 'running';
 
+-- name: outward_of  runs that have done what cannot be taken back
+select r.id from rota.runs r where r.id = any(:ids::bigint[]) and (
+  exists (select 1 from rota.effects e where e.run_id = r.id and e.early = 1)
+  or exists (select 1 from rota.questions q
+    where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve'));
+
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from rota.kept k
 join rota.deferred d on d.run_id = k.run_id and d.epoch = k.epoch and d.kind = 'question'

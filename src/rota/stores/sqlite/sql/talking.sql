@@ -24,6 +24,12 @@ where run_id in (select value from json_each(:ids)) order by run_id, epoch, seq;
 select d.run_id, d.data from deferred d join runs r on r.id = d.run_id and r.epoch = d.epoch
 where d.run_id in (select value from json_each(:ids)) and d.kind = 'question' and r.state = 'running';
 
+-- name: outward_of  runs that have done what cannot be taken back
+select r.id from runs r where r.id in (select value from json_each(:ids)) and (
+  exists (select 1 from effects e where e.run_id = r.id and e.early = 1)
+  or exists (select 1 from questions q
+    where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve'));
+
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from kept k
 join deferred d on d.run_id = k.run_id and d.epoch = k.epoch and d.kind = 'question'

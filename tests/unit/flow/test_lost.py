@@ -1,0 +1,110 @@
+"""What becomes of work that was lost, where its task does not say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+from tests.unit.flow.test_rescue import lose
+from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, said
+
+from rota.flow.claim import assigned
+from rota.flow.rescue import rescue
+from rota.flow.settle import settle_attempts
+from rota.model.keeping import Reason
+from rota.model.outcomes import Asked, Lost, Report
+from rota.model.states import RunState
+from rota.model.tasks import NewTask, OnLost, Policy, TaskKind
+from rota.rules.prompts import INTERRUPTED
+from rota.rules.settlement import AGENTS_REST
+from rota.testing.talk import talking
+
+
+async def agent(desk, space="main", **spec):
+    desk.routes.append("agent")
+    owner = await desk.space(space)
+    return await desk.store.put_task(
+        NewTask(space_id=owner.id, name="look", route="agent", kind=TaskKind.AGENT, spec=spec), None
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "state"),
+    [
+        ({}, RunState.WAITING),
+        ({"executor": "tmux"}, RunState.WAITING),
+        ({"executor": "sandbox", "network": "open"}, RunState.WAITING),
+        ({"executor": "no such place"}, RunState.WAITING),
+        ({"executor": "sandbox"}, RunState.QUEUED),
+        ({"executor": "sandbox", "network": "outlet"}, RunState.QUEUED),
+    ],
+)
+async def test_a_person_is_asked_about_an_agent_with_an_open_network(desk, chance, spec, state):
+    (run_id,) = await desk.queue(await agent(desk, **spec))
+    await lose(desk, chance)
+    assert await desk.state(run_id) is state
+
+
+async def test_an_agent_of_a_member_has_walls_and_is_tried_again(desk, chance):
+    (run_id,) = await desk.queue(await agent(desk, "ann"))
+    await lose(desk, chance)
+    assert await desk.state(run_id) is RunState.QUEUED
+
+
+async def test_what_sent_nothing_is_tried_again_and_what_sent_something_is_asked_about(
+    desk, chance
+):
+    talk = await talking(desk)
+    await lose(desk, chance)
+    lease, speaker = await talk.begin()
+    assert lease.losses == 1
+    await desk.store.do_once(speaker, "hi", "{}", talk.delivery(speaker, "hi"))
+    desk.clock.advance(timedelta(days=1))
+    await rescue(desk.store, chance, fence=True)
+    assert await desk.state(lease.run_id) is RunState.WAITING
+
+
+async def test_a_lost_attempt_that_had_an_approval_is_asked_about(desk):
+    talk = await talking(desk)
+    lease, _ = await talk.begin()
+    await talk.end(lease, Asked(question="Send it?", action="send", options=("approve", "deny")))
+    await talk.answer(lease, "approve")
+    claimed = await desk.claimed(1)
+    (given,) = assigned(claimed, desk.store.incarnation)
+    report = Report(outcome=Lost(reason="gone"))
+    assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
+    assert await desk.state(lease.run_id) is RunState.WAITING
+
+
+async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(desk, chance):
+    task = await agent(desk)
+    task = await desk.store.put_task(
+        NewTask(
+            space_id=task.space_id, name="look", route="agent", kind=TaskKind.AGENT,
+            policy=Policy(on_lost=OnLost.RETRY),
+        ),
+        None,
+    )  # fmt: skip
+    (run_id,) = await desk.queue(task)
+    await lose(desk, chance)
+    await lose(desk, chance)
+    run = await desk.run(run_id)
+    assert (run.losses, run.available_at) == (2, desk.clock.now() + AGENTS_REST)
+
+
+@pytest.mark.parametrize("context", ["group", "isolated"])
+async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, context):
+    given = await agent_run(desk, context=context, policy=Policy(on_lost=OnLost.RETRY))
+    yard = Trial(said(line("session", id="s-1"), reason=Reason.INIT_KILLED), said(DONE))
+    work = House(desk, yard).work
+    report = await work.run(given)
+    assert isinstance(report.outcome, Lost)
+    assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
+    claimed = await desk.claimed(1, routes=["agent"])
+    (again,) = assigned(claimed, desk.store.incarnation)
+    await work.run(again)
+    assert [room.session for room in yard.rooms] == [None, "s-1"]
+    first, second = (started.stdin.decode() for started in yard.started)
+    assert INTERRUPTED not in first
+    assert INTERRUPTED in second
