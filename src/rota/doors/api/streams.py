@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from rota.doors.api.asgi import NO_CONTENT, Receive, Reply, Scope, Send
 from rota.doors.api.hub import PAGE, Hub, Seat, Wish
 from rota.doors.api.sending import SENDING_SECONDS, while_read
-from rota.doors.commands.fields import Id, SpaceName
+from rota.doors.commands.fields import Id, SpaceName, Spelled
 from rota.doors.commands.shapes import Asked
 from rota.doors.kit.catalogue import pattern_of
 from rota.errors import NotFound, Unavailable
@@ -40,7 +40,13 @@ SLOW = {"reason": "too much waited unread: read everything anew"}
 Cursor = Position | None | bool
 """Where a client was: nowhere, at a position, or (False) where nobody can tell any more."""
 After = Annotated[
-    str | None, Field(max_length=256, description="A cursor; go on after it.", pattern="^[!-~]*$")
+    Annotated[
+        str,
+        StringConstraints(max_length=256),
+        Spelled("[!-~]*", "give the id of an event as it was sent, such as 1.42"),
+    ]
+    | None,
+    Field(description="A cursor; go on after it."),
 ]
 
 

@@ -4,18 +4,60 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
 
 MOST_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
 YEARS = (1900, 2999)
 UNSEEN = r"\x00-\x1f\x7f-\x9f"
-PLAIN = rf"^[^{UNSEEN}]*$"
-"""What fits in one line: no control characters."""
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """How a text is spelled, and what somebody is told who spells it otherwise.
+
+    The pattern is for programs, in the document; people get the advice.
+    """
+
+    pattern: str
+    advice: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Look at what is text already."""
+        fits = re.compile(self.pattern).fullmatch
+
+        def check(text: str) -> str:
+            if fits(text) is None:
+                raise ValueError(self.advice)
+            return text
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Tell programs the pattern."""
+        return {**handler(schema), "pattern": f"^{self.pattern}$"}
+
+
+PLAIN = Spelled(rf"[^{UNSEEN}]*", "write it in one line, without control characters")
 
 
 def _storable(text: str) -> str:
@@ -61,11 +103,31 @@ def _written(value: object) -> object:
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), WHOLE]
 Limit = Annotated[int, Field(ge=1, le=MOST_LISTED), WHOLE]
-SpaceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-TaskName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
-TaskRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
+SpaceName = Annotated[
+    str,
+    Spelled(
+        r"[a-z0-9][a-z0-9_.-]{0,63}",
+        "write 1 to 64 small letters, digits and _ . -, such as anna or team-2",
+    ),
+]
+TaskName = Annotated[
+    str,
+    Spelled(
+        r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}",
+        "write 1 to 128 letters, digits and _ . : / -, such as daily-report",
+    ),
+]
+NAME = Spelled(
+    r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}",
+    "write 1 to 128 letters, digits and _ . : -, such as daily-report",
+)
+TaskRef = Annotated[str, NAME]
 ThreadKey = Annotated[
-    str, StringConstraints(pattern=rf"^[A-Za-z0-9_]+:[^{UNSEEN}\x20\xa0/]{{1,200}}$")
+    str,
+    Spelled(
+        rf"[A-Za-z0-9_]+:[^{UNSEEN}\x20\xa0/]{{1,200}}",
+        "write it as provider:route without spaces or slashes, such as telegram:chat:42",
+    ),
 ]
 Text = Annotated[
     str,
@@ -73,8 +135,8 @@ Text = Annotated[
     AfterValidator(_storable),
     Field(json_schema_extra={"not": {"pattern": r"\x00"}}),
 ]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=PLAIN)]
-RunKey = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=PLAIN)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=128), PLAIN]
+RunKey = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
 
 
 _INSTANT = re.compile(

@@ -14,6 +14,7 @@ from rota.doors.commands.fields import (
     Limit,
     RunKey,
     SpaceName,
+    Spelled,
     TaskRef,
     Text,
     Word,
@@ -57,7 +58,13 @@ from rota.model.wishes import Output
 from rota.rules.programs import check_script
 
 Tier = Literal["low", "medium", "high"]
-ActionHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+ActionHash = Annotated[
+    str,
+    Spelled(
+        r"[0-9a-f]{64}",
+        "copy the 64 digits and letters that `rota questions` shows, such as 9f86d081…",
+    ),
+]
 ONE_OF = ("task", "agent", "script")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from rota.doors.commands.fields import WHOLE, Instant, Limit, SpaceName, TaskRef
+from rota.doors.commands.fields import NAME, WHOLE, Instant, Limit, SpaceName, TaskRef
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.shapes import Asked, Given, OneTask
 from rota.doors.commands.task_shapes import ScheduleGiven, schedule_given
@@ -26,7 +26,7 @@ from rota.timing.timetable import timetable
 from rota.timing.words import describe
 from rota.timing.zones import zone
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
+Name = Annotated[str, NAME]
 MOST_FIRES = 100
 
 

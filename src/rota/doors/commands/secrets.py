@@ -6,8 +6,9 @@ import logging
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr, StringConstraints
+from pydantic import BeforeValidator, Field, SecretStr
 
+from rota.doors.commands.fields import Spelled
 from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -26,7 +27,13 @@ def _unrepeated(value: object) -> object:
     return value if isinstance(value, str) else ""
 
 
-SecretName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+SecretName = Annotated[
+    str,
+    Spelled(
+        r"[a-z][a-z0-9_-]{0,31}",
+        "write 1 to 32 small letters, digits and _ -, a letter first, such as github",
+    ),
+]
 Value = Annotated[
     SecretStr,
     BeforeValidator(_unrepeated),

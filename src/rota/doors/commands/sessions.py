@@ -18,7 +18,7 @@ from rota.model.keys import KeyScope
 from rota.model.sessions import AgentSession, Exchange, SessionFilter
 from rota.rules.permission import seen_space
 
-Title = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN)]
+Title = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 LAST = 2**62
 
 

@@ -6,9 +6,9 @@ import json
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from rota.doors.commands.fields import UNSEEN, Json, Limit, Word
+from rota.doors.commands.fields import UNSEEN, Json, Limit, Spelled, Word
 from rota.doors.commands.finding import task_of
 from rota.doors.commands.shapes import Asked, Given, OneTask
 from rota.doors.kit.catalogue import command
@@ -17,7 +17,13 @@ from rota.flow.define import memory
 from rota.model.keys import KeyScope
 from rota.model.memory import Remembered, Seen
 
-Name = Annotated[str, StringConstraints(pattern=rf"^[^{UNSEEN}\x20\xa0/]{{1,256}}$")]
+Name = Annotated[
+    str,
+    Spelled(
+        rf"[^{UNSEEN}\x20\xa0/]{{1,256}}",
+        "write 1 to 256 characters without spaces or slashes, such as last-mail",
+    ),
+]
 
 
 class OneValue(OneTask):

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from rota.doors.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Text
+from rota.doors.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Spelled, Text
 from rota.doors.commands.shapes import Asked, Given
 from rota.doors.commands.state import Name, NewItem
 from rota.doors.commands.wishes import Length, length
@@ -27,10 +27,16 @@ END_YOUR_TURN = (
     "Your question is noted. End your turn now, without doing anything else: the run waits, and "
     "goes on in this session with the answer."
 )
-EffectName = Annotated[str, StringConstraints(pattern=rf"^[^{UNSEEN}\x20\xa0/]{{1,200}}$")]
-Target = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=PLAIN)]
+EffectName = Annotated[
+    str,
+    Spelled(
+        rf"[^{UNSEEN}\x20\xa0/]{{1,200}}",
+        "write 1 to 200 characters without spaces or slashes, such as invoice-17",
+    ),
+]
+Target = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
 Said = Annotated[Text, StringConstraints(min_length=1, max_length=talking.LONGEST_MESSAGE)]
-Option = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN)]
+Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 Priority = Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE]
 
 

@@ -11,6 +11,7 @@ from rota.doors.commands.fields import (
     PLAIN,
     WHOLE,
     SpaceName,
+    Spelled,
     TaskName,
     Text,
     ThreadKey,
@@ -26,11 +27,16 @@ from rota.rules.done import DONE
 from rota.rules.sites import FIELDS
 from rota.rules.wishes import WISHES
 
-Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE, pattern=PLAIN)]
+Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE), PLAIN]
 Call = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=200)
+    str,
+    StringConstraints(max_length=200),
+    Spelled(
+        r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*",
+        "write it as module:function, such as reports:daily",
+    ),
 ]
-Tool = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
+Tool = Annotated[str, StringConstraints(min_length=1, max_length=500), PLAIN]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
 ROOM = (*FIELDS, "folder", "memory_mib", "processes")
 """What a request may say about where and within which bounds a program runs."""
@@ -42,7 +48,8 @@ PROGRAM = "command"
 Executor = Literal["process", "sandbox", "container", "tmux"]
 Mount = Annotated[
     str,
-    StringConstraints(min_length=2, max_length=4_096, pattern=PLAIN),
+    StringConstraints(min_length=2, max_length=4_096),
+    PLAIN,
     Field(description="A folder of the host, `/path`, or `/path:rw` to write there."),
 ]
 LARGEST = 10_000_000

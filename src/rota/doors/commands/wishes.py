@@ -29,10 +29,11 @@ from rota.timing.durations import parse_duration
 Line = Annotated[Text, StringConstraints(min_length=1, max_length=10_000)]
 Length = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=64, pattern=PLAIN),
+    StringConstraints(min_length=1, max_length=64),
+    PLAIN,
     Field(description="A length of time: `30s`, `10m`, `2h`, `1d` or ISO 8601."),
 ]
-Zone = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=PLAIN)]
+Zone = Annotated[str, StringConstraints(min_length=1, max_length=64), PLAIN]
 RuleKinds = Literal["once", "cron", "interval", "rrule", "calendar"]
 FIELD_OF = {
     "once": "at",
