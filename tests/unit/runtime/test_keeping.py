@@ -228,6 +228,35 @@ async def test_the_next_process_takes_the_home_when_the_first_one_leaves_it(desk
     assert machine.stopped == []
 
 
+@pytest.mark.usefixtures("shared")
+async def test_nothing_is_adopted_for_a_home_that_was_let_go_meanwhile(desk, chance):
+    """Who is slow between looking and adopting leaves the home's programs to the next process."""
+    machine = Machine()
+    first, second = (Life(desk, chance, machine, name) for name in ("one", "two"))
+    usual, looked, go_on = first.runner.renew, asyncio.Event(), asyncio.Event()
+
+    async def slow():
+        found = await usual()
+        looked.set()
+        await go_on.wait()
+        return found
+
+    async with first.lived():
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+        first.runner.renew = slow
+        first.crew.keeping.wake()
+        await looked.wait()
+        await first.crew.stop()
+        async with second.lived():
+            assert (await machine.begun.get()).kept.run_id == run_id
+            go_on.set()
+            machine.end(run_id, Succeeded())
+            await until(desk, run_id, RunState.SUCCEEDED)
+    (attempt,) = await desk.store.list_attempts(run_id)
+    assert attempt.worker == "two"
+
+
 async def test_a_deadline_for_beginning_does_not_end_what_has_begun(desk, chance):
     machine = Machine()
     task = await desk.task(deadline=timedelta(minutes=1))
