@@ -32,6 +32,7 @@ from rota.doors.api.routes import Api
 from rota.doors.api.server import Place, opened_socket, serving
 from rota.doors.inside.desk import Desk
 from rota.doors.inside.mcp import Tools
+from rota.doors.inside.pace import Pace
 from rota.doors.kit.office import Bounds, House
 from rota.executors.kit.artifacts import HomeArtifacts
 from rota.flow.define.keys import create_key
@@ -188,7 +189,7 @@ class Door:
         )
         pages, inside = {}, {}
         if self._home is not None:
-            self.desk, self.passes = Desk(house, self.clock.monotonic), self._passes()
+            self.desk, self.passes = Desk(house, Pace(self.clock.monotonic)), self._passes()
             pages[PATH] = McpPage(Tools(self.desk))
             inside[PATH] = DeskEntrance(self.desk, self.passes, self.entrance.caller_of).caller_of
         api = Api(house, pages)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,9 +37,9 @@ UNEXPECTED = {"code": "unexpected", "message": "something went wrong here; see t
 class Desk:
     """Serves whoever works inside, and whoever brings a key."""
 
-    def __init__(self, house: House, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, house: House, pace: Pace | None = None) -> None:
         self._house = house
-        self._pace = Pace(monotonic)
+        self._pace = pace or Pace()
         self._roles: dict[str, Role] = {}
 
     async def serve(

@@ -13,6 +13,8 @@ from tests.unit.flow.kept_yard import assignment
 
 from rota.doors.inside.mailbox.box import Box
 from rota.doors.inside.mailbox.post import Post
+from rota.doors.inside.mailbox.serving import BURST
+from rota.doors.inside.pace import Pace
 from rota.executors.kit.boxes import make_box
 from rota.model.keeping import Kept
 
@@ -103,7 +105,8 @@ class Office:
         async def acknowledged(held, number):
             self.acknowledged.append((held.run_id, number))
 
-        return Post(self.notebook, self.bench.store, self.home, acknowledged)
+        pace = Pace(burst=BURST)
+        return Post(self.notebook, self.bench.store, self.home, acknowledged, pace=pace)
 
     async def opened(self, name="job", *, post=None):
         """Return the mailbox of a run that has just begun."""

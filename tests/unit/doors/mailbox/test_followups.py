@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.unit.doors.mailbox.conftest import until
 
 from rota.doors.inside.mailbox.followups import MOST_UNREAD
-from rota.doors.inside.mailbox.pace import Pace
 
 
 async def asked(office, folder, name, verb, **fields):
@@ -116,15 +113,3 @@ async def test_a_snapshot_is_not_made_again_for_a_program_that_goes_on(office):
     assert len(office.notebook.asked) == count
     folder.command("a", "note")
     await until(lambda: office.notebook.notes)
-
-
-async def test_a_burst_passes_at_once_and_the_rest_at_a_rate():
-    loop = asyncio.get_running_loop()
-    pace = Pace(100.0, 3.0)
-    began = loop.time()
-    for _ in range(3):
-        await pace.take()
-    assert loop.time() - began < 0.01
-    pace.charge(2 * 64 * 1024)
-    await pace.take()
-    assert loop.time() - began > 0.025

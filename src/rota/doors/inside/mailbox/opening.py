@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from rota.doors.inside.mailbox.post import Post
+from rota.doors.inside.mailbox.serving import BURST
 from rota.doors.inside.mailbox.snapshots import Desk
+from rota.doors.inside.pace import Pace
 from rota.doors.kit.office import House, bounds_of
 from rota.model.inside import Held
 from rota.ports.store import Store
@@ -30,7 +32,8 @@ def post_of(settings: Settings, store: Store) -> Iterator[Post]:
         sites=LocalSites(settings),
         artifacts=artifacts_of(settings),
     )
-    post = Post(LateDesk(house), store, settings.home.absolute())
+    pace = Pace(burst=BURST)
+    post = Post(LateDesk(house, pace), store, settings.home.absolute(), pace=pace)
     try:
         yield post
     finally:
@@ -40,8 +43,9 @@ def post_of(settings: Settings, store: Store) -> Iterator[Post]:
 class LateDesk:
     """The desk, made when it is first asked: daemons that run no programs do without it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, pace: Pace) -> None:
         self._house = house
+        self._pace = pace
         self._desk: Desk | None = None
         self._lock = asyncio.Lock()
 
@@ -58,4 +62,4 @@ class LateDesk:
     def _make(self) -> Desk:
         from rota.doors.inside.desk import Desk as Real  # noqa: PLC0415 - slow to load
 
-        return Real(self._house)
+        return Real(self._house, self._pace)

@@ -14,6 +14,7 @@ from rota.doors.inside.mailbox.followups import nobody
 from rota.doors.inside.mailbox.serving import Serving
 from rota.doors.inside.mailbox.snapshots import Desk
 from rota.doors.inside.mailbox.watching import Watcher
+from rota.doors.inside.pace import Pace
 from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.flow.execute.scripts import thread_of
@@ -31,9 +32,16 @@ class Post:
     """Serves the mailboxes of the attempts that are heard here."""
 
     def __init__(
-        self, desk: Desk, store: Store, home: Path, acknowledged: Acknowledged = nobody
+        self,
+        desk: Desk,
+        store: Store,
+        home: Path,
+        acknowledged: Acknowledged = nobody,
+        *,
+        pace: Pace,
     ) -> None:
         self._desk = desk
+        self._pace = pace
         self._store = store
         self._errors = Errors(home)
         self._acknowledged = acknowledged
@@ -73,6 +81,7 @@ class Post:
             box,
             self._desk,
             self._store,
+            pace=self._pace,
             errors=self._errors,
             watcher=self._watcher,
             threads=self._threads,

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from rota.doors.inside.mailbox.box import NAME, SUFFIX, Box, Found
 from rota.doors.inside.mailbox.errors import Errors
 from rota.doors.inside.mailbox.followups import FollowUps, nobody
-from rota.doors.inside.mailbox.pace import Pace
 from rota.doors.inside.mailbox.snapshots import Desk, Snapshots
 from rota.doors.inside.mailbox.strict import Command, Rejected, read_command
 from rota.doors.inside.mailbox.watching import Watcher
+from rota.doors.inside.pace import Pace
 from rota.errors import LeaseLost, RotaError, shown
 from rota.faultpoints import reach
 from rota.model.inside import Held
@@ -33,8 +33,10 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-RATE, BURST = 20.0, 60.0
-"""Commands a second, and how many at once."""
+BURST = 60.0
+"""How many commands are served at once, before they wait for their turn."""
+BYTES = 64 * 1024
+"""So much of a file costs as much as a command: what is long takes long to read."""
 MOST_WAITING = 500
 MOST_REFUSED = 100
 MOST_KEPT = 50
@@ -76,6 +78,7 @@ class Serving:
         desk: Desk,
         store: Store,
         *,
+        pace: Pace,
         errors: Errors,
         watcher: Watcher,
         threads: Executor,
@@ -97,7 +100,7 @@ class Serving:
         self._watcher = watcher
         self._threads = threads
         self._stop = stop
-        self._pace = Pace(RATE, BURST)
+        self._pace = pace
         self._bell = asyncio.Event()
         self._watch: int | None = None
         self._last = False
@@ -180,7 +183,7 @@ class Serving:
         self._stuck.intersection_update(whole)
         ready = [name for name in whole if name not in self._stuck]
         for name in ready[:most]:
-            await self._pace.take()
+            await self._pace.wait(self.held.name)
             await self._one(name)
         return bool(ready)
 
@@ -189,12 +192,13 @@ class Serving:
         if taken is None:
             return
         command, found = taken
-        self._pace.charge(0 if found is None else len(found.data))
         if isinstance(command, Rejected):
+            self._pace.charge(self.held.name, 1.0 + _weight(found))
             await self._refuse(name, command, found)
             return
         reach("mailbox.read")
         answer = await self._answer(command)
+        self._pace.charge(self.held.name, _weight(found))
         error = None if answer.get("ok") is True else answer.get("error", {})
         if error is not None:
             await self._keep(name, error, found)
@@ -215,6 +219,7 @@ class Serving:
     async def _answer(self, command: Command) -> dict[str, Any]:
         own = self._own.get(command.verb)
         if own is not None:
+            self._pace.charge(self.held.name, 1.0)
             return await own(command.fields)
         for pause in (*PATIENCE, None):
             answer = await self._ask(command)
@@ -301,6 +306,10 @@ class Serving:
             await self.off(self._errors.keep, self._store.now(), short, facts, content)
         except OSError as fault:
             log.warning("mailbox.unkept", extra={"run_id": held.run_id, "error": str(fault)})
+
+
+def _weight(found: Found | None) -> float:
+    return 0.0 if found is None else len(found.data) // BYTES
 
 
 def refusal(code: str, message: str) -> dict[str, Any]:
