@@ -30,18 +30,20 @@ log = logging.getLogger(__name__)
 GATEWAY = "gateway"
 PLAN = "gateway.toml"
 KEPT = "kept"
+SECRETS = "secrets"
 
 
 class LocalSecrets:
     """The secrets of a home: what is kept wins over a file or a variable of the same name.
 
     Whoever asks for values gets them as they are now; the redactor knows them and those that
-    programs without walls find in the environment.
+    programs without walls find in the environment. `trouble` is why those that are kept cannot be
+    read, if so.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._sealed = SealedSecrets(settings.home.absolute() / "secrets")
+        self._sealed = SealedSecrets(settings.home.absolute() / SECRETS)
         self._used = settings.home.absolute() / GATEWAY / USED
         self._clock = SystemClock()
         self._environment = offered()
@@ -49,6 +51,7 @@ class LocalSecrets:
         self._mark: object = ()
         self._values: dict[str, str] = {}
         self._problems: dict[str, str] = {}
+        self.trouble: str | None = None
         self._kept: dict[str, Sealed] = {}
         self._told: list[Callable[[], None]] = []
 
@@ -123,9 +126,9 @@ class LocalSecrets:
                 values.pop(name, None)
                 problems[name] = fault.advice if isinstance(fault, Invalid) else _why(fault)
         try:
-            self._kept = {sealed.name: sealed for sealed in self._sealed.all()}
+            self._kept, self.trouble = {each.name: each for each in self._sealed.all()}, None
         except Unavailable as fault:
-            self._kept = {}
+            self._kept, self.trouble = {}, str(fault)
             log.warning("secrets.unreadable", extra={"error": str(fault)})
         values |= {name: sealed.value for name, sealed in self._kept.items()}
         for name, problem in problems.items():

@@ -19,7 +19,9 @@ from tests.system.gateway.upstream import Upstream
 
 from rota.errors import Unavailable
 from rota.executors.kit.executor import Interpreter
+from rota.gateway import looking
 from rota.gateway.keeping import HomeGateway
+from rota.gateway.looking import look
 from rota.gateway.upstreams import Upstream as Known
 from rota.gateway.upstreams import allowed_in
 
@@ -343,5 +345,27 @@ def test_a_port_that_is_taken_is_told_and_another_one_tried_next(home):
             token, _ = await home.permit(daemon, 1, walled=False)
         line = HTTPConnection("127.0.0.1", daemon.port(), timeout=PATIENCE)
         assert (await asyncio.to_thread(ask, line, token))[0] == 200
+
+    run(home, work)
+
+
+def test_it_is_looked_at_from_outside_and_left_alone(home, monkeypatch):
+    async def work():
+        assert look(home.folder) is None
+        daemon = home.daemon()
+        await home.permit(daemon, 1)
+        seen = await asyncio.to_thread(look, home.folder)
+        assert (seen.pid, seen.attempts, seen.current) == (home.pid(), 1, True)
+        assert abs(seen.since.timestamp() - time.time()) < 60
+        assert os.path.exists(seen.socket)  # noqa: ASYNC240, PTH110
+        os.kill(seen.pid, signal.SIGSTOP)
+        monkeypatch.setattr(looking, "PATIENCE_SECONDS", 0.1)
+        stopped = await asyncio.to_thread(look, home.folder)
+        os.kill(seen.pid, signal.SIGCONT)
+        assert (stopped.pid, stopped.attempts) == (seen.pid, None)
+        daemon.close()
+        os.kill(seen.pid, signal.SIGKILL)
+        assert await asyncio.to_thread(home.until_gone)
+        assert await asyncio.to_thread(look, home.folder) is None
 
     run(home, work)

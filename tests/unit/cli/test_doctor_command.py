@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from rota.gateway.sealed import SealedSecrets
+
 
 def codes(answer):
     return [finding["code"] for finding in answer.json["findings"]]
@@ -126,3 +128,42 @@ def test_a_clock_that_went_back_is_found(sound):
     ahead = file.stat().st_mtime + 86_400
     os.utime(file, (ahead, ahead))
     assert codes(sound("doctor", "--json")) == ["clock"]
+
+
+def seal(home, value="sk-ant-canary-5521"):
+    SealedSecrets(home / "secrets").put("anthropic", value, at="", by="ann")
+
+
+def test_a_gateway_that_does_not_run_and_its_secrets_are_told(sound, tmp_path):
+    seal(sound.home)
+    plan = sound.home / "gateway.toml"
+    plan.write_text(f'[secrets]\nbank = "file:{tmp_path}/bank"\n')
+    plan.chmod(0o600)
+    answer = sound("doctor", "--json")
+    assert (answer.code, codes(answer)) == (1, ["secrets"])
+    told = answer.json["gateway"]
+    assert (told["running"], told["pid"]) == (False, None)
+    assert [(each["name"], each["readable"]) for each in told["secrets"]] == [
+        ("anthropic", True),
+        ("bank", False),
+    ]
+    (tmp_path / "bank").write_text("a long enough secret")
+    (tmp_path / "bank").chmod(0o600)
+    lines = sound.ok("doctor").out
+    assert "The gateway to providers:\n  does not run; it starts when" in lines
+    assert "  ✓ anthropic, kept\n" in lines
+    assert "canary" not in lines + answer.out
+
+
+def test_secrets_that_cannot_be_read_are_found_and_nothing_is_touched(sound):
+    seal(sound.home)
+    key = sound.home / "secrets" / "key"
+    key.chmod(0o644)
+    assert codes(sound("doctor", "--json")) == ["permissions"]
+    assert key.stat().st_mode & 0o777 == 0o644
+    sound.ok("doctor", "--fix")
+    key.unlink()
+    answer = sound("doctor", "--json")
+    assert codes(answer) == ["secrets"]
+    assert "the key of the secrets is gone" in answer.json["findings"][0]["message"]
+    assert not key.exists()

@@ -18,14 +18,18 @@ import typer
 
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.executors import executor_lines, executor_records
+from rota.doors.cli.gateway_words import Gatekeeping, gateway_lines, gateway_record
 from rota.doors.cli.remote import ADMIN_KEY, PLACE, find_daemon
 from rota.errors import RotaError
 from rota.flow.observe.status import Thresholds, view_status
 from rota.flow.observe.verify import verify
+from rota.gateway.looking import look
+from rota.gateway.sealed import KEY
 from rota.model.instants import from_micros
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.wiring.compose import database_exists, looked_at
+from rota.wiring.secrets import GATEWAY, SECRETS, LocalSecrets
 from rota.wiring.settings import Settings, read_settings, unknown_variables
 from rota.wiring.sites import LocalSites, Tried
 
@@ -63,7 +67,8 @@ def doctor(
 ) -> None:
     """Look for what is wrong with this installation: files, settings, database, clock, queue.
 
-    It also tells where programs can run here, and what is missing for the rest.
+    It also tells where programs can run here, what is missing for the rest, and how the gateway to
+    providers is doing.
 
     Exits with 0 if nothing was found, or everything found was mended, and with 1 otherwise.
 
@@ -77,15 +82,19 @@ def doctor(
         for name in unknown_variables()
     ]
     executors: list[Tried] = []
+    gate = Gatekeeping(None, [])
     if settings is not None:
         found += examine(settings)
+        gate, wrong = _gateway(settings)
+        found += wrong
         try:
             executors = LocalSites(settings).try_all()
         except RotaError as fault:
             found.append(_wrong("executors", str(fault), "correct it, then look again"))
     mended = [_mended(finding) if fix else False for finding in found]
-    told = {"ok": all(mended), "findings": _records(found, mended)}
-    desk.out.record({**told, "executors": executor_records(executors)})
+    told: dict[str, object] = {"ok": all(mended), "findings": _records(found, mended)}
+    told |= {"executors": executor_records(executors), "gateway": gateway_record(gate)}
+    desk.out.record(told)
     for finding, done in zip(found, mended, strict=True):
         desk.out.line(f"✗ {finding.sentence}")
         desk.out.line(f"  {'mended' if done else 'to do: ' + finding.advice}")
@@ -93,7 +102,7 @@ def doctor(
         desk.out.line("Nothing is wrong.")
     elif not fix and any(finding.mend is not None for finding in found):
         desk.out.talk("Some of it can be mended here: rota doctor --fix")
-    for line in executor_lines(executors):
+    for line in (*executor_lines(executors), *gateway_lines(gate, SystemClock().now())):
         desk.out.line(line)
     if not all(mended):
         raise typer.Exit(1)
@@ -109,6 +118,31 @@ def examine(settings: Settings) -> list[Finding]:
     except RotaError as fault:
         found.append(_wrong("database", str(fault), "mend that first, then look again"))
     return found
+
+
+def _gateway(settings: Settings) -> tuple[Gatekeeping, list[Finding]]:
+    """Look at the gateway and at what it would show to providers; neither is touched."""
+    folder = settings.home.absolute()
+    seen, key = look(folder / GATEWAY), folder / SECRETS / KEY
+    if key.exists() and key.stat().st_mode & OTHERS:
+        return Gatekeeping(seen, []), [_private(key, 0o600)]
+    secrets = LocalSecrets(settings)
+    try:
+        listed = asyncio.run(secrets.list_secrets())
+    except RotaError as fault:
+        return Gatekeeping(seen, []), [_wrong("gateway", str(fault), "correct it, then look again")]
+    found = [
+        _wrong("secrets", f"the secret {each.name} of {each.source}: {each.problem}", "mend that")
+        for each in listed
+        if each.problem is not None and each.source.startswith("file:")
+    ]
+    if secrets.trouble is not None:
+        found.append(_wrong("secrets", secrets.trouble, "agents do without them until then"))
+    if seen is not None and seen.attempts is None:
+        sentence = f"the gateway (process {seen.pid}) does not answer"
+        advice = f"end it, and the daemon starts another one: kill -9 {seen.pid}"
+        found.append(_wrong("gateway", sentence, advice))
+    return Gatekeeping(seen, listed), found
 
 
 def _wrong(code: str, sentence: str, advice: str) -> Finding:
@@ -150,15 +184,19 @@ def _files(settings: Settings) -> Iterator[Finding]:
             sentence = f"{path} belongs to somebody else"
             yield _wrong("owner", sentence, "give it to the user that runs Rota: chown")
         elif path.stat().st_mode & OTHERS:
-            yield Finding(
-                code="permissions",
-                sentence=f"others may read {path}",
-                advice=f"chmod {mode:o} {path}",
-                mend=partial(path.chmod, mode),
-            )
+            yield _private(path, mode)
     place = home / PLACE
     if place.exists() and find_daemon(home) is None:
         yield _stale(place)
+
+
+def _private(path: Path, mode: int) -> Finding:
+    return Finding(
+        code="permissions",
+        sentence=f"others may read {path}",
+        advice=f"chmod {mode:o} {path}",
+        mend=partial(path.chmod, mode),
+    )
 
 
 def _stale(place: Path) -> Finding:
