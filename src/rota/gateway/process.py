@@ -31,6 +31,7 @@ from rota.gateway.bodies import CHUNK
 from rota.gateway.permits import MOST_AT_ONCE, Permit
 from rota.gateway.reaching import Reach
 from rota.gateway.serving import Gate
+from rota.gateway.spent import Spending
 from rota.gateway.upstreams import upstream_in
 
 VERSION = 1
@@ -51,18 +52,25 @@ class Doors:
     def __init__(self, folder: str, gate: Gate) -> None:
         self._folder = folder
         self._gate = gate
+        self._spending = Spending(folder)
         self.permits: dict[str, Permit] = {}
         self._servers: dict[str, asyncio.Server] = {}
         self._serving: dict[str, set[asyncio.Task[None]]] = {}
+
+    def begin(self) -> None:
+        """Make room for what is written down."""
+        self._spending.open()
 
     async def open(self, permit: Permit) -> None:
         """Let an attempt in; what it has used already stays used."""
         before = self.permits.get(permit.name)
         if before is not None:
-            permit.requests_left -= before.asked
-            permit.bytes_left -= before.carried
             permit.asked, permit.carried = before.asked, before.carried
             permit.spares = before.spares
+        else:
+            permit.asked, permit.carried = self._spending.known(permit.name)
+        permit.requests_left -= permit.asked
+        permit.bytes_left -= permit.carried
         door = permit.name if permit.port is None else f":{permit.port}"
         if door not in self._servers:
             await self._listen(door, permit)
@@ -75,9 +83,15 @@ class Doors:
             partial(self._connected, door, find), sock=sock, limit=CHUNK, backlog=MOST_AT_ONCE
         )
 
+    def note(self) -> None:
+        """Write down what attempts have used, for the gateway after this one."""
+        for permit in self.permits.values():
+            self._spending.note(permit.name, permit.asked, permit.carried)
+
     def close(self, name: str) -> dict[str, int]:
         """Let an attempt in no more, end what it has under way, and tell what it has used."""
         permit = self.permits.pop(name, None)
+        self._spending.drop(name)
         server = self._servers.pop(name, None)
         if server is not None:
             server.close()
@@ -156,12 +170,14 @@ class Gateway:
         control = await asyncio.start_server(
             self._heard, sock=bound(self._folder, CONTROL), limit=LONGEST_ORDER
         )
+        self._doors.begin()
         lonely = time.monotonic()
         async with control:
             while not self._ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._ended.wait()
+                self._doors.note()
                 if self._daemons or self._living():
                     lonely = time.monotonic()
                 elif time.monotonic() - lonely > LINGER_SECONDS:

@@ -85,7 +85,7 @@ class Home:
         self.daemons.append(made)
         return made
 
-    async def permit(self, daemon, run, *, walled=True):
+    async def permit(self, daemon, run, *, walled=True, requests=1000):
         token = daemon.token(run, 1)
         await daemon.permit(
             f"{run}-1",
@@ -93,7 +93,7 @@ class Home:
             upstreams=["models"],
             ended=str(self.gone),
             port=None if walled else daemon.port(),
-            requests_left=1000,
+            requests_left=requests,
             bytes_left=1 << 30,
         )
         return token, daemon.door(f"{run}-1")
@@ -367,5 +367,28 @@ def test_it_is_looked_at_from_outside_and_left_alone(home, monkeypatch):
         os.kill(seen.pid, signal.SIGKILL)
         assert await asyncio.to_thread(home.until_gone)
         assert await asyncio.to_thread(look, home.folder) is None
+
+    run(home, work)
+
+
+def test_c7_what_was_used_stays_used_though_the_gateway_is_killed(home):
+    async def work():
+        daemon = home.daemon()
+        token, door = await home.permit(daemon, 1)
+        for _ in range(5):
+            assert (await asyncio.to_thread(ask, Line(door), token))[0] == 200
+        noted = home.folder / "spent" / "1-1"
+        while not noted.exists() or not noted.read_text().startswith("5 "):
+            await asyncio.sleep(0.02)
+        pid = home.pid()
+        os.kill(pid, signal.SIGKILL)
+        await home.permit(daemon, 1, requests=7)
+        assert home.pid() != pid
+        told = [(await asyncio.to_thread(ask, Line(door), token))[0] for _ in range(3)]
+        assert told == [200, 200, 403]
+        await daemon.dismiss("1-1")
+        assert not noted.exists()
+        await home.permit(daemon, 1, requests=1)
+        assert (await asyncio.to_thread(ask, Line(door), token))[0] == 200
 
     run(home, work)
