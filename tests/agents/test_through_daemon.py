@@ -17,7 +17,7 @@ from tests.agents.driving import KEY
 from tests.agents.driving import Place as Folders
 from tests.agents.programs import FOLDER, PROGRAMS
 from tests.system.conftest import House
-from tests.system.executors.test_container import a_podman
+from tests.system.executors.engines import a_podman
 from tests.system.sited.conftest import Sited, program_of
 
 from rota.testing.providers import TOKENS_IN, Provider, Refusal, Slow, Tool

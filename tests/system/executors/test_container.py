@@ -1,108 +1,24 @@
 """Containers of the real podman, with an image made of this machine's own Python."""
 
-import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from tests.system.executors.images import PYTHON, an_image
+from tests.system.executors.engines import a_podman
+from tests.system.executors.images import PYTHON
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.executors.container.executor import ContainerExecutor
-from rota.executors.container.words import Engine, Users
-from rota.executors.kit.executor import SEARCH_PATH, Interpreter, Outlet
+from rota.executors.container.words import Engine
+from rota.executors.kit.executor import Interpreter, Outlet
 from rota.executors.kit.mounts import Allowed, MountList
 from rota.model.programs import MIB, Bounds, Command
 
 PATIENCE = 120
-INITS = ("/usr/libexec/podman", "/usr/local/libexec/podman", "/usr/lib/podman", "/usr/bin")
-SETTINGS = """
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-"""
-
-
-class Podman:
-    """An engine with a storage of its own, and one image in it."""
-
-    def __init__(self, root: Path, driver: str, programs=()) -> None:
-        program = shutil.which("podman", path=SEARCH_PATH) or pytest.skip("podman is not installed")
-        if not Path(PYTHON).exists():
-            pytest.skip(f"{PYTHON} is needed to make an image of")
-        if not any(Path(folder, "catatonit").exists() for folder in INITS):
-            pytest.skip("podman has no init for containers: install the package catatonit")
-        self.root = root
-        runtime = 'runtime = "runc"\n' if shutil.which("runc", path=SEARCH_PATH) else ""
-        (root / "containers.conf").write_text(SETTINGS + runtime)
-        options = ["--root", f"{root}/root", "--runroot", f"{root}/run", "--tmpdir", f"{root}/tmp"]
-        self.engine = Engine(
-            program=program,
-            kind="podman",
-            options=[*options, "--storage-driver", driver],
-            env={
-                "PATH": SEARCH_PATH,
-                "HOME": str(root),
-                "CONTAINERS_CONF": str(root / "containers.conf"),
-            },
-            users=Users.MAPPED if driver == "vfs" else Users.OWN,
-            local_images=True,
-        )
-        self.image = self.make_image(*programs)
-
-    def ask(self, *words, given=None):
-        done = subprocess.run(
-            self.engine.words(*words),
-            stdin=given or subprocess.DEVNULL,
-            capture_output=True,
-            env=dict(self.engine.env),
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode().strip()
-
-    def make_image(self, *programs):
-        with an_image(*programs) as content:
-            return self.ask("import", "-", "localhost/rota-test:1", given=content).split()[-1]
-
-    def close(self):
-        subprocess.run(
-            self.engine.words("rm", "--all", "--force"),
-            capture_output=True,
-            env=dict(self.engine.env),
-            check=False,
-        )
-        subprocess.run(
-            self.engine.words("system", "reset", "--force"),
-            capture_output=True,
-            env=dict(self.engine.env),
-            check=False,
-        )
-        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        for path in sorted((m for m in mounts if m.startswith(f"{self.root}/")), reverse=True):
-            subprocess.run(["umount", path], check=True)
-
-
-@contextlib.contextmanager
-def a_podman(driver, *programs):
-    if os.geteuid() != 0:
-        pytest.skip("a storage of its own in a test's folder needs root")
-    with tempfile.TemporaryDirectory(prefix="rota-") as short:  # podman takes 50 characters
-        made = Podman(Path(short), driver, programs)
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,56 +1,32 @@
 """Containers of a real docker, where one answers."""
 
 import os
-import shutil
 import subprocess
 
 import pytest
-from tests.system.executors.images import PYTHON, an_image
+from tests.system.executors.engines import a_docker
+from tests.system.executors.images import PYTHON
 
 from rota.executors.container.executor import ContainerExecutor
-from rota.executors.container.words import Engine
-from rota.executors.kit.executor import SEARCH_PATH, Interpreter
-from rota.executors.kit.mounts import MountList
+from rota.executors.container.words import LABEL
+from rota.executors.kit.executor import Interpreter
 from rota.model.programs import MIB, Bounds, Command
 
-ADDRESS = os.environ.get("ROTA_TEST_DOCKER_HOST", "unix:///var/run/docker.sock")
-
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    program = shutil.which("docker", path=SEARCH_PATH) or pytest.skip("docker is not installed")
-    env = {
-        "PATH": SEARCH_PATH,
-        "HOME": str(tmp_path_factory.mktemp("docker")),
-        "DOCKER_HOST": ADDRESS,
-    }
-    made = Engine(program=program, kind="docker", env=env, local_images=True)
-    missing = ContainerExecutor(Interpreter.running(), MountList(), made).check()
-    for each in missing:
-        if each.needed:
-            pytest.skip(f"no engine of docker answers at {ADDRESS}: {each}")
-    return made
-
-
-def ask(engine, *words, given=None):
-    done = subprocess.run(
-        engine.words(*words), stdin=given, capture_output=True, env=dict(engine.env), check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
-
-
-@pytest.fixture(scope="module")
-def image(engine):
-    with an_image() as content:
-        made = ask(engine, "import", "-", "rota-test:1", given=content)
-    yield made
-    ask(engine, "rmi", "--force", made)
+def kit():
+    with a_docker() as made:
+        yield made
 
 
 @pytest.fixture
-def docker(ground, engine):
-    return ContainerExecutor(Interpreter.running(), ground.mounts, engine)
+def image(kit):
+    return kit.image
+
+
+@pytest.fixture
+def docker(ground, kit):
+    return ContainerExecutor(Interpreter.running(), ground.mounts, kit.engine)
 
 
 def test_a_program_runs_and_its_end_comes_through(docker, ground, image):
@@ -66,7 +42,7 @@ def test_no_attack_works(docker, attacked, image):
     assert attacked(docker, python=PYTHON, image=image) == {}
 
 
-def test_what_is_left_of_a_killed_client_is_swept_by_its_label(docker, ground, image, engine):
+def test_what_is_left_of_a_killed_client_is_swept_by_its_label(docker, ground, image, kit):
     os.mkfifo(ground.folder / "alive")
     text = "import signal; f = open('alive', 'w'); f.write('up\\n'); f.flush(); signal.pause()"
     command = Command(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
@@ -79,4 +55,4 @@ def test_what_is_left_of_a_killed_client_is_swept_by_its_label(docker, ground, i
         child.wait()
         docker.sweep(spec)
         assert alive.read() == ""
-    assert ask(engine, "ps", "--all", "--quiet") == ""
+    assert kit.ask("ps", "--all", "--quiet", "--filter", f"label={LABEL}={spec.name}") == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.system.conftest import House
-from tests.system.executors.test_container import a_podman
+from tests.system.executors.engines import a_docker, a_podman
 from tests.system.kept.conftest import Kept
 
 from rota.executors.kit.keeper.words import from_lines
@@ -58,9 +59,14 @@ PLACES = {
     "process": ("--executor", "process"),
     "sandbox": ("--executor", "sandbox"),
     "container": ("--executor", "container"),
+    "docker": ("--executor", "container"),
     "tmux": ("--executor", "tmux"),
     "walled": ("--executor", "tmux", "--isolate"),
 }
+
+
+ENGINES = {"container": "engine", "docker": "docker_engine"}
+"""Which fixture has the engine of a place."""
 
 
 @pytest.fixture(scope="session")
@@ -70,11 +76,18 @@ def engine():
         yield program_of(podman), podman.image
 
 
-def program_of(podman):
-    """Return the path of a program that is this podman, for a daemon's settings."""
-    told = [f"{name}={shlex.quote(value)}" for name, value in podman.engine.env.items()]
-    program = podman.root / "podman"
-    words = " ".join([*told, *map(shlex.quote, podman.engine.words())])
+@pytest.fixture(scope="session")
+def docker_engine():
+    """An engine of docker's, and an image in it."""
+    with a_docker() as docker:
+        yield program_of(docker), docker.image
+
+
+def program_of(kit):
+    """Return the path of a program that is this engine's, for a daemon's settings."""
+    told = [f"{name}={shlex.quote(value)}" for name, value in kit.engine.env.items()]
+    program = kit.root / kit.engine.kind
+    words = " ".join([*told, *map(shlex.quote, kit.engine.words())])
     program.write_text(f'#!/bin/sh\nexec env {words} "$@"\n')
     program.chmod(0o755)
     return str(program)
@@ -83,8 +96,8 @@ def program_of(podman):
 def a_place(request, name):
     """Return an executor that can be had here, or skip."""
     options, settings = PLACES[name], {}
-    if name == "container":
-        program, image = request.getfixturevalue("engine")
+    if name in ENGINES:
+        program, image = request.getfixturevalue(ENGINES[name])
         options, settings = (*options, "--image", image), {"ROTA_ENGINE": program}
     sites = LocalSites(load_settings("/nonexistent"))
     for needed in {options[1], "sandbox" if name == "walled" else options[1]} - {"container"}:
@@ -99,7 +112,7 @@ def place(request):
     return a_place(request, request.param)
 
 
-@pytest.fixture(params=["sandbox", "container", "walled"])
+@pytest.fixture(params=["sandbox", "container", "docker", "walled"])
 def walls(request):
     return a_place(request, request.param)
 
@@ -134,6 +147,9 @@ class Sited(Kept):
         words = [word for option, value in more.items() for word in (f"--{option}", value)]
         line = shlex.join([*command, self.token])
         return self.json("task", "create", name, "--command", line, *self.place.options, *words)
+
+    def url(self):
+        return json.loads((self.house.home / "api.json").read_text())["url"]
 
     def ended(self, number, seconds=60.0):
         return self.until(number, lambda run: run["state"] in ENDED, seconds)

@@ -51,7 +51,7 @@ def test_a_hostile_program_gets_answers_and_nothing_else(sited, place):
     assert seen["refused"] == {name: REFUSED[name] for name in seen["refused"]}
     assert len(seen["refused"]) >= len(REFUSED) - 1
     assert set(seen["left"]) <= {"full.json", "never.tmp"}, "the rest was taken away"
-    if place.name in {"sandbox", "container", "walled"}:
+    if place.name in {"sandbox", "container", "docker", "walled"}:
         assert (seen["in"], seen["mkdir"], seen["moved"]) == (True, True, True)
         assert seen["others"] == [seen["own"]], "no other mailbox is seen"
     for file in sited.house.home.rglob("*"):
