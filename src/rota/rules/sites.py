@@ -55,6 +55,14 @@ def site_of(spec: Mapping[str, Any], role: Role) -> Site:
     )
 
 
+def has_own_loopback(site: Site) -> bool:
+    """Say whether 127.0.0.1 is not the host's where a task runs: only a socket leads out of there.
+
+    A container has a network of its own even when it is open.
+    """
+    return site.isolated and (site.executor == CONTAINER or site.network is not Network.OPEN)
+
+
 def _check_types(spec: Mapping[str, Any]) -> None:
     """Refuse what no door has looked at: a run may bring its own work along."""
     for field, kinds in TYPES.items():

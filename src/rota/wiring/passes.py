@@ -10,11 +10,11 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.kit.executor import Outlet
 from rota.model.runs import Lease
-from rota.model.sites import Network, Site
+from rota.model.sites import Site
 from rota.ports.passes import Way
 from rota.ports.store import Store
 from rota.rules.passes import is_pass, make_pass, read_pass
-from rota.rules.sites import CONTAINER
+from rota.rules.sites import has_own_loopback
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +41,7 @@ class HomePasses:
     def way(self, lease: Lease, site: Site) -> Way | None:
         """Return the way of an attempt: over the network it has, or by a socket through walls."""
         token = make_pass(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
-        if site.executor == CONTAINER:
-            return None
-        if not site.isolated or site.network is Network.OPEN:
+        if not has_own_loopback(site):
             return None if self.url is None else Way(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{PATH}"
         return Way(url, token, socket=True) if self.socket_open else None
@@ -65,7 +63,7 @@ def desk_socket(home: Path) -> Outlet | None:
     path = home.absolute() / FOLDER / SOCKET
     if len(os.fsencode(path)) > LONGEST_SOCKET:
         return None
-    return Outlet(socket=str(path), port=PORT_INSIDE)
+    return Outlet(socket=str(path), port=PORT_INSIDE, alone=True)
 
 
 def home_secret(home: Path) -> bytes:

@@ -2,17 +2,21 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from rota.errors import Invalid, Unavailable
 from rota.executors.container.executor import ContainerExecutor
+from rota.executors.container.furnishing import packed
+from rota.executors.container.lobby import FORWARD, lobby
 from rota.executors.container.seccomp import profile
-from rota.executors.container.words import Engine, Users, mounted, pinned, program, walls
+from rota.executors.container.words import Engine, Users, mounted, pinned, walls
 from rota.executors.kit.calls import FORBIDDEN
 from rota.executors.kit.executor import Interpreter, Outlet, Room
 from rota.executors.kit.mounts import Allowed, MountList
 from rota.executors.kit.spec import Term, Tree
+from rota.executors.kit.system import System
 from rota.model.programs import Bounds, Command
 from rota.model.sites import Network
 
@@ -21,6 +25,7 @@ PODMAN = Engine(program="/bin/sh", kind="podman", options=["--root", "/r"], env=
 DOCKER = Engine(program="/bin/sh", kind="docker")
 MOUNTS = MountList([Allowed(folder="/srv")])
 IMAGE = "registry.example/agent@sha256:" + "0a" * 32
+OUTLET = Outlet(socket="/srv/g.sock", port=80)
 OWN = f"{os.geteuid()}:{os.getegid()}"
 
 
@@ -32,13 +37,13 @@ def room(**changes):
 def test_the_walls_word_for_word():
     bounds = Bounds(processes=9, memory_bytes=1000, cpus=0.5, open_files=7, file_bytes=8)
     assert walls(DOCKER, room(bounds=bounds)) == [
-        "--pull", "never", "--rm", "--init", "--interactive", "--entrypoint", "",
-        "--name", "rota-a-1", "--label", "rota.attempt=a-1",
-        "--hostname", "rota", "--cidfile", "/var/rota/a-1/container.id",
+        "--init", "--interactive",
+        "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
         "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
         "--security-opt", "seccomp=/var/rota/a-1/seccomp.json", "--ipc", "private",
+        "--name", "rota-a-1", "--cidfile", "/var/rota/a-1/container.id",
         "--tmpfs", "/tmp:rw,nosuid,nodev,size=1073741824,mode=1777",
-        "--network", "none",
+        "--hostname", "rota", "--network", "none",
         "--pids-limit", "9", "--ulimit", "core=0:0",
         "--ulimit", "nofile=7:7", "--ulimit", "nproc=4096:4096",
         "--memory", "1000", "--memory-swap", "1000", "--cpus", "0.5",
@@ -76,7 +81,7 @@ def test_podman_gives_a_program_users_of_its_own():
 
 
 def test_mounts_are_named_with_the_folder_they_are_trusted_under():
-    words = mounted(room(guarded=[".envrc"]), MOUNTS.of(room()), "/opt/forward.py")
+    words = mounted(room(guarded=[".envrc"]), MOUNTS.of(room()))
     assert words == [
         *("--lend", "/srv", "/srv/home"),
         *("--lend", "/srv", "/srv/one", "--guard", "/srv/one", ".envrc"),
@@ -87,7 +92,7 @@ def test_mounts_are_named_with_the_folder_they_are_trusted_under():
 def test_a_path_that_an_engine_would_read_as_more_than_a_path_is_refused(folder):
     asked = room(folder=folder)
     with pytest.raises(Invalid, match="engines cannot mount"):
-        mounted(asked, MOUNTS.of(asked), "/opt/forward.py")
+        mounted(asked, MOUNTS.of(asked))
 
 
 @pytest.mark.parametrize(
@@ -106,13 +111,48 @@ def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
         pinned(local, "localhost/mine:latest")
 
 
-def test_the_way_out_comes_before_the_program():
-    asked = room(outlet=Outlet(socket="/srv/g.sock", port=80))
-    assert program(Command(argv=["agent", "x"]), asked) == [
-        *("python3", "-I", "-S", "/run/rota/forward.py", "80", "/run/rota/outlet.sock", "--"),
-        *("agent", "x"),
+def test_a_container_with_ways_out_shares_the_network_of_its_lobby():
+    asked = room(outlet=OUTLET, network=Network.OUTLET)
+    words = walls(DOCKER, asked)
+    assert words[words.index("--network") + 1] == "container:rota-a-1-lobby"
+    assert "--hostname" not in words, "an engine refuses it beside a network that is shared"
+    words = walls(replace(PODMAN, users=Users.MAPPED), asked)
+    assert words[-4:-1] == ["--userns", "container:rota-a-1-lobby", "--user"]
+    assert not any(OUTLET.socket in word for word in words)
+
+
+def test_the_lobby_word_for_word():
+    system = System((("usr/bin", "/bin"),), ("/usr", "/lib"))
+    desk = Outlet(socket="/srv/desk/mcp.sock", port=81, alone=True)
+    words = lobby(DOCKER, room(outlet=OUTLET, desk=desk), PYTHON, system)
+    shown = [word for word in words if word.startswith("type=bind")]
+    assert [word.split(",")[1] for word in shown if "ld.so.cache" not in word] == [
+        *("source=/usr", "source=/lib", "source=/opt/python", f"source={FORWARD}"),
     ]
-    assert mounted(asked, (), "/opt/forward.py")[-2:] == ["/srv/g.sock", "/run/rota/outlet.sock"]
+    assert all(word.endswith(",readonly") for word in shown)
+    assert [word for word in words if word not in {"--mount", *shown}] == [
+        "--detach",
+        "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
+        "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
+        "--security-opt", "seccomp=/var/rota/a-1/seccomp.json", "--ipc", "private",
+        "--name", "rota-a-1-lobby", "--hostname", "rota", "--network", "none",
+        "--pids-limit", "16", "--ulimit", "core=0:0",
+        "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096", "--user", OWN,
+        "--held", "/var/rota/a-1/held", "/run/rota/held",
+        "--outlet", "/srv/g.sock", "/run/rota/outlet", "--folder", "/srv/desk", "/run/rota/desk",
+        packed(system)[0], "/opt/python/bin/python3", "-I", "-S", "/run/rota/forward.py",
+        "80", "/run/rota/outlet", "81", "/run/rota/desk/mcp.sock", "--while", "/run/rota/held",
+    ]  # fmt: skip
+
+
+def test_a_room_without_ways_has_no_lobby():
+    assert lobby(DOCKER, room(), PYTHON, System((), ())) == []
+
+
+def test_the_image_of_lobbies_is_called_by_what_is_in_it():
+    one, other = System((), ("/usr",)), System((("usr/lib", "/lib"),), ("/usr",))
+    assert packed(one) == packed(one)
+    assert packed(one)[0] != packed(other)[0]
 
 
 def test_a_container_is_guarded_not_put_in_a_namespace_and_only_its_client_is_asked_to_end():

@@ -11,7 +11,7 @@ from rota.executors.kit.holding import hold
 from rota.executors.kit.mounts import Allowed, MountList
 from rota.executors.kit.spec import Term, Tree
 from rota.executors.process.executor import START, ProcessExecutor
-from rota.executors.sandbox.executor import SandboxExecutor
+from rota.executors.sandbox.executor import SandboxExecutor, with_carriers
 from rota.executors.sandbox.profile import Host, closing, last_steps, walls
 from rota.model.programs import Bounds, Command
 from rota.model.sites import Network
@@ -94,6 +94,14 @@ def test_the_last_steps_word_for_word():
         "--chdir",
         "/srv/y",
     ]
+
+
+def test_what_carries_the_ways_out_does_not_count_as_the_programs():
+    way, bounds = Outlet(socket="/srv/g.sock", port=80), Bounds(processes=5)
+    assert with_carriers(room(bounds=bounds)).bounds.processes == 5
+    assert with_carriers(room(bounds=bounds, desk=way)).bounds.processes == 7
+    assert with_carriers(room(bounds=bounds, desk=way, outlet=way)).bounds.processes == 8
+    assert with_carriers(room(desk=way)).bounds.processes is None
 
 
 def test_a_member_reads_where_the_list_says_so_and_nothing_there_needs_a_guard():

@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import Unavailable
+from rota.executors.container.furnishing import furnish
+from rota.executors.container.lobby import lobby, trial
 from rota.executors.container.seccomp import ARCHITECTURES, profile
-from rota.executors.container.words import LABEL, Engine, mounted, pinned, program, walls
-from rota.executors.kit import forward
+from rota.executors.container.words import LABEL, Engine, mounted, pinned, walls
 from rota.executors.kit.executor import Interpreter, Missing, Room, environment, refuse
 from rota.executors.kit.holding import timed
 from rota.executors.kit.mounts import MountList
 from rota.executors.kit.spec import Spec, Term, Tree
+from rota.executors.kit.system import System
 from rota.model.programs import Command
 
-FORWARD = str(Path(forward.__file__))
 PATIENCE = 30.0
 ROUNDS = 4
 """An engine may stop half-way the first time it is told to remove a container."""
@@ -28,6 +29,8 @@ class ContainerExecutor:
 
     Only a guard holds the tree: in a PID namespace of the keeper's podman would write down numbers
     of processes that mean others outside. What the engine still runs, `sweep` removes by label.
+
+    A program that reaches the desk or the gateway does so by a second container, its lobby.
 
     Podman's containers are in the keeper's tree. Docker's are not: with the daemon of Rota gone, a
     keeper that ends its tree leaves the container to the next daemon's sweep.
@@ -43,6 +46,7 @@ class ContainerExecutor:
         self._engine = engine
         self.certain_kill = engine.kind == "podman"
         self._machine = machine or platform.machine()
+        self._system = System.here()
 
     def check(self) -> list[Missing]:
         """Ask the engine whether it answers, and say what it cannot do."""
@@ -54,10 +58,21 @@ class ContainerExecutor:
         except Unavailable as fault:
             remedy = "start it, or let Rota's user reach it"
             return [Missing(f"an answer of {self._engine.kind}", str(fault), remedy)]
-        if self._engine.kind == "podman":
-            return []
-        what = "mounts that are compared before the program starts"
-        return [Missing(what, self._engine.kind, "use podman", needed=False)]
+        missing = self._try_out()
+        if self._engine.kind != "podman":
+            what = "mounts that are compared before the program starts"
+            missing.append(Missing(what, self._engine.kind, "use podman", needed=False))
+        return missing
+
+    def _try_out(self) -> list[Missing]:
+        """Try whether programs can be given ways to the desk and the gateway."""
+        try:
+            furnish(self._engine.words(), self._engine.env)
+            self._ask("run", *trial(self._engine, self._python, self._system))
+        except Unavailable as fault:
+            remedy = f"let {self._engine.kind} show containers /usr and the Python that runs Rota"
+            return [Missing("ways out of containers", str(fault), remedy)]
+        return []
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the client of an engine that runs the program and nothing else."""
@@ -67,9 +82,10 @@ class ContainerExecutor:
         argv = self._python.module(
             "rota.executors.container.launch",
             *(engine.kind, room.state, profile(self._machine), *client, *engine.words(), "--"),
+            *(*lobby(engine, room, self._python, self._system), "--"),
             *(*walls(engine, room), "--workdir", command.cwd),
-            *(*mounted(room, self._mounts.of(room), FORWARD), "--"),
-            *(pinned(engine, room.image), *program(command, room)),
+            *(*mounted(room, self._mounts.of(room)), "--"),
+            *(pinned(engine, room.image), *command.argv),
         )
         wrapped = replace(command, argv=argv, env=environment(command, room), cwd="/")
         return Spec(

@@ -7,12 +7,17 @@ was held open all the time. Docker cannot do that; there the paths are walked ju
 The program's environment goes through memory, never onto a command line. What this process was
 given is the program's; the client gets its own.
 
-Words: KIND STATE PROFILE [--client NAME=VALUE]... ENGINE... -- WALL... -- IMAGE PROGRAM WORD...
+A program that has ways out begins when its lobby is there and every way answers. The client holds
+the lobby's FIFO, so that a lobby is gone when the client is, whoever ended it.
+
+Words: KIND STATE PROFILE [--client NAME=VALUE]... ENGINE... -- LOBBY... -- WALL...
+-- IMAGE PROGRAM WORD...
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -23,6 +28,7 @@ from rota.executors.kit.guard import guard
 from rota.executors.kit.start import NOT_STARTED, handed_over
 
 PATIENCE = 60.0
+LOBBY_SECONDS = 30.0
 
 
 class Seen:
@@ -54,9 +60,13 @@ def main(words: list[str]) -> int:
         rest = rest[2:]
     first = rest.index("--")
     second = rest.index("--", first + 1)
-    engine, walls, program = rest[:first], rest[first + 1 : second], rest[second + 1 :]
+    third = rest.index("--", second + 1)
+    engine, beside, walls = rest[:first], rest[first + 1 : second], rest[second + 1 : third]
+    program = rest[third + 1 :]
     try:
         keep(f"{state}/seccomp.json", profile)
+        if beside:
+            open_lobby(client, engine, beside)
         seen, kept = looked_at(walls)
         told = [*kept, *environment(), *(word for each in seen for word in each.words()), *program]
         if kind != "podman":
@@ -69,6 +79,35 @@ def main(words: list[str]) -> int:
     except (OSError, RotaError) as fault:
         print(f"container: {fault}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
+
+
+def open_lobby(client: dict[str, str], engine: list[str], words: list[str]) -> None:
+    """Start a lobby and wait until its ways answer; it goes when this process and its heirs do."""
+    at = words.index("--held")
+    fifo, inside = words[at + 1 : at + 3]
+    os.mkfifo(fifo, 0o600)
+    seen, kept = looked_at(words[:at] + words[at + 3 :])
+    shown = ["--mount", f"type=bind,source={fifo},destination={inside},readonly"]
+    shown += [word for each in seen for word in each.words()]
+    run = [*engine, "run", *shown, *kept]
+    try:
+        ask(client, *run)
+    except Unavailable:
+        from rota.executors.container.furnishing import furnish  # noqa: PLC0415 - needed once
+
+        if not furnish(engine, client):
+            raise
+        ask(client, *run)
+    signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, LOBBY_SECONDS)
+    held = os.open(fifo, os.O_WRONLY)  # as soon as the other side has opened it, too
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.set_inheritable(held, True)
+
+
+def too_late(_number: int, _frame: object) -> None:
+    """Say that a lobby does not answer."""
+    raise Unavailable("its ways out do not answer: see what `rota doctor` says of the container")
 
 
 def looked_at(words: list[str]) -> tuple[list[Seen], list[str]]:

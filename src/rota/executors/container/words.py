@@ -11,7 +11,7 @@ from enum import StrEnum
 from rota.errors import Invalid
 from rota.executors.kit.executor import Room
 from rota.executors.kit.mounts import Mount
-from rota.model.programs import MIB, Command
+from rota.model.programs import MIB
 from rota.model.sites import Network
 
 DIGEST = re.compile(r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}", re.ASCII)
@@ -22,10 +22,8 @@ FILES = 4096
 USERS_PROCESSES = 4096
 """All limits are named: an engine's own defaults may be more than Rota's user can give."""
 OWN_TMP = f"/tmp:rw,nosuid,nodev,size={1024 * MIB},mode=1777"  # noqa: S108
+HOST_NAME = ("--hostname", "rota")
 MAPPED = 1000
-FORWARD_INSIDE = "/run/rota/forward.py"
-SOCKET_INSIDE = "/run/rota/outlet.sock"
-FOLDER_INSIDE = "/run/rota/outlet"
 
 
 class Users(StrEnum):
@@ -69,34 +67,62 @@ def pinned(engine: Engine, image: str | None) -> str:
 
 
 def walls(engine: Engine, room: Room) -> list[str]:
-    """Return what holds a container in, without its mounts."""
-    bounds = room.bounds
-    words = ["--pull", "never", "--rm", "--init", "--interactive", "--entrypoint", ""]
-    words += ["--name", f"rota-{room.name}", "--label", f"{LABEL}={room.name}"]
-    words += ["--hostname", "rota", "--cidfile", f"{room.state}/container.id"]
-    words += ["--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
-    words += ["--security-opt", f"seccomp={room.state}/seccomp.json", "--ipc", "private"]
-    words += ["--tmpfs", OWN_TMP]
-    if engine.kind == "podman":
-        words += ["--read-only-tmpfs=false"]
-    if room.network is not Network.OPEN:
-        words += ["--network", "none"]
-    words += ["--pids-limit", str(bounds.processes or PROCESSES), *_limit("core", 0)]
-    words += [*_limit("nofile", bounds.open_files or FILES), *_limit("nproc", USERS_PROCESSES)]
+    """Return what holds a container in, without its mounts.
+
+    One that has ways out shares the network, and the users, of its lobby.
+    """
+    bounds, beside = room.bounds, f"container:{lobby_name(room)}"
+    words = ["--init", "--interactive", *held(room), "--name", f"rota-{room.name}"]
+    words += ["--cidfile", f"{room.state}/container.id", "--tmpfs", OWN_TMP]
+    if engine.kind == "podman":  # docker gives a container the name of the one it is beside
+        words += ["--read-only-tmpfs=false", *(HOST_NAME if has_ways(room) else ())]
+    words += ["--network", beside] if has_ways(room) else alone(room)
+    words += ["--pids-limit", str(bounds.processes or PROCESSES)]
+    words += limits(bounds.open_files or FILES)
     if bounds.memory_bytes is not None:
         words += ["--memory", str(bounds.memory_bytes), "--memory-swap", str(bounds.memory_bytes)]
     if bounds.cpus is not None:
         words += ["--cpus", str(bounds.cpus)]
     if bounds.file_bytes is not None:
         words += _limit("fsize", bounds.file_bytes)
-    return [*words, *_user(engine)]
+    if has_ways(room) and engine.users is Users.MAPPED:
+        return [*words, "--userns", beside, *user(engine)[-2:]]
+    return [*words, *user(engine)]
+
+
+def held(room: Room) -> list[str]:
+    """Return what holds every container of an attempt in, and what it is known by."""
+    words = ["--pull", "never", "--rm", "--entrypoint", "", "--label", f"{LABEL}={room.name}"]
+    words += ["--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
+    return [*words, "--security-opt", f"seccomp={room.state}/seccomp.json", "--ipc", "private"]
+
+
+def alone(room: Room) -> list[str]:
+    """Return the network of a container that shares nobody's."""
+    return [*HOST_NAME, *([] if room.network is Network.OPEN else ["--network", "none"])]
+
+
+def has_ways(room: Room) -> bool:
+    """Say whether a program is to reach something of the host."""
+    return bool(room.outlet or room.desk)
+
+
+def lobby_name(room: Room) -> str:
+    """Return what the container is called that carries a program's ways out."""
+    return f"rota-{room.name}-lobby"
+
+
+def limits(files: int) -> list[str]:
+    """Return the limits that are always named."""
+    return [*_limit("core", 0), *_limit("nofile", files), *_limit("nproc", USERS_PROCESSES)]
 
 
 def _limit(name: str, value: int) -> list[str]:
     return ["--ulimit", f"{name}={value}:{value}"]
 
 
-def _user(engine: Engine) -> list[str]:
+def user(engine: Engine) -> list[str]:
+    """Return whom a program is to the host."""
     own = f"{os.geteuid()}:{os.getegid()}"
     if engine.users is Users.OWN:
         return ["--user", own]
@@ -109,7 +135,7 @@ def _user(engine: Engine) -> list[str]:
     return [*words, "--user", f"{MAPPED}:{MAPPED}"]
 
 
-def mounted(room: Room, mounts: Sequence[Mount], forward: str) -> list[str]:
+def mounted(room: Room, mounts: Sequence[Mount]) -> list[str]:
     """Return the mounts, in the words that `launch` replaces when it has looked at each path."""
     words = []
     for mount in mounts:
@@ -117,22 +143,12 @@ def mounted(room: Room, mounts: Sequence[Mount], forward: str) -> list[str]:
         if mount.path == room.folder and mount.write:
             for name in room.guarded:
                 words += ["--guard", room.folder, name]
-    if room.outlet:
-        words += ["--file", forward, FORWARD_INSIDE]
-        folder, _, _ = room.outlet.socket.rpartition("/")
-        alone = ["--folder", folder, FOLDER_INSIDE]
-        words += alone if room.outlet.alone else ["--outlet", room.outlet.socket, SOCKET_INSIDE]
+    return mountable(words)
+
+
+def mountable(words: list[str]) -> list[str]:
+    """Return words that name paths, if an engine reads each as one."""
     for word in words:
         if re.search(r'[,":\n]', word):
             raise Invalid("path", word, 'engines cannot mount paths with , " or :')
     return words
-
-
-def program(command: Command, room: Room) -> list[str]:
-    """Return the program, behind its way out if it has one; the image needs a python3 for that."""
-    if not room.outlet:
-        return list(command.argv)
-    alone = f"{FOLDER_INSIDE}/{room.outlet.socket.rpartition('/')[2]}"
-    socket = alone if room.outlet.alone else SOCKET_INSIDE
-    way_out = ["python3", "-I", "-S", FORWARD_INSIDE, str(room.outlet.port), socket]
-    return [*way_out, "--", *command.argv]

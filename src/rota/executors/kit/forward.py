@@ -1,9 +1,10 @@
-"""Ways out of a sandbox: a port of 127.0.0.1 inside leads to one socket of the host.
+"""Ways out of walls: a port of 127.0.0.1 inside leads to one socket of the host.
 
 A file of its own, run with nothing but the standard library. It listens, leaves a process behind
-that carries the bytes, for each way, and becomes the program.
+that carries the bytes, for each way, and becomes the program; or it stays until nobody holds a FIFO
+open for writing any more, whose opening tells the other side that every port answers.
 
-Words: [PORT SOCKET]... -- PROGRAM WORD...
+Words: [PORT SOCKET]... -- PROGRAM WORD... | [PORT SOCKET]... --while FIFO
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ CHUNK = 64 * 1024
 
 
 def main(words: list[str]) -> int:
-    """Open the ways and become the program; return only when it could not be started."""
-    end = words.index("--")
+    """Open the ways and become the program; return when it could not be started, or at the end."""
+    end = next(at for at, word in enumerate(words) if word in {"--", "--while"})
     for at in range(0, end, 2):
         forward(int(words[at]), words[at + 1])
     program = words[end + 1 :]
+    if words[end] == "--while":
+        os.read(os.open(program[0], os.O_RDONLY), 1)
+        return 0
     try:
         os.execvp(program[0], program)  # noqa: S606 - becoming the program is the point
     except OSError as fault:

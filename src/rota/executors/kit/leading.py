@@ -13,6 +13,7 @@ from rota.model.sites import Network, Site
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Room
 from rota.ports.runner import Assignment
+from rota.rules.sites import has_own_loopback
 
 ADDRESS, TOKEN = "ROTA_GATEWAY_URL", "ROTA_GATEWAY_TOKEN"
 
@@ -49,7 +50,7 @@ class WayOut:
         if assignment.task.kind is not TaskKind.AGENT and not asked:
             return offered, {}
         ids = (assignment.lease.run_id, assignment.lease.epoch)
-        name, walled, space = room_name(*ids), _is_walled(site), assignment.task.space
+        name, walled, space = room_name(*ids), has_own_loopback(site), assignment.task.space
         told = self._gateway.told(name, ids, space, offered, walled=walled)
         if told and assignment.kept is not None:
             self._gateway.carry_on(name, ids, self._ended(assignment.kept), walled=walled)
@@ -62,7 +63,7 @@ class WayOut:
 
     async def handed(self, kept: Kept, room: Room, site: Site) -> Outlet | None:
         """Return the socket that a program is handed: if its task asks for it, or as usual."""
-        asked, walled = site.network is Network.OUTLET, _is_walled(site)
+        asked, walled = site.network is Network.OUTLET, has_own_loopback(site)
         if self._gateway is not None and TOKEN in room.ids:
             ids = (kept.run_id, kept.epoch)
             ended = self._ended(kept)
@@ -97,8 +98,3 @@ class WayOut:
     def _ended(self, kept: Kept) -> str:
         """Return the file that says that an attempt has ended."""
         return str((self._attempts / attempt_name(kept) / "exit").absolute())
-
-
-def _is_walled(site: Site) -> bool:
-    """Whether nothing but a socket leads out."""
-    return site.isolated and site.network is not Network.OPEN

@@ -78,7 +78,7 @@ class SandboxExecutor:
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program behind its walls."""
         refuse(self.name, self._lacking())
-        held = hold(room, self._hierarchy, counts_alone=True)
+        held = hold(with_carriers(room), self._hierarchy, counts_alone=True)
         if held.inside and os.geteuid() == 0:
             refuse(self.name, [UNBOUNDED])
         seen, steps = last_steps(self._python, held.inside, room.outlet, room.desk)
@@ -136,6 +136,17 @@ class SandboxExecutor:
         if not said:
             return []
         return [Missing("a working sandbox", said, "allow user namespaces to this user")]
+
+
+def with_carriers(room: Room) -> Room:
+    """Return a room in which what carries the ways out does not count as the program's.
+
+    It is one process for each way, and one more while they are made.
+    """
+    ways, most = [way for way in (room.outlet, room.desk) if way], room.bounds.processes
+    if not ways or most is None:
+        return room
+    return replace(room, bounds=replace(room.bounds, processes=most + len(ways) + 1))
 
 
 UNBOUNDED = Missing(

@@ -18,6 +18,7 @@ from rota.executors.kit import forward, start
 from rota.executors.kit.beneath import steps_below
 from rota.executors.kit.executor import Interpreter, Outlet, Room
 from rota.executors.kit.mounts import Mount
+from rota.executors.kit.system import System
 from rota.model.programs import MIB, Command
 from rota.model.sites import Network
 
@@ -75,15 +76,15 @@ class Host:
     @classmethod
     def here(cls, root: str = "/") -> Host:
         """Look at this machine."""
-        top = [Path(root, name) for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32")]
+        system = System.here(root)
         found = {"etc": FROM_ETC, "online": FROM_ETC_ONLINE, "proc": TELLTALE}
         there = {
             kind: [n for n in names if Path(root, "etc" if kind != "proc" else kind, n).exists()]
             for kind, names in found.items()
         }
         return cls(
-            links=[(str(path.readlink()), f"/{path.name}") for path in top if path.is_symlink()],
-            folders=["/usr", *(f"/{p.name}" for p in top if p.is_dir() and not p.is_symlink())],
+            links=list(system.links),
+            folders=list(system.folders),
             etc=there["etc"],
             etc_online=there["online"],
             telltale=there["proc"],

@@ -81,7 +81,7 @@ class Readying:
             site = replace(site, executor=assignment.kept.executor)
         room = self._yard.room(assignment, site, self._offered, ids_of(assignment))
         way = None if self._passes is None else self._passes.way(assignment.lease, site)
-        if way is not None and (room.outlet or not way.socket):  # scripts have no way out
+        if way is not None:
             room = shown_way(room, way, tools=agent.abilities.mcp)
         bounds = bounds_of(assignment, self._usual, room.config)
         return Ready(agent, wish, room, bounds, site, role)
