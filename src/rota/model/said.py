@@ -113,4 +113,11 @@ class Fault:
     until: datetime | None = None
 
 
-Said: TypeAlias = Text | Progress | ToolCall | Usage | Session | Question | Result | Fault
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A message that came while it worked, and that it has taken in."""
+
+    message: int
+
+
+Said: TypeAlias = Text | Progress | ToolCall | Usage | Session | Question | Result | Fault | Taken

@@ -13,6 +13,8 @@ class PromptBy(StrEnum):
 
     STDIN = "stdin"
     ARGV = "argv"
+    LINES = "lines"
+    """Line by line in JSON, and whatever is said in its thread while it works, too."""
 
 
 class Output(StrEnum):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from rota.errors import Invalid
+from rota.model.messages import ThreadMessage
 from rota.model.programs import Command
 from rota.model.said import Said, Usage
 from rota.model.verdicts import Exit, Verdict
@@ -63,7 +64,8 @@ class Room:
     been used in the session before. `python` is an interpreter that is there. `artifacts` is where
     files for people go, and `result` the one there that counts as a script's result; `resources`
     has files for the task, and `config` is what they say of it, in JSON. `mailbox` is the folder of
-    the try through which it talks to Rota. `settled` says that what is there stays as it is: no new
+    the try through which it talks to Rota. With `steered` its input stays open, and messages come
+    there while it works. `settled` says that what is there stays as it is: no new
     attempt begins.
     """
 
@@ -85,6 +87,7 @@ class Room:
     outlet: bool = False
     desk: bool = False
     mailbox: str | None = None
+    steered: bool = False
     settled: bool = False
 
 
@@ -125,6 +128,24 @@ class Summing(Protocol):
 
     def pending(self) -> Usage:
         """Return what was used since it was told last, as far as the lines say."""
+
+
+@runtime_checkable
+class Steerable(Protocol):
+    """An agent that takes messages on its input while it works.
+
+    Its reader says `Taken` for each of them once the agent has taken it in, and a result when it
+    has nothing more to do.
+    """
+
+    def steers(self, wish: Wish) -> bool:
+        """Return whether it takes them in a task that wants this."""
+
+    def line(self, message: ThreadMessage) -> bytes:
+        """Return a message as a line of its input: the same bytes every time."""
+
+    def message_in(self, line: bytes) -> int | None:
+        """Return the id of the message that a line of its input is; None for any other line."""
 
 
 class Agent(Protocol):

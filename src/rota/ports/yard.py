@@ -76,6 +76,12 @@ class Yard(Protocol):
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
 
+    def input(self, kept: Kept) -> tuple[bytes, bool]:
+        """Return all that a program was given to read, and whether that has ended."""
+
+    def write(self, kept: Kept, offset: int, data: bytes, *, end: bool = False) -> None:
+        """Put bytes at an offset of what a program reads; with `end` there is no more."""
+
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree: politely, then for certain."""
 

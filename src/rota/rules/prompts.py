@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from rota.model.messages import ThreadMessage
 from rota.model.texts import clean
 
 SECTIONS = (
@@ -111,6 +112,11 @@ def message(sent: Sent) -> str:
     """Return a message with its sender, its time and its thread."""
     told = {"sender": sent.sender, "time": _instant(sent.at), "thread": sent.thread}
     return _element("message", told, sent.text)
+
+
+def said_by(said: ThreadMessage) -> str:
+    """Return what was said in a thread as it stands in a prompt."""
+    return message(Sent(said.sender, said.at, said.thread, said.body))
 
 
 def escape(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from rota.executors.kit.lease import Lease, boot_time, read_lease
 from rota.model.keeping import Reason
+from rota.model.programs import Bounds
 from rota.testing.keeper.programs import STUBBORN
 
 
@@ -59,3 +60,29 @@ def test_a_torn_lease_is_no_lease(tmp_path):
         (tmp_path / "lease").write_bytes(b"9" + whole[1:])
         assert read_lease(tmp_path / "lease") is None
     assert read_lease(tmp_path / "nowhere") is None
+
+
+WAITS = ["sh", "-c", "echo done; cat; echo over"]
+
+
+def test_a_program_that_waits_for_more_is_told_that_none_will_come_before_it_is_ended(attempts):
+    """Who would have told it is dead: what it has done already must not be lost."""
+    with Lease(attempts.home / "lease", 1) as lease:
+        lease.renew(0.2)
+        attempt = attempts.start(WAITS, keep_stdin_open=True, lease=lease, slack=3.0, epoch=1)
+        ending = attempt.ending(10.0)
+    assert (ending.reason, attempt.out()) == (Reason.EXITED, b"done\nover\n")
+
+
+def test_silence_ends_the_input_first(attempts):
+    bounds = Bounds(idle_seconds=0.4, grace_seconds=2.0)
+    attempt = attempts.start(WAITS, keep_stdin_open=True, bounds=bounds)
+    ending = attempt.ending(10.0)
+    assert (ending.reason, attempt.out()) == (Reason.EXITED, b"done\nover\n")
+
+
+def test_silence_after_that_ends_the_tree(attempts):
+    bounds = Bounds(idle_seconds=0.4, grace_seconds=0.2)
+    program = ["sh", "-c", "echo done; exec sleep 3600"]
+    attempt = attempts.start(program, keep_stdin_open=True, bounds=bounds)
+    assert attempt.ending(10.0).reason is Reason.IDLE_TIMEOUT

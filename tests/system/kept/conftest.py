@@ -163,6 +163,7 @@ SHORT = {
     "test_mailbox": {"sqlite"},
     "test_checks": {"sqlite"},
     "test_talking": {"sqlite"},
+    "test_steering": {"sqlite"},
 }
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 ON_POSTGRES = {

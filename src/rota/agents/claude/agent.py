@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from rota.agents.claude.reader import ClaudeReader
+from rota.agents.claude.reader import ClaudeReader, message_of, name_of
 from rota.agents.kit import asking
 from rota.agents.kit.environment import environment
+from rota.agents.kit.lines import parse
+from rota.model.messages import ThreadMessage
 from rota.model.programs import Command
 from rota.model.wishes import Wish
 from rota.ports.agent import DESK, Abilities, File, McpServer, Prepared, Room
+from rota.rules.prompts import said_by
 
 SERVERS = "mcp.json"
 FIXED = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
@@ -66,7 +69,8 @@ class ClaudeAgent:
             argv=tuple(_words(wish, room)),
             env=environment(room, VARIABLES, fixed),
             cwd=room.cwd,
-            stdin=wish.instructions.encode("utf-8", "replace"),
+            stdin=_input(wish.instructions, room),
+            keep_stdin_open=room.steered,
         )
         files = (File(name=SERVERS, content=_servers(room.servers)),) if room.servers else ()
         return Prepared(command=command, files=files)
@@ -75,9 +79,33 @@ class ClaudeAgent:
         """Return a reader of its stream."""
         return ClaudeReader(resumed=room.session is not None)
 
+    def steers(self, _wish: Wish, /) -> bool:
+        """Return that it takes messages while it works."""
+        return True
+
+    def line(self, message: ThreadMessage) -> bytes:
+        """Return a message as a line of its input, escaped as in a prompt."""
+        return _line(said_by(message), name_of(message.id))
+
+    def message_in(self, line: bytes) -> int | None:
+        """Return the id of the message that a line of its input is."""
+        return message_of(parse(line) or {})
+
+
+def _input(prompt: str, room: Room) -> bytes:
+    return _line(prompt) if room.steered else prompt.encode("utf-8", "replace")
+
+
+def _line(text: str, name: str | None = None) -> bytes:
+    told = {"type": "user", "message": {"role": "user", "content": text}}
+    named = {} if name is None else {"uuid": name}
+    return json.dumps({**told, **named}).encode() + b"\n"
+
 
 def _words(wish: Wish, room: Room) -> Iterator[str]:
     yield from (room.program or "claude", "-p", "--output-format", "stream-json", "--verbose")
+    if room.steered:
+        yield from ("--input-format", "stream-json", "--replay-user-messages")
     yield "--strict-mcp-config"
     if room.servers:
         yield from ("--mcp-config", f"{room.folder}/{SERVERS}")

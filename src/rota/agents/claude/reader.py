@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rota.agents.kit.answers import Answers
 from rota.agents.kit.diagnosis import instant
 from rota.agents.kit.judging import told
 from rota.agents.kit.lines import (
@@ -22,7 +24,7 @@ from rota.agents.kit.lines import (
 from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, detail, one_line
 from rota.model.faults import FaultKind
-from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
+from rota.model.said import Fault, Progress, Result, Said, Session, Taken, ToolCall, Usage
 from rota.model.verdicts import Exit, Verdict
 
 SYNTHETIC = "<synthetic>"
@@ -42,6 +44,21 @@ BY_NAME = {
 """What Claude Code itself calls a failure, wherever it says so."""
 
 
+TOLD = re.compile(r"00000000-0000-4000-8000-([0-9a-f]{12})")
+"""What the messages are called that come while it works: they have a number in Rota."""
+
+
+def name_of(message: int) -> str:
+    """Return what a message is called in the stream."""
+    return f"00000000-0000-4000-8000-{message:012x}"
+
+
+def message_of(record: Json) -> int | None:
+    """Return the number of the message that a record of the stream is about."""
+    found = TOLD.fullmatch(string(record, "uuid", most=LONGEST_NAME))
+    return None if found is None else int(found[1], 16)
+
+
 class ClaudeReader(JsonReader):
     """Reads one attempt of Claude Code."""
 
@@ -52,6 +69,8 @@ class ClaudeReader(JsonReader):
         self._lifted: float | None = None
         self._unbilled = Usage()
         self._message = ""
+        self._answers = Answers()
+        self._total = 0.0
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one message says."""
@@ -63,6 +82,8 @@ class ClaudeReader(JsonReader):
                 yield from self._assistant(record)
             case "system":
                 yield from self._system(record)
+            case "user" if record.get("isReplay") is True:
+                yield from self._replayed(record)
             case "rate_limit_event":
                 self._lifted = number(record, "rate_limit_info", "resetsAt")
             case "result":
@@ -76,6 +97,13 @@ class ClaudeReader(JsonReader):
     def pending(self) -> Usage:
         """Return what was used in the turn that goes on."""
         return self._unbilled
+
+    def _replayed(self, record: Json) -> Iterator[Said]:
+        """Yield a message that it takes in; it is repeated when that is done, and not before."""
+        message = message_of(record)
+        if message is not None:
+            self._answers.go_on()
+            yield Taken(message=message)
 
     def _assistant(self, record: Json) -> Iterator[Said]:
         message = mapping(record, "message")
@@ -111,7 +139,9 @@ class ClaudeReader(JsonReader):
         if record.get("is_error") is not True and record.get("subtype") == "success":
             refused = record.get("stop_reason") == "refusal"
             yield (
-                Fault(kind=FaultKind.REFUSED, detail=detail(text)) if refused else Result(text=text)
+                Fault(kind=FaultKind.REFUSED, detail=detail(text))
+                if refused
+                else Result(text=self._answers.all_with(text))
             )
             return
         explained = text or "\n".join(words(record, "errors")) or string(record, "subtype")
@@ -135,7 +165,7 @@ class ClaudeReader(JsonReader):
         known = [dollars(model, "costUSD") or 0.0 for model in models.values()]
         cost = sum(known) if known else None
         if inside(record, "model_usage_since_last_result") is None and not self._resumed:
-            cost = dollars(record, "total_cost_usd")
+            cost = self._since(dollars(record, "total_cost_usd"))
         most_used = max(models, key=lambda name: count(models, name, "outputTokens"), default="")
         return Usage(
             input=usage.input,
@@ -144,6 +174,13 @@ class ClaudeReader(JsonReader):
             cost=cost,
             model=one_line(most_used) or None,
         )
+
+    def _since(self, total: float | None) -> float | None:
+        """Return what a total says of the turn alone: it grows from turn to turn."""
+        if total is None:
+            return None
+        before, self._total = self._total, total
+        return max(0.0, total - before)
 
 
 def _retry(record: Json) -> str:

@@ -29,6 +29,7 @@ from rota.model.said import (
     Result,
     Said,
     Session,
+    Taken,
     Text,
     ToolCall,
     Usage,
@@ -59,6 +60,8 @@ def said(record: Json) -> Iterator[Said]:
             yield Session(id=name)
         case "question" if asked := question(record):
             yield asked
+        case "read" if message := count(record, "id"):
+            yield Taken(message=message)
         case "result":
             yield _result(record)
         case "error":

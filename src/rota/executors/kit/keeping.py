@@ -127,6 +127,15 @@ def read_spool(folder: Path, stream: str, offset: int, most: int) -> bytes:
         os.close(file)
 
 
+def read_input(folder: Path) -> tuple[bytes, bool]:
+    """Return all that the program was given to read, and whether that has ended."""
+    ended = (folder / "in.end").exists()
+    try:
+        return (folder / "in").read_bytes(), ended
+    except FileNotFoundError:
+        return b"", True
+
+
 def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) -> None:
     """Put bytes at an offset of what the program reads, and after the last ones say the end."""
     file = os.open(folder / "in", os.O_WRONLY | SAFELY)

@@ -18,7 +18,14 @@ from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
 from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.gateways import Gateway
 from rota.executors.kit.keeper.words import boot_id
-from rota.executors.kit.keeping import Identity, cancel, read_spool, start
+from rota.executors.kit.keeping import (
+    Identity,
+    cancel,
+    read_input,
+    read_spool,
+    start,
+    write_input,
+)
 from rota.executors.kit.leading import WayOut
 from rota.executors.kit.leading import attempt_name as _name
 from rota.executors.kit.leading import room_name as _room_name
@@ -272,6 +279,14 @@ class HomeYard:
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
         return read_spool(self._attempts / _name(kept), stream.value, offset, most)
+
+    def input(self, kept: Kept) -> tuple[bytes, bool]:
+        """Return all that a program was given to read, and whether that has ended."""
+        return read_input(self._attempts / _name(kept))
+
+    def write(self, kept: Kept, offset: int, data: bytes, *, end: bool = False) -> None:
+        """Put bytes at an offset of what a program reads; with `end` there is no more."""
+        write_input(self._attempts / _name(kept), offset, data, end=end)
 
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree: politely, then for certain."""

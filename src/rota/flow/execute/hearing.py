@@ -21,6 +21,7 @@ from rota.model.said import (
     Result,
     Said,
     Session,
+    Taken,
     Text,
     ToolCall,
     Usage,
@@ -56,6 +57,10 @@ class Hearing:
         self._used = NOTHING_USED
         self.tools: set[str] = set()
         """The names of the tools that were called."""
+        self.taken = 0
+        """The last message that the program has taken in while it worked."""
+        self.at_rest = False
+        """Whether it has said all it has to say of what it was told."""
 
     def at(self, stream: Stream) -> int:
         """Return up to where a stream was heard."""
@@ -98,6 +103,7 @@ class Hearing:
             return
         for said in self.reader.feed(line, cut=cut):
             self._count(said)
+            self._heed(said)
             if self._following is not None:
                 self._following.note(said)
             event = happening(said, at)
@@ -109,6 +115,12 @@ class Hearing:
         if not isinstance(self.reader, Summing):
             return NOTHING_USED.used
         return _used(self.reader.pending())
+
+    def _heed(self, said: Said) -> None:
+        if isinstance(said, Taken):
+            self.taken, self.at_rest = max(self.taken, said.message), False
+        elif isinstance(said, (Result, Fault, Question)):
+            self.at_rest = True
 
     def _count(self, said: Said) -> None:
         """Count what is used, also when it is not recorded as an event any more."""
@@ -156,10 +168,9 @@ def happening(said: Said, at: int) -> Happened | None:
     Of a result that has internal text all goes on record, for people are shown the rest alone.
     """
     match said:
-        case ColouredText(text=text, ansi=ansi):
-            return _output(Stream.OUT, at, text, ansi)
         case Text(text=text):
-            return _output(Stream.OUT, at, text)
+            ansi = said.ansi if isinstance(said, ColouredText) else None
+            return _output(Stream.OUT, at, text, ansi)
         case Progress(percent=percent, message=message):
             return Happened(EventName.PROGRESS, {"percent": percent, "message": message})
         case ToolCall(name=name, summary=summary):
@@ -172,6 +183,7 @@ def happening(said: Said, at: int) -> Happened | None:
             return Happened(EventName.FAULT, {"kind": kind.value, "detail": detail})
         case Result() | Question():
             return _internal(said, at)
+    return None
 
 
 def _internal(said: Result | Question, at: int) -> Happened | None:

@@ -45,6 +45,7 @@ from rota.flow.execute.reporting import (
 )
 from rota.flow.execute.scripts import SCRIPT
 from rota.flow.execute.spending import Spending
+from rota.flow.execute.steering import steered
 from rota.flow.execute.trying import Trying, in_session
 from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Pause, Reason
@@ -115,7 +116,8 @@ class KeptWork:
         self._holder = holder
         self._chance = chance
         self._readying = Readying(store, yard, agents, usual_agent, offered, usual, passes)
-        self._listening = Listening(store, yard, self._wait_to_be_fenced)
+        self._offering = Offering(store, mailboxes, yard)
+        self._listening = Listening(store, yard, self._wait_to_be_fenced, self._offering.heard)
         self._beside = Beside(yard, self._listening, agents.get(SCRIPT), chance)
         self._spending = Spending(store, yard, self._listening)
         checking = Checking(store, self._beside, probes)
@@ -123,7 +125,6 @@ class KeptWork:
         self._gating = Gating(store, yard, self._listening, agents.get(SCRIPT), self._start)
         self._trying = Trying(store, patience or Patience(), sleep)
         self._posting = Posting(yard, mailboxes)
-        self._offering = Offering(store, mailboxes)
         if mailboxes is not None:
             mailboxes.tell(self._offering.acknowledged)
         self._tidy = tidy
@@ -265,7 +266,7 @@ class KeptWork:
                 return CANCELLED
             begin = partial(_hearing, ready, kept)
             listen = partial(self._listening.to_the_end, kept, going.holder, begin)
-            self._offering.begin(going.assignment, kept)
+            self._offering.begin(going.assignment, kept, ready)
             (ending, hearing), broken = await self._posting.while_served(
                 going.assignment,
                 kept,
@@ -327,7 +328,7 @@ class KeptWork:
             agent=ready.agent.name,
             said=told.said,
         )
-        room = self._posting.told(in_session(ready.room, session), kept)
+        room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
         going.written = True
         if not await patiently(lambda: self._store.begin_kept(kept, going.holder)):

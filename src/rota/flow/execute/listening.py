@@ -27,11 +27,16 @@ class Listening:
     """Hears the attempts of a home; `abandon` is awaited for a run that is another's."""
 
     def __init__(
-        self, store: Store, yard: Yard, abandon: Callable[[Kept], Awaitable[NoReturn]]
+        self,
+        store: Store,
+        yard: Yard,
+        abandon: Callable[[Kept], Awaitable[NoReturn]],
+        heed: Callable[[Kept, Hearing], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._yard = yard
         self._abandon = abandon
+        self._heed = heed
         self.followed: dict[int, Followed] = {}
         """The attempts that are being heard, by their runs."""
 
@@ -51,15 +56,15 @@ class Listening:
         self, kept: Kept, holder: str, begin: Callable[[], Hearing]
     ) -> tuple[Ending, Hearing]:
         hearing = self._caught_up(kept, begin())
+        await self._recorded(kept, hearing)
         patience = SWEEP_SECONDS
         while True:
             ending = self.look(kept)
             while heard := self._heard(kept, hearing, last=ending is not None):
                 stands = await self._record(kept, holder, heard, hearing.news())
-                if stands is None:
-                    hearing.recorded()
-                else:
+                if stands is not None:
                     hearing = self._caught_up(stands, begin())
+                await self._recorded(kept, hearing)
             if ending is None:
                 await self._yard.rung(kept, LOOK_SECONDS)
                 continue
@@ -98,9 +103,14 @@ class Listening:
                 data = self._yard.read(kept, stream, at, min(PART, end - at))
                 if hearing.take(stream, data, last=True) is None:
                     hearing.skip(stream, end)  # the spool is shorter: power was lost
-        hearing.recorded()
         self.followed[kept.run_id] = Followed(kept, hearing)
         return hearing
+
+    async def _recorded(self, kept: Kept, hearing: Hearing) -> None:
+        """Note that everything heard is on record, and tell who heeds it."""
+        hearing.recorded()
+        if self._heed is not None:
+            await self._heed(kept, hearing)
 
     def _heard(self, kept: Kept, hearing: Hearing, *, last: bool) -> list[Heard]:
         heard = []

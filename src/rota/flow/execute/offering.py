@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
 from rota.errors import NotFound, Unavailable
+from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.patiently import patiently
+from rota.flow.execute.readying import Ready
+from rota.flow.execute.steering import Steer, steerable
 from rota.model.ids import Epoch, RunId
 from rota.model.inside import Held
 from rota.model.keeping import Kept
 from rota.model.messages import MOST_PENDING, ThreadMessage
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
+from rota.ports.yard import Yard
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +45,15 @@ class Box(Protocol):
 class Offer:
     """One try that is offered what is said in its conversation."""
 
-    def __init__(self, store: Store, box: Box, kept: Kept, thread: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        put: Callable[[ThreadMessage], Awaitable[int | None]],
+        kept: Kept,
+        thread: str,
+    ) -> None:
         self._store = store
-        self._box = box
+        self._put = put
         self._kept = kept
         self._thread = thread
         self._giving = asyncio.Lock()
@@ -68,7 +79,7 @@ class Offer:
         try:
             for message in await store.pending_messages(self._thread, self.name, MOST_PENDING):
                 async with self._giving:
-                    number = await self._box.give(kept.run_id, kept.epoch, told(message))
+                    number = await self._put(message)
                     if number is None:
                         return False
                     await store.box_message(message.id, self.name, number)
@@ -91,23 +102,59 @@ class Offer:
 
 
 class Offering:
-    """Offers messages to the tries that go on here; `box` is where they find them, if anywhere."""
+    """Offers messages to the tries that go on here.
 
-    def __init__(self, store: Store, box: Box | None = None) -> None:
+    A try whose program is steered finds them on its input, any other in its mailbox, `box`.
+    """
+
+    def __init__(self, store: Store, box: Box | None = None, yard: Yard | None = None) -> None:
         self._store = store
+        self._yard = yard
         self.box = box
+        self._steered: dict[int, Steer] = {}
         self._going: dict[int, tuple[Offer, asyncio.Future[None]]] = {}
 
-    def begin(self, assignment: Assignment, kept: Kept) -> None:
+    def begin(self, assignment: Assignment, kept: Kept, ready: Ready | None = None) -> None:
         """Offer a try what is said in its conversation, as long as it goes on."""
         thread = assignment.lease.thread
         self.end(kept.run_id)
-        if self.box is not None and thread is not None:
-            offer = Offer(self._store, self.box, kept, thread)
+        put = self._way(kept, None if thread is None else ready)
+        if put is not None and thread is not None:
+            offer = Offer(self._store, put, kept, thread)
             self._going[kept.run_id] = offer, asyncio.ensure_future(offer.go_on())
+
+    def _way(
+        self, kept: Kept, ready: Ready | None
+    ) -> Callable[[ThreadMessage], Awaitable[int | None]] | None:
+        agent = None if ready is None else steerable(ready)
+        if agent is not None and self._yard is not None:
+            steer = self._steered[kept.run_id] = Steer(self._yard, kept, agent)
+            return steer.put
+        box = self.box
+        if box is None:
+            return None
+        return lambda message: box.give(kept.run_id, kept.epoch, told(message))
+
+    async def heard(self, kept: Kept, hearing: Hearing) -> None:
+        """Note what a steered program has taken in; end its input when it has nothing to do.
+
+        What it has said is on record before: a later process hears all of it again, so that an
+        acknowledgement counts whenever this process dies.
+        """
+        steer = self._steered.get(kept.run_id)
+        if steer is None or steer.kept.nonce != kept.nonce:
+            return
+        upto = steer.upto(hearing.taken)
+        if upto > steer.taken:
+            take = self._store.take_messages
+            await patiently(lambda: take(kept.run_id, kept.epoch, upto))
+            steer.taken = upto
+        if hearing.at_rest:
+            steer.close_unless_more()
 
     def end(self, run_id: int) -> None:
         """Offer a run nothing more."""
+        self._steered.pop(run_id, None)
         if run_id in self._going:
             self._going.pop(run_id)[1].cancel()
 

@@ -140,8 +140,9 @@ class Trying:
         return (await patiently(lambda: store.find_space(assignment.task.space))).timezone
 
     async def _messages(self, assignment: Assignment, worker: str) -> list[ThreadMessage]:
+        """Return what a run was queued to read, and what an earlier try of it has taken in."""
         lease = assignment.lease
-        if not is_reader(assignment):
+        if lease.thread is None:
             return []
         give = self._store.give_messages
         return await patiently(lambda: give(lease.run_id, lease.epoch, worker))

@@ -148,6 +148,13 @@ class SimYard:
         keeper = self._home.keepers.get(_name(kept))
         return b"" if keeper is None else keeper.spool(stream)[offset : offset + most]
 
+    def input(self, kept: Kept) -> tuple[bytes, bool]:  # noqa: ARG002 - none of them is steered
+        """Return that the input of a program has ended."""
+        return b"", True
+
+    def write(self, kept: Kept, offset: int, data: bytes, *, end: bool = False) -> None:
+        """Write nothing: the input has ended."""
+
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree."""
         keeper = self._home.keepers.get(_name(kept))

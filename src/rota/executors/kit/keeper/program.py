@@ -251,7 +251,9 @@ class Keeper:
 
     def _idle(self) -> None:
         due = self.last_output + (self.orders.idle or 0.0)
-        if time.monotonic() >= due:
+        if time.monotonic() >= due and self._hang_up():
+            self.alarms[self._idle] = due + self.orders.grace
+        elif time.monotonic() >= due:
             self._end("idle_timeout", self.orders.grace)
         else:
             self.alarms[self._idle] = due
@@ -275,8 +277,18 @@ class Keeper:
         if waited >= self.orders.slack:
             self._end("lease_expired", self.orders.grace)
         else:
+            if waited >= self.orders.slack / 2:
+                self._hang_up()
             rest = min(self.orders.slack - waited, LEASE_LOOK_SECONDS)
             self.alarms[self._mind_lease] = now + rest
+
+    def _hang_up(self) -> bool:
+        """Tell a program that may only wait for more to read that none will come; once."""
+        was_open = self.feed.open
+        if self.answers.pop(self.feed.pipe, None):
+            self.poll.unregister(self.feed.pipe)
+        self.feed.close()
+        return was_open
 
     def _end(self, reason: str, grace: float, detail: str = "") -> None:
         """Begin to end the tree, or hurry what has begun; the first reason stays."""
@@ -320,9 +332,7 @@ class Keeper:
                 pass
         if not self.reason:
             self.reason, self.killed = "init_killed", True
-        if self.answers.pop(self.feed.pipe, None):
-            self.poll.unregister(self.feed.pipe)
-        self.feed.close()
+        self._hang_up()
 
     def abandon(self) -> None:
         """End the tree at once, because the keeper cannot go on."""

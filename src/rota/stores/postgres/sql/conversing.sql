@@ -172,9 +172,9 @@ update rota.messages set state = 'given', run_id = :run_id::bigint,
   read_at = coalesce(read_at, :now::bigint)
 where reader = :run_id::bigint and state in ('pending', 'given');
 
--- name: given_messages
+-- name: given_messages  to a run, as its input or while it worked
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages
-where run_id = :run_id::bigint and state = 'given' order by id;
+where run_id = :run_id::bigint and state in ('given', 'taken') order by id;
 
 -- name: find_message
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages

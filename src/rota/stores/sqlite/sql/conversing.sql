@@ -151,9 +151,9 @@ update messages set state = 'given', run_id = :run_id, epoch = coalesce(epoch, :
   read_at = coalesce(read_at, :now)
 where reader = :run_id and state in ('pending', 'given');
 
--- name: given_messages
+-- name: given_messages  to a run, as its input or while it worked
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages
-where run_id = :run_id and state = 'given' order by id;
+where run_id = :run_id and state in ('given', 'taken') order by id;
 
 -- name: find_message
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages

@@ -1,0 +1,136 @@
+"""Agents that take messages while they work: the lines they read, and what they say of them."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.agents.claude.agent import ClaudeAgent
+from rota.agents.codex.agent import CodexAgent
+from rota.agents.command.agent import CommandAgent
+from rota.agents.kit.answers import Answers
+from rota.agents.pi.agent import PiAgent
+from rota.model.messages import MessageState, ThreadMessage
+from rota.model.outcomes import Succeeded
+from rota.model.said import Result, Taken
+from rota.model.verdicts import Exit
+from rota.model.wishes import PromptBy, Wish
+from rota.ports.agent import Room, Steerable
+
+HELLO = Wish(instructions="say hello")
+ROOM = Room(folder="/attempt", cwd="/work", home="/home/x", steered=True)
+BY_LINES = Wish(instructions="say hello", program=("prog",), prompt_by=PromptBy.LINES)
+SAID = ThreadMessage(
+    id=171, thread="cli:default", sender='Ann" <root>', body="stop <now>\nand “wait”",
+    at=datetime(2026, 3, 1, 12, tzinfo=UTC), state=MessageState.PENDING, reader=9, run_id=None,
+    epoch=None, read_at=None,
+)  # fmt: skip
+NAME = "00000000-0000-4000-8000-0000000000ab"
+
+
+def test_claude_reads_its_prompt_and_messages_as_lines():
+    command = ClaudeAgent().prepare(HELLO, ROOM).command
+    assert list(command.argv) == [
+        *("claude", "-p", "--output-format", "stream-json", "--verbose"),
+        *("--input-format", "stream-json", "--replay-user-messages", "--strict-mcp-config"),
+    ]
+    assert command.keep_stdin_open
+    assert command.stdin == (
+        b'{"type": "user", "message": {"role": "user", "content": "say hello"}}\n'
+    )
+
+
+def test_a_message_for_claude_is_one_line_and_escaped_as_in_a_prompt():
+    line = ClaudeAgent().line(SAID)
+    assert line.count(b"\n") == 1
+    told = json.loads(line)
+    assert told["uuid"] == NAME
+    assert told["message"]["content"] == (
+        '<message sender="Ann&quot; &lt;root&gt;" time="2026-03-01T12:00:00Z" '
+        'thread="cli:default">stop &lt;now&gt;\nand “wait”</message>'
+    )
+    assert ClaudeAgent().message_in(line) == 171
+    assert ClaudeAgent().line(SAID) == line
+
+
+@pytest.mark.parametrize("line", [b"", b"nonsense", b'{"uuid": 7}', b'{"uuid": "7f3a"}'])
+def test_other_lines_are_no_messages(line):
+    assert ClaudeAgent().message_in(line) is None
+    assert CommandAgent().message_in(line) is None
+
+
+def replayed(name, text):
+    said = {"type": "user", "message": {"role": "user", "content": text}, "uuid": name}
+    return {**said, "session_id": "7f3a", "isReplay": True}
+
+
+def answered(text, total):
+    told = {"session_id": "7f3a", "is_error": False, "subtype": "success", "type": "result"}
+    return {**told, "result": text, "total_cost_usd": total, "usage": {"output_tokens": 1}}
+
+
+def heard(*records):
+    reader = ClaudeAgent().reader(HELLO, ROOM)
+    said = [one for record in records for one in reader.feed(json.dumps(record).encode() + b"\n")]
+    return said, reader.end(Exit(code=0))
+
+
+def test_claude_has_taken_a_message_when_it_repeats_it():
+    own = replayed("9d1c4a52-0000-4000-8000-0000000000ab", "say hello")
+    result = {"type": "user", "message": {"content": [{"type": "tool_result"}]}, "uuid": NAME}
+    said, verdict = heard(own, result, replayed(NAME, "more"), answered("done", 0.5))
+    assert [one for one in said if isinstance(one, Taken)] == [Taken(message=171)]
+    assert said[-1] == Result(text="done")
+    assert verdict.outcome == Succeeded(result='"done"')
+
+
+def test_what_is_answered_to_a_message_comes_behind_what_was_answered_before():
+    other = "00000000-0000-4000-8000-0000000000ac"
+    said, verdict = heard(
+        answered("the first", 0.5),
+        replayed(NAME, "and?"),
+        replayed(other, "and?"),
+        answered("the second", 0.75),
+    )
+    assert said[-1] == Result(text="the first\n\nthe second")
+    assert verdict.usage.cost == 0.75
+    assert verdict.usage.output == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "all_of_it"),
+    [
+        ("NO_ACTION: all is well", "here it is", "here it is"),
+        ("here it is", "NO_ACTION: nothing new", "here it is"),
+        ("NO_ACTION: one", "NO_ACTION: two", "NO_ACTION: one"),
+        ("here it is", "", "here it is"),
+    ],
+)
+def test_a_silent_answer_neither_hides_another_nor_is_shown(first, second, all_of_it):
+    answers = Answers()
+    answers.all_with(first)
+    answers.go_on()
+    assert answers.all_with(second) == all_of_it
+
+
+def test_a_program_may_be_told_line_by_line():
+    agent = CommandAgent()
+    command = agent.prepare(BY_LINES, ROOM).command
+    assert command.stdin == b'{"rota": "instructions", "text": "say hello"}\n'
+    assert command.keep_stdin_open
+    told = json.loads(agent.line(SAID))
+    assert told == {
+        "rota": "message", "id": 171, "sender": SAID.sender, "time": "2026-03-01T12:00:00+00:00",
+        "thread": "cli:default", "text": SAID.body,
+    }  # fmt: skip
+    assert agent.message_in(agent.line(SAID)) == 171
+    (said,) = agent.reader(BY_LINES, ROOM).feed(b'{"rota": "read", "id": 171}\n')
+    assert said == Taken(message=171)
+
+
+def test_who_is_not_steered_reads_as_ever():
+    assert not isinstance(CodexAgent(), Steerable)
+    assert not isinstance(PiAgent(), Steerable)
+    assert not CommandAgent().steers(HELLO)
+    plain = CommandAgent().prepare(Wish(instructions="x", program=("prog",)), ROOM).command
+    assert (plain.stdin, plain.keep_stdin_open) == (b"x", False)

@@ -1,0 +1,107 @@
+"""What lies on the input of a steered program lies there once, in order, whoever was killed."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.agents.command.agent import CommandAgent
+from rota.flow.execute.steering import Steer
+from rota.model.keeping import Kept
+from rota.model.messages import MessageState, ThreadMessage
+
+PROMPT = b'{"rota": "instructions", "text": "go"}\n'
+
+
+class Yard:
+    """The input of one program."""
+
+    def __init__(self):
+        self.data, self.ended, self.full = PROMPT, False, False
+
+    def input(self, kept):
+        return self.data, self.ended
+
+    def write(self, kept, offset, data, *, end=False):
+        if self.full:
+            raise OSError(28, "No space left on device")
+        self.data = self.data[:offset] + data
+        self.ended = self.ended or end
+
+    def told(self):
+        return [json.loads(line).get("text") for line in self.data.splitlines()]
+
+
+@pytest.fixture
+def yard():
+    return Yard()
+
+
+def steer(yard):
+    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process")
+    return Steer(yard, kept, CommandAgent())
+
+
+def message(number, text="x"):
+    return ThreadMessage(
+        id=number, thread="cli:default", sender="ann", body=text,
+        at=datetime(2026, 3, 1, tzinfo=UTC), state=MessageState.PENDING, reader=2, run_id=None,
+        epoch=None, read_at=None,
+    )  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_a_message_is_put_there_once_whoever_puts_it(yard):
+    assert await steer(yard).put(message(5, "a")) == 1
+    later = steer(yard)
+    assert await later.put(message(5, "a")) == 1
+    assert await later.put(message(7, "b")) == 2
+    assert yard.told() == ["go", "a", "b"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bytes_left", [0, 1, 20, -1])
+async def test_a_line_that_was_torn_by_a_death_is_made_whole(yard, bytes_left):
+    line = CommandAgent().line(message(5, "a"))
+    yard.data += line[:bytes_left]
+    later = steer(yard)
+    assert await later.put(message(5, "a")) == 1
+    assert await later.put(message(6, "b")) == 2
+    assert yard.told() == ["go", "a", "b"]
+
+
+@pytest.mark.anyio
+async def test_nothing_is_put_behind_a_torn_line_that_nobody_can_make_whole(yard):
+    yard.data += b'{"rota": "message", "id": 4'
+    assert await steer(yard).put(message(5)) is None
+    assert yard.data.endswith(b"4")
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_gives_nothing_and_a_later_look_does(yard):
+    yard.full = True
+    one = steer(yard)
+    assert await one.put(message(5, "a")) is None
+    yard.full = False
+    assert await one.put(message(5, "a")) == 1
+    assert yard.told() == ["go", "a"]
+
+
+@pytest.mark.anyio
+async def test_the_input_ends_only_when_all_of_it_was_taken(yard):
+    one = steer(yard)
+    await one.put(message(5))
+    one.close_unless_more()
+    assert not yard.ended
+    one.taken = one.upto(5)
+    one.close_unless_more()
+    assert yard.ended
+    assert await one.put(message(6)) is None
+    assert await steer(yard).put(message(6)) is None
+
+
+@pytest.mark.anyio
+async def test_a_program_takes_only_what_it_was_given(yard):
+    one = steer(yard)
+    await one.put(message(5))
+    assert [one.upto(number) for number in (4, 5, 99)] == [0, 5, 5]
