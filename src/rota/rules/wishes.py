@@ -22,6 +22,7 @@ WISHES = (
     "envelope",
     "previous_result",
     "answers",
+    "phrases",
     "prompt_by",
     "output",
 )

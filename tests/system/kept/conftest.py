@@ -164,6 +164,7 @@ SHORT = {
     "test_checks": {"sqlite"},
     "test_talking": {"sqlite"},
     "test_steering": {"sqlite"},
+    "test_phrases": {"sqlite"},
 }
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
 ON_POSTGRES = {

@@ -58,6 +58,10 @@ Answers = Annotated[
     bool | None,
     typer.Option("--answers/--no-answers", help="Agent: it answers what is said in its thread."),
 ]
+Phrases = Annotated[
+    bool | None,
+    typer.Option("--phrases/--no-phrases", help="Agent: its answer may ask in phrases [no]."),
+]
 PromptBy = Annotated[
     Text,
     typer.Option("--prompt-by", metavar="WAY", help="Agent command: stdin or argv [stdin]."),
@@ -79,6 +83,7 @@ FIELDS = {
     "envelope": "envelope",
     "previous_result": "previous_result",
     "answers": "answers",
+    "phrases": "phrases",
     "prompt_by": "prompt_by",
     "output": "output",
 }

@@ -88,6 +88,7 @@ class Work(Asked):
         default=None, description="The prompt tells what the last run came to."
     )
     answers: bool | None = Field(default=None, description="It answers what is said in its thread.")
+    phrases: bool | None = None
     prompt_by: PromptBy | None = None
     shell: bool | None = Field(default=None, description="The command is one line for a shell.")
     output: Output | None = None
