@@ -81,6 +81,8 @@ OPERATIONS: Final = (
     "defer",
     "do_once",
     "set_budget",
+    "set_preference",
+    "drop_preference",
     "reserve",
     "note_request",
     "answer_request",

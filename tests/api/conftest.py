@@ -183,6 +183,7 @@ class Door:
             chance=FixedChance(),
             bounds=bounds,
             agents=agents_of("claude"),
+            channels=("log",),
             inquirer=inquirer,
             artifacts=self.artifacts,
             secrets=self.secrets,

@@ -36,6 +36,7 @@ WORDS = {
     "set_space_budget": "lengths of time",
     "set_limit": "keys that fit their scope, and lengths of time",
     "remove_limit": "keys that fit their scope",
+    "set_preference": "places of channels that there are",
     "ask_sql": "SQL",
     "list_readings": "instants of our time",
     "say": "the name of an agent",

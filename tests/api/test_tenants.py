@@ -38,6 +38,7 @@ LISTS = {
     "list_runs": ("task", "space"),
     "list_schedules": ("task", "space"),
     "list_keys": ("space",),
+    "list_preferences": ("space",),
     "list_requests": ("space",),
     "list_sessions": ("thread", "space"),
     "search_sessions": ("thread", "space"),
@@ -68,6 +69,7 @@ BODIES = {
     "set_task_budget": {"tokens": 1},
     "set_space_budget": {"tokens": 1},
     "set_limit": {"scope": "total", "cap": 1},
+    "set_preference": {"to": "log:there"},
     "ask_sql": {"sql": "select 1"},
     "send_message": {"text": "hello", "to": "log:"},
     "ask_user": {"question": "Shall I?"},
@@ -84,7 +86,11 @@ BODIES = {
     "say": {"text": "Hello?"},
 }
 """What a sound request says."""
-QUERIES = {"remove_limit": "?scope=total", "search_sessions": "?words=estre"}
+QUERIES = {
+    "remove_limit": "?scope=total",
+    "remove_preference": "?to=log:there",
+    "search_sessions": "?words=estre",
+}
 """What it says in its query, where it must."""
 
 
@@ -123,6 +129,7 @@ def things(door):
     run = ann.post("/v1/tasks/secret/run-now", {"payload": CANARY, "key": CANARY}).json["run"]
     door.run(_ask(door))
     key = ann.post("/v1/keys", {"name": CANARY}).json["id"]
+    ann.put("/v1/notify", {"to": f"log:{CANARY}"})
     door.run(_talk(door, run))
     ann.post("/v1/threads/ann:kestrel/messages", {"text": CANARY})
     session = ann.get("/v1/sessions").json["sessions"][0]["id"]
@@ -215,7 +222,8 @@ def tries(operations, things):
         if "{" in path:
             yield operation_id, method, path, body
         if where == "query":
-            yield operation_id, method, f"{path}?space=ann", body
+            sign = "&" if "?" in path else "?"
+            yield operation_id, method, f"{path}{sign}space=ann", body
         if where == "body":
             yield operation_id, method, path, (body or {}) | {"space": "ann"}
     yield "create_space", "POST", "/v1/spaces", BODIES["create_space"]

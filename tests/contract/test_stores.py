@@ -16,6 +16,7 @@ from rota.testing.contracts import (
     limits,
     live,
     machines,
+    noticing,
     outbox,
     pausing,
     plan,
@@ -165,6 +166,14 @@ class TestEffects(talking.EffectContract):
 
 
 class TestAsking(talking.AskingContract):
+    pass
+
+
+class TestPreferences(noticing.PreferenceContract):
+    pass
+
+
+class TestNotices(noticing.NoticeContract):
     pass
 
 

@@ -1,4 +1,4 @@
-"""Outbound messages and the life of one: pending, sending, then sent, unknown or dead."""
+"""Outbound messages and their life: pending, sending, then sent, unknown, dead or withdrawn."""
 
 from __future__ import annotations
 
@@ -17,6 +17,32 @@ class DeliveryState(StrEnum):
     SENT = "sent"
     UNKNOWN = "unknown"
     DEAD = "dead"
+    WITHDRAWN = "withdrawn"
+
+
+AT_REST = frozenset({DeliveryState.SENT, DeliveryState.WITHDRAWN})
+"""Where nobody needs to look at a delivery any more."""
+
+
+class DeliveryKind(StrEnum):
+    """What a delivery is: what a run wrote, what came of it, or what people are told of it."""
+
+    MESSAGE = "message"
+    RESULT = "result"
+    NOTICE = "notice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """What a mail has beside its body.
+
+    `in_reply_to` and `references` are the ids of what it answers, the oldest first.
+    """
+
+    subject: str = ""
+    format: str = "plain"
+    in_reply_to: str | None = None
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +61,5 @@ class Delivery:
     created_at: datetime
     sent_at: datetime | None
     error: str | None
+    kind: DeliveryKind = DeliveryKind.MESSAGE
+    mail: Mail | None = None

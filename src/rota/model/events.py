@@ -19,6 +19,7 @@ class EventName(StrEnum):
     HELD_BACK = "run.held_back"
     ASKED = "run.asked"
     ANSWERED = "run.answered"
+    NOTICED = "run.noticed"
     CANCEL_REQUESTED = "run.cancel_requested"
     STUCK = "run.stuck"
     SILENT = "run.silent"
@@ -40,6 +41,7 @@ class EventName(StrEnum):
     DELIVERY_SENT = "delivery.sent"
     DELIVERY_UNKNOWN = "delivery.unknown"
     DELIVERY_DEAD = "delivery.dead"
+    DELIVERY_WITHDRAWN = "delivery.withdrawn"
     RESTORED = "store.restored"
     PAUSED = "store.paused"
     RESUMED = "store.resumed"
@@ -54,6 +56,8 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.HELD_BACK: "a budget of the day is spent and the run waits; data says which",
     EventName.ASKED: "a run waits for a person's answer",
     EventName.ANSWERED: "a person answered and the run is queued again",
+    EventName.NOTICED: "people are told that a run failed, expired or waits; data holds the places "
+    "`to` which it goes, and those whose level its priority is `below`",
     EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
     EventName.SILENT: "nobody has told of a running attempt for two heartbeats; data says why",
@@ -76,6 +80,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.DELIVERY_SENT: "a channel accepted a message",
     EventName.DELIVERY_UNKNOWN: "a channel did not say whether it took a message",
     EventName.DELIVERY_DEAD: "a message was given up",
+    EventName.DELIVERY_WITHDRAWN: "a question was closed before its message was sent",
     EventName.RESTORED: "the database was put in place from a backup; data tells from when",
     EventName.PAUSED: "everything was paused: nothing new begins, slots that come due are skipped",
     EventName.RESUMED: "everything was resumed: work begins again, from now on",

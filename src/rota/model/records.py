@@ -56,6 +56,16 @@ class RunRecord(NamedTuple):
     """Deferred by an epoch that never was, or asked by an attempt that has ended."""
     applied: int
     """What it had deferred, and was done."""
+    notices: int
+    """What people were told of it because it needs them."""
+
+
+class NoticeRecord(NamedTuple):
+    """A run, a place that is told of such, and since when it is."""
+
+    run_id: int
+    place: str
+    since: int
 
 
 class AttemptRecord(NamedTuple):

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rota.model.asides import Aside
+from rota.model.deliveries import DeliveryKind, Mail
 from rota.model.ids import Epoch, QuestionId, RunId, SpaceId, TaskId
+from rota.model.notices import Notice
 from rota.model.runs import Cause, RunBatch
 from rota.model.states import RunState
 
@@ -20,6 +22,8 @@ class NewDelivery:
     target: str
     body: str
     dedupe_key: str
+    kind: DeliveryKind = DeliveryKind.MESSAGE
+    mail: Mail | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class Extras:
     ending: str | None = None
     """How the processes of the attempt ended, as JSON."""
     aside: Aside | None = None
+    notice: Notice | None = None
 
 
 PLAIN = Extras()

@@ -8,6 +8,7 @@ from typing import Protocol
 from rota.model.records import (
     DeliveryRecord,
     History,
+    NoticeRecord,
     Overview,
     RunRecord,
     ScheduleRecord,
@@ -36,6 +37,9 @@ class Examiner(Protocol):
         unfollowed: Sequence[tuple[int, int]],
     ) -> None:
         """See runs with what is on record about them, and which follower has no run after which."""
+
+    def notices(self, missing: Sequence[NoticeRecord], needless: Sequence[NoticeRecord]) -> None:
+        """See what of the runs of a page was not told, and what was told to whom it was too low."""
 
     def deliveries(self, page: Sequence[DeliveryRecord]) -> None:
         """See deliveries."""

@@ -32,6 +32,7 @@ from rota.ports.examiner import Examiner
 from rota.ports.keeping import Keeping
 from rota.ports.live import Live, Pausing
 from rota.ports.machines import Machines
+from rota.ports.noticing import Noticing
 from rota.ports.spending import Spending
 from rota.ports.talking import Talking
 from rota.ports.timed import Timed
@@ -332,6 +333,7 @@ class Store(
     Talking,
     Spending,
     Conversing,
+    Noticing,
     Backups,
     Protocol,
 ):

@@ -49,7 +49,10 @@ _DELIVERED = {
     DeliveryState.SENT: EventName.DELIVERY_SENT,
     DeliveryState.UNKNOWN: EventName.DELIVERY_UNKNOWN,
     DeliveryState.DEAD: EventName.DELIVERY_DEAD,
+    DeliveryState.WITHDRAWN: EventName.DELIVERY_WITHDRAWN,
 }
+_UNTRIED = frozenset({DeliveryState.PENDING, DeliveryState.WITHDRAWN})
+_UNHAPPY = frozenset({RunState.FAILED.value, RunState.EXPIRED.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ def judge_run(
     for invariant, what in (
         *_space(run, history, task),
         *_slot(run),
-        *_follow_up(run, task),
+        *_follow_up(run, history, task),
         *_quota(run),
         *_reach(run, history),
         *_record(run, history, task, whole=whole),
@@ -120,8 +123,8 @@ def _slot(run: RunRecord) -> Iterator[Fault]:
         yield Invariant.ONE_FATE, f"its slot {run.slot_key} stands in the ledger too"
 
 
-def _follow_up(run: RunRecord, task: Definition | None) -> Iterator[Fault]:
-    for sentence in (*_result(run), *_outbox(run, task), *_upstream(run)):
+def _follow_up(run: RunRecord, history: History, task: Definition | None) -> Iterator[Fault]:
+    for sentence in (*_result(run), *_outbox(run, history, task), *_upstream(run)):
         yield Invariant.FOLLOW_UP, sentence
 
 
@@ -133,10 +136,12 @@ def _result(run: RunRecord) -> Iterator[str]:
         yield f"is {run.state}, with the error {run.error_code}"
 
 
-def _outbox(run: RunRecord, task: Definition | None) -> Iterator[str]:
+def _outbox(run: RunRecord, history: History, task: Definition | None) -> Iterator[str]:
     speaks = run.finished_at is not None and run.state != RunState.CANCELLED
     if run.deliveries and not speaks:
         yield f"has {run.deliveries} messages in the outbox, but is {run.state}"
+    if run.notices and not history.questions and run.state not in _UNHAPPY:
+        yield f"people were told of it {run.notices} times, but it is {run.state} and never asked"
     wanted = task is not None and task.policy.deliver_to is not None and task.in_force(began(run))
     if wanted and speaks and not run.deliveries:
         yield f"is {run.state}, but nothing of it is in the outbox"
@@ -243,7 +248,7 @@ def judge_delivery(delivery: DeliveryRecord, most_tries: int) -> Iterator[Violat
         yield wrong(Invariant.SENT_ONCE, f"is {state}, its events say {said}")
     elif (state is DeliveryState.SENT) != (delivery.sent_at is not None):
         yield wrong(Invariant.SENT_ONCE, f"is {state}, but when it was sent says otherwise")
-    elif delivery.tries == 0 and state is not DeliveryState.PENDING:
+    elif delivery.tries == 0 and state not in _UNTRIED:
         yield wrong(Invariant.SENT_ONCE, f"is {state}, but nobody has tried")
     elif state is DeliveryState.PENDING and delivery.refused and delivery.tries >= most_tries:
         yield wrong(Invariant.SENT_ONCE, f"waits for try {delivery.tries + 1} of {most_tries}")

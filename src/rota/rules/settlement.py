@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
 
+from rota.model.deliveries import DeliveryKind
 from rota.model.ids import QuestionId
 from rota.model.outcomes import (
     Asked,
@@ -39,6 +40,7 @@ from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.asides import aside_of, is_hushed, is_quiet
 from rota.rules.budgets import OVER
 from rota.rules.chaining import successors
+from rota.rules.notices import of_end, of_question
 from rota.rules.retry import delay, may_retry
 
 MOST_LOSSES = 3
@@ -47,6 +49,7 @@ AGENTS_REST = timedelta(seconds=60)
 LOST_QUESTION_LIFE = timedelta(hours=24)
 LOST_OPTIONS = ("retry", "fail")
 LONGEST_ERROR = 16 * 1024
+RESULT = "result"
 NOT_AGAIN = "its worker was lost, and a person chose not to run it again"
 
 
@@ -202,7 +205,8 @@ def _ask(run: OpenRun, asked: Asked, kind: str, context: Context) -> Settlement:
     )
     state = after(run.state, Move.ASK)
     name = "lost" if kind == "lost" else "asked"
-    extras = Extras(question=question)
+    notice = of_question(run, question, context.policy.deliver_to)
+    extras = Extras(question=question, notice=notice)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
 
@@ -233,6 +237,7 @@ def _end(
             successors=followers,
             counts=_counts(state),
             disable_after=context.policy.disable_after,
+            notice=of_end(run, state, _sentence(state, error)),
         )
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
@@ -266,7 +271,7 @@ def _deliveries(
         channel, _, target = policy.deliver_to.partition(":")
         body = result if state is RunState.SUCCEEDED else _sentence(state, error)
         wanted.append(
-            Message(client_id="result", channel=channel, target=target, body=body or state.value)
+            Message(client_id=RESULT, channel=channel, target=target, body=body or state.value)
         )
     return tuple(
         NewDelivery(
@@ -275,6 +280,7 @@ def _deliveries(
             target=m.target,
             body=m.body,
             dedupe_key=_dedupe_key(run, m.client_id),
+            kind=DeliveryKind.RESULT if m.client_id == RESULT else DeliveryKind.MESSAGE,
         )
         for m in wanted
     )

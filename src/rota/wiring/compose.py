@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rota.channels.log.channel import LogChannel
 from rota.errors import NotFound, Unavailable
 from rota.executors.inprocess.runner import InProcess
 from rota.faultpoints import arm
@@ -29,6 +28,7 @@ from rota.runtime.clock import SystemClock
 from rota.runtime.crew import Crew, CrewSettings
 from rota.runtime.zone_data import zone_data_mark
 from rota.wiring.addresses import store_at
+from rota.wiring.channels import every_channel
 from rota.wiring.discretion import discreet
 from rota.wiring.gauge import Gauge
 from rota.wiring.identity import this_process
@@ -138,7 +138,7 @@ def make_crew(
         heartbeat=settings.heartbeat,
         roles=roles,
     )
-    channels = {"log": LogChannel()}
+    channels = every_channel()
     chance = random.SystemRandom()
     store = discreet(store, secrets_of(settings).redactor)
     kept = kept_work(settings, store, me.host, lambda: crew.worker.id, chance, passes, mailboxes)
@@ -194,7 +194,7 @@ async def _pass(crew: Crew, store: Store) -> tuple[int, int]:
         group.create_task(crew.run())
         crew.worker.wake()
         await crew.worker.idle()
-        channels = {"log": LogChannel()}
+        channels = every_channel()
         while count := await deliver(store, channels, crew.worker.id, chance):
             sent += count
         await crew.stop()

@@ -28,6 +28,7 @@ from rota.ports.store import Store
 from rota.rules.permission import Caller
 from rota.wiring.admin import ensure_admin_key
 from rota.wiring.agents import agents_of
+from rota.wiring.channels import every_channel
 from rota.wiring.compose import make_home
 from rota.wiring.discretion import discreet
 from rota.wiring.inquiring import inquirer_of
@@ -75,6 +76,7 @@ async def open_door(
             chance=random.SystemRandom(),
             bounds=bounds_of(settings),
             agents=agents_of(settings.agent),
+            channels=tuple(every_channel()),
             inquirer=inquirer,
             sites=LocalSites(settings),
             artifacts=artifacts_of(settings),

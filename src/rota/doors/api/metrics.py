@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rota.doors.kit.office import House
 from rota.model.cursors import Position
-from rota.model.deliveries import DeliveryState
+from rota.model.deliveries import AT_REST, DeliveryState
 from rota.model.events import EventName
 from rota.model.instants import from_micros
 from rota.model.plans import LedgerReason
@@ -37,6 +37,7 @@ _SENT = {
     EventName.DELIVERY_SENT.value: DeliveryState.SENT.value,
     EventName.DELIVERY_UNKNOWN.value: DeliveryState.UNKNOWN.value,
     EventName.DELIVERY_DEAD.value: DeliveryState.DEAD.value,
+    EventName.DELIVERY_WITHDRAWN.value: DeliveryState.WITHDRAWN.value,
 }
 
 
@@ -194,7 +195,7 @@ class _Families:
         alive = [w for w in self._workers if not w.fenced and w.lease_until >= self._now]
         slots = {"used": queue.running, "total": sum(worker.slots for worker in alive)}
         yield gauge("rota_slots", "Slots of the living workers, and runs in them.", "of", {**slots})
-        unsent = {s.value: 0 for s in DeliveryState if s is not DeliveryState.SENT}
+        unsent = {s.value: 0 for s in DeliveryState if s not in AT_REST}
         unsent |= dict(queue.unsent)
         yield gauge("rota_deliveries_now", "Messages that are not sent.", "state", {**unsent})
         skipped = {reason.value: self._skipped.get(reason.value, 0) for reason in LedgerReason}

@@ -139,6 +139,7 @@ class Api:
             chance=house.chance,
             bounds=house.bounds,
             agents=house.agents,
+            channels=house.channels,
             inquirer=house.inquirer,
             sites=house.sites,
             artifacts=house.artifacts,

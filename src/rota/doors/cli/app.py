@@ -43,6 +43,7 @@ MODULES = MappingProxyType(
         "key": "key",
         "secret": "secret",
         "limit": "limit",
+        "notify": "notify",
         "budget": "budget",
         "worker": "workers",
         "machine": "workers",

@@ -17,6 +17,7 @@ from rota.ports.artifacts import Opened
 from rota.ports.store import Store
 from rota.rules.permission import LOCAL
 from rota.wiring.agents import agents_of
+from rota.wiring.channels import every_channel
 from rota.wiring.compose import opened
 from rota.wiring.inquiring import inquirer_of
 from rota.wiring.keeping import artifacts_of
@@ -81,6 +82,7 @@ class Here:
             chance=random.SystemRandom(),
             bounds=bounds_of(self._settings),
             agents=agents_of(self._settings.agent),
+            channels=tuple(every_channel()),
             inquirer=self._inquirer,
             sites=self._sites,
             artifacts=artifacts_of(self._settings),

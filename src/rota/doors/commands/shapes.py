@@ -12,7 +12,7 @@ from rota.doors.commands.fields import Id, Json, SpaceName, TaskRef
 from rota.flow.observe.checked import checked_of
 from rota.model.beats import Heartbeat
 from rota.model.checks import Checked, Mark
-from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState
 from rota.model.events import Event, EventName
 from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Role, Space
@@ -192,6 +192,7 @@ class DeliveryGiven(Given):
     channel: str
     target: str
     body: str
+    kind: DeliveryKind
     state: DeliveryState
     tries: int
     created_at: datetime
@@ -333,6 +334,7 @@ def delivery_given(delivery: Delivery) -> DeliveryGiven:
         channel=delivery.channel,
         target=delivery.target,
         body=delivery.body,
+        kind=delivery.kind,
         state=delivery.state,
         tries=delivery.tries,
         created_at=delivery.created_at,

@@ -11,7 +11,7 @@ from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Daemon, Office
 from rota.flow.observe.status import OVERDUE, Status, Warned, view_status
-from rota.model.deliveries import DeliveryState
+from rota.model.deliveries import AT_REST, DeliveryState
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.machines import Load
@@ -23,7 +23,7 @@ from rota.rules.permission import check_main, seen_space
 UNREAD = Load()
 RECENT = 10 * 60 * 1_000_000
 """How old a reading of a machine may be to tell how it is doing."""
-UNSENT = tuple(state for state in DeliveryState if state is not DeliveryState.SENT)
+UNSENT = tuple(state for state in DeliveryState if state not in AT_REST)
 
 
 class QueueGiven(Given):

@@ -60,7 +60,7 @@ from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import next_fires, view_task
 from rota.model.instants import from_micros, to_micros
 from rota.model.keys import KeyScope
-from rota.model.tasks import After, Policy, Task, TaskKind
+from rota.model.tasks import After, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.permission import seen_space
 from rota.rules.programs import check_script
@@ -324,7 +324,7 @@ async def _put(
     owner = await office.store.find_space(space)
     await check_site(office, kind, asked.spec(), asked, space)
     await check_maker(office, kind, asked.spec(), space, asked.schedule)
-    base = Policy(metered=kind is not TaskKind.PYTHON)
+    base = await tasks.usual_policy(office.store, owner.id, kind)
     following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
     return await tasks.put_task(
         office.store,

@@ -141,6 +141,7 @@ class Desk:
             chance=house.chance,
             bounds=house.bounds,
             agents=house.agents,
+            channels=house.channels,
             inquirer=house.inquirer,
             sites=house.sites,
             artifacts=house.artifacts,

@@ -29,7 +29,7 @@ PACKAGE = "rota.doors.commands"
 MODULES = (
     *("spaces", "keys", "tasks", "slots", "schedules"),
     *("runs", "artifacts", "talking", "sessions", "messages", "status", "machines", "state"),
-    *("limits", "budgets", "secrets", "sql", "operations"),
+    *("limits", "notify", "budgets", "secrets", "sql", "operations"),
 )
 _FIELD = re.compile(r"\{(\w+)\}")
 

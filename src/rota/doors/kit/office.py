@@ -86,6 +86,7 @@ class House:
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
     agents: Agents = NO_AGENTS
+    channels: tuple[str, ...] = ()
     inquirer: Inquirer | None = None
     sites: Sites | None = None
     artifacts: ArtifactKeeping | None = None
@@ -107,6 +108,7 @@ class Office:
     chance: Random
     bounds: Bounds = field(default_factory=Bounds)
     agents: Agents = NO_AGENTS
+    channels: tuple[str, ...] = ()
     inquirer: Inquirer | None = None
     sites: Sites | None = None
     artifacts: ArtifactKeeping | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.errors import Conflict, Invalid, NotFound
 from rota.flow.define.names import check_name, get_task
+from rota.flow.define.noticing import check_place, usual_place
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.flow.define.standing import persistently, standing_schedules
@@ -69,6 +70,9 @@ async def put_task(
     if found is not None and found.origin == CODE and origin != CODE:
         message = f"the task {name!r} is declared by a program: change it there"
         raise Conflict(message)
+    stands = None if found is None else found.policy.deliver_to
+    if policy.deliver_to is not None and policy.deliver_to != stands:
+        await check_place(store, caller, space, policy.deliver_to, "deliver_to")
     after_id = await _upstream(store, owner.id, name, after)
     task = NewTask(
         space_id=owner.id,
@@ -92,6 +96,12 @@ async def put_task(
         return await store.put_task(task, after_id, record)
 
     return await persistently(put)
+
+
+async def usual_policy(store: Store, space_id: int, kind: TaskKind) -> Policy:
+    """Return how a new task of a space goes about whatever is left out."""
+    place = await usual_place(store, space_id)
+    return Policy(metered=kind is not TaskKind.PYTHON, deliver_to=place)
 
 
 async def _upstream(store: Store, space_id: int, name: str, after: After | None) -> int | None:

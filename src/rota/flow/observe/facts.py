@@ -80,6 +80,8 @@ class Facts:
     questions: list[Question] = field(default_factory=list)
     faults: dict[int, Event] = field(default_factory=dict)
     """The newest fault of each run that is running."""
+    noticed: list[Event] = field(default_factory=list)
+    """Where people were told of the one run that is looked at."""
     heartbeats: dict[RunId, Heartbeat] = field(default_factory=dict)
     workers: list[WorkerView] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
@@ -156,6 +158,7 @@ async def gather_run(store: Store, task: Task, run: Run, only: str | None = None
         after=[],
         questions=await store.list_questions([run.id]),
         faults=await _faults(store, [run]),
+        noticed=[e for e in await store.run_events(run.id) if e.name is EventName.NOTICED],
         heartbeats=await store.heartbeats(running),
     )
 

@@ -19,6 +19,7 @@ from rota.model.plans import ScheduleState
 from rota.model.records import (
     DeliveryRecord,
     History,
+    NoticeRecord,
     Overview,
     RunRecord,
     ScheduleRecord,
@@ -30,7 +31,9 @@ from rota.model.tasks import AfterOn, Policy
 from rota.model.verification import Check, Invariant, Verification, Violation
 from rota.ports.store import Views
 from rota.rules.record import (
+    IN_FORCE,
     Definition,
+    began,
     judge_delivery,
     judge_limits,
     judge_reach,
@@ -86,6 +89,7 @@ class Examination:
         self._ledger: dict[int, _LedgerRow] = {}
         self._begins: dict[int, int] = {}
         self._now = self._pruned_before = 0
+        self._began: dict[int, int] = {}
         self._old = self._unreadable = self._cut = 0
 
     def tasks(self, page: Sequence[TaskRecord]) -> None:
@@ -148,6 +152,15 @@ class Examination:
         by_id = {run.id: run for run in page}
         for run_id, task_id in unfollowed:
             self._judge_following(by_id[run_id], self._tasks[task_id])
+
+        self._began = {run.id: began(run) for run in page}
+
+    def notices(self, missing: Sequence[NoticeRecord], needless: Sequence[NoticeRecord]) -> None:
+        """See what of the runs just seen was not told, and what was told to whom it was too low."""
+        for found, what in ((missing, "is not told of it"), (needless, "is told of too little")):
+            for run_id, place, since in found:
+                if since + IN_FORCE < self._began[run_id]:
+                    self._tell(Invariant.FOLLOW_UP, f"run {run_id}", f"{place} {what}")
 
     def _judge_following(self, run: RunRecord, task: TaskRecord) -> None:
         definition = self._definitions[task.id]

@@ -15,6 +15,7 @@ from rota.flow.observe.facts import Facts, Kind, Planned
 from rota.flow.observe.queueing import why_waiting
 from rota.flow.observe.telling import clock, counted, first_line, heard_of, span, wall
 from rota.flow.plan import REPLACED
+from rota.model.events import Event
 from rota.model.instants import maybe_instant, to_micros
 from rota.model.pauses import paused_since, was_paused
 from rota.model.plans import LedgerReason, LedgerRow, ScheduleState
@@ -67,7 +68,19 @@ def explain_run(facts: Facts, attempts: list[Attempt], zone: ZoneInfo) -> Why:
         for attempt in attempts
         if attempt.error is not None
     ]
+    notes += [sentence for event in facts.noticed for sentence in told_of(event)]
     return Why(task=facts.task.name, notes=notes, stories=_Teller(facts, zone).stories([]))
+
+
+def told_of(event: Event) -> list[str]:
+    """Return where people were told of a run, and where it did not matter enough."""
+    to, below = (", ".join(map(str, _list(event.data.get(name)))) for name in ("to", "below"))
+    said = [f"People are told of it in {to}."] if to else []
+    return said + ([f"Below the level of {below}: nothing is sent there."] if below else [])
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _holds(stories: list[Story], instant: datetime) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.codec import from_json
+from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState, Mail
 from rota.model.events import EventName
 from rota.model.ids import DeliveryId, RunId
 from rota.model.instants import from_micros, maybe_instant
+from rota.stores.kit.noticing import withdraw
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 LONGEST_SENDING = 90 * 1_000_000
@@ -35,6 +38,8 @@ def as_delivery(row: Row) -> Delivery:
         created_at,
         sent_at,
         error,
+        kind,
+        mail,
     ) = row
     return Delivery(
         id=DeliveryId(delivery_id),
@@ -49,12 +54,26 @@ def as_delivery(row: Row) -> Delivery:
         created_at=from_micros(created_at),
         sent_at=maybe_instant(sent_at),
         error=error,
+        kind=DeliveryKind(kind),
+        mail=None if mail is None else mail_of(mail),
     )
 
 
+def mail_of(text: str) -> Mail:
+    """Return what is stored of a mail."""
+    found = from_json(Mail, json.loads(text))
+    return replace(found, references=tuple(found.references))
+
+
 async def take_deliveries(session: Session, worker: str, now: int, most: int) -> list[Delivery]:
-    """Take pending deliveries for sending; each take counts as a try and lasts a bounded time."""
+    """Take pending deliveries for sending; each take counts as a try and lasts a bounded time.
+
+    What asks for an answer that nobody waits for is not taken any more.
+    """
     ids = [row[0] for row in await session.rows("pick_deliveries", now=now, most=most)]
+    if ids:
+        gone = await withdraw(session, ids, now)
+        ids = [delivery_id for delivery_id in ids if delivery_id not in gone]
     if not ids:
         return []
     await session.run("take_deliveries", ids=ids, worker=worker, until=now + LONGEST_SENDING)

@@ -21,7 +21,7 @@ from rota.model.events import EventName
 from rota.model.runs import Cause
 from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
-from rota.stores.kit import asides, spending
+from rota.stores.kit import asides, noticing, spending
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import DELIVERIES, EVENTS, Row, Rows, Session
 from rota.stores.kit.talking import settle_deferred
@@ -87,6 +87,7 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
         reach("settle.outbox")
         await _follow_up(session, rich, now)
     await _clear(session, moved, rows, now)
+    await noticing.withdraw_closed(session, moved, now)
     await _ping(session, moved, rows, now)
     await _count_failures(session, moved, now)
     if late:
@@ -244,6 +245,7 @@ async def _follow_up(session: Session, rich: list[Settlement], now: int) -> None
             "target": d.target,
             "body": d.body,
             "dedupe_key": d.dedupe_key,
+            "kind": d.kind.value,
         }
         for s in rich
         for d in s.extras.deliveries
@@ -256,6 +258,7 @@ async def _follow_up(session: Session, rich: list[Settlement], now: int) -> None
         reach("settle.successors")
         await enqueue(session, successors, now)
     await asides.keep(session, rich, now)
+    await noticing.tell(session, rich, now)
 
 
 async def _ping(session: Session, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:
@@ -291,6 +294,7 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
     resets: set[int] = set()
     adds: Counter[int] = Counter()
     thresholds: dict[int, int] = {}
+    failing: dict[int, int] = {}
     for s in moved:
         counts = s.extras.counts
         if counts < 0:
@@ -299,6 +303,7 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
         elif counts > 0:
             adds[s.task_id] += 1
             thresholds[s.task_id] = s.extras.disable_after
+            failing[s.task_id] = s.run_id
     tallies: dict[int, dict[str, object]] = {
         task_id: {
             "task_id": task_id,
@@ -313,22 +318,17 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
     await session.run("count_failures", rows=Rows(tallies.values()))
     watched = [t for t in tallies.values() if t["disable_after"]]
     if watched:
-        for task_id, *_ in await session.rows("disable_failing", rows=Rows(watched), now=now):
+        for row in await session.rows("disable_failing", rows=Rows(watched), now=now):
+            task_id = row[0]
             await session.run("touch_schedules", task_ids=[task_id])
             await _cancel_planned(session, task_id, now)
-            await session.run(
-                "insert_events",
-                rows=Rows(
-                    [
-                        {
-                            "name": EventName.TASK_DISABLED.value,
-                            "task_id": task_id,
-                            "data": json.dumps({"reason": "too many failures in a row"}),
-                        }
-                    ]
-                ),
-                now=now,
-            )
+            told = await noticing.tell_of_disabled(session, row, failing[task_id], now)
+            event: dict[str, object] = {
+                "name": EventName.TASK_DISABLED.value,
+                "task_id": task_id,
+                "data": json.dumps({"reason": "too many failures in a row", **told}),
+            }
+            await session.run("insert_events", rows=Rows([event]), now=now)
 
 
 async def _cancel_planned(session: Session, task_id: int, now: int) -> None:

@@ -250,7 +250,12 @@ VIEWS: tuple[SqlView, ...] = (
             _text("channel", "d.channel", "by which channel"),
             _text("target", "d.target", "to whom"),
             _text("body", "d.body", "the message"),
-            _text("state", "d.state", "`pending`, `sending`, `sent`, `unknown` or `dead`"),
+            _text("kind", "d.kind", "`message`, `result` or `notice`"),
+            _text(
+                "state",
+                "d.state",
+                "from `pending` and `sending` to `sent`, `unknown`, `dead` or `withdrawn`",
+            ),
             _number("tries", "d.tries", "how often it was tried"),
             _text("error", "d.error", "what went wrong last"),
             _instant("available_at", "d.available_at", "from when on it may be sent"),

@@ -39,6 +39,7 @@ from rota.stores.kit.keeping import Keeping
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.machines import Machines
+from rota.stores.kit.noticing import Noticing
 from rota.stores.kit.pausing import Pausing
 from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
 from rota.stores.kit.restore import PassOver
@@ -53,7 +54,7 @@ MOST_JOINED = 2_000
 
 class SqlStore(
     Entrance, Looking, Live, Pausing, Keeping, Beating,
-    Machines, Conversing, Saying, Talking, Spending,
+    Machines, Conversing, Saying, Talking, Spending, Noticing,
 ):  # fmt: skip
     """Everything the ports ask of a store, over a dialect's transactions."""
 

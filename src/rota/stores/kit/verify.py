@@ -12,6 +12,7 @@ from rota.model.records import (
     HeldRecord,
     History,
     LimitRecord,
+    NoticeRecord,
     Overview,
     PingRecord,
     QuestionRecord,
@@ -42,6 +43,9 @@ async def examine(session: Session, make: Callable[[], Looker], now: int) -> Loo
         span = {"first": page[0].id, "last": page[-1].id}
         unfollowed = await session.rows("unfollowed_between", **span)
         examiner.runs(page, await _histories(session, span), [(r[0], r[1]) for r in unfollowed])
+        missing = await session.rows("unnoticed_between", **span)
+        below = await session.rows("noticed_below_between", **span)
+        examiner.notices(*([NoticeRecord(*row) for row in rows] for rows in (missing, below)))
 
     async def deliveries(rows: list[Row]) -> None:
         examiner.deliveries([DeliveryRecord(*row) for row in rows])

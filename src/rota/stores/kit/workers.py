@@ -16,7 +16,10 @@ from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 MOST_OF_A_TASK = 10_000
 DELIVERED = frozenset(
-    {EventName.DELIVERY_SENT, EventName.DELIVERY_UNKNOWN, EventName.DELIVERY_DEAD}
+    {
+        *(EventName.DELIVERY_SENT, EventName.DELIVERY_UNKNOWN),
+        *(EventName.DELIVERY_DEAD, EventName.DELIVERY_WITHDRAWN),
+    }
 )
 PRUNED = (
     *("prune_attempts", "prune_questions", "prune_beats", "prune_deferred", "prune_effects"),

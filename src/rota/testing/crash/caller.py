@@ -260,6 +260,9 @@ class _Calls:
         await _patiently(
             partial(store.set_budget, BudgetScope.TASK, run_id, Caps(tokens=1), "caller")
         )
+        place = (run_id, "log", "caller")
+        await _patiently(partial(store.set_preference, *place, 0, usual=True))
+        await _patiently(partial(store.drop_preference, *place))
         spender = Spender(
             run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", began=0
         )

@@ -29,7 +29,7 @@ MOVES = {
 """Where a run may go from where; a second opinion beside `rota.model.states`."""
 
 DELIVERY_MOVES = {
-    "pending": {"sending"},
+    "pending": {"sending", "withdrawn"},
     "sending": {"pending", "sent", "unknown", "dead"},
 }
 NEVER_CHANGES = (
@@ -208,6 +208,7 @@ class Checker:
             _broken("a cancelled run is not tried again", f"run {new.id} was {outcome}")
         said = process_of(old.holder) == commit.process and new.error_code != "lost"
         ended = said and outcome == new.state and new.state in {"succeeded", "failed"}
+        ended = ended or (said and new.state == "waiting")
         if ended and new.id in self._to_deliver and not batch.sends(new.id):
             _broken("a message leaves with its run's end", f"run {new.id} sent none")
         if new.state == "succeeded":
@@ -232,7 +233,8 @@ class Checker:
             run = batch.of("runs", new.run_id)
             ended = run is not None and run.old is not None and run.new.state in FINISHED
             goes_on = self.picture.runs[new.run_id].state == "running"
-            if not (goes_on if new.early else ended):
+            asks = run is not None and run.new.state == "waiting" and new.asking == run.new.epoch
+            if not (goes_on if new.early else asks if new.asking is not None else ended):
                 _broken("a message leaves with its run's end", f"delivery {new.id}")
         elif new is None:
             if old.state in DELIVERY_MOVES or commit.operation != PRUNE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rota.testing.simulation.database import Change, Row
@@ -61,6 +62,8 @@ def _attempt(old: Row, new: Row, commit: Commit) -> Iterator[str]:  # noqa: ARG0
 def _delivery(old: Row, new: Row, commit: Commit) -> Iterator[str]:  # noqa: ARG001
     if old is not None and new is not None and old.state != new.state:
         yield f"delivery {new.state}"
+    elif old is None and new.kind == "notice" and new.asking is None:
+        yield "people are told of a run"
 
 
 def _worker(old: Row, new: Row, commit: Commit) -> Iterator[str]:  # noqa: ARG001
@@ -92,6 +95,8 @@ def _ledger(old: Row, new: Row, commit: Commit) -> Iterator[str]:  # noqa: ARG00
 def _event(old: Row, new: Row, commit: Commit) -> Iterator[str]:  # noqa: ARG001
     if old is None and new.name == "run.late_result":
         yield "a late result is refused"
+    elif old is None and new.name == "run.noticed" and json.loads(new.data)["below"]:
+        yield "a place is told nothing that matters less"
 
 
 _LOOKS: dict[str, Callable[[Row, Row, Commit], Iterator[str]]] = {

@@ -113,6 +113,9 @@ SOMETIMES = (
     "delivery sent",
     "delivery unknown",
     "delivery dead",
+    "delivery withdrawn",
+    "people are told of a run",
+    "a place is told nothing that matters less",
 )
 
 _KNOWN = frozenset(SOMETIMES)

@@ -176,8 +176,10 @@ class World:
     async def _set_up(self) -> None:
         process = Process("setup", self.loop)
         store = SimStore(self.sea, process, SimClock(self.time, timedelta()))
-        await store.add_space("main", Role.MAIN, "UTC")
+        main = await store.add_space("main", Role.MAIN, "UTC")
         await store.add_space("guests", Role.MEMBER, "UTC")
+        await store.set_preference(main.id, "test", "t1", 0, usual=False)
+        await store.set_preference(main.id, "test", "t2", 1, usual=False)
         caller = Caller(self.sea, store, self.draw, 1.0)
         for name in TASKS[: self.draw.number(2, len(TASKS))]:
             await caller.define(name)

@@ -16,6 +16,7 @@ from rota.doors.kit.office import House, bounds_of
 from rota.model.inside import Held
 from rota.ports.store import Store
 from rota.wiring.agents import agents_of
+from rota.wiring.channels import every_channel
 from rota.wiring.keeping import artifacts_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
@@ -29,6 +30,7 @@ def post_of(settings: Settings, store: Store) -> Iterator[Post]:
         chance=random.SystemRandom(),
         bounds=bounds_of(settings),
         agents=agents_of(settings.agent),
+        channels=tuple(every_channel()),
         sites=LocalSites(settings),
         artifacts=artifacts_of(settings),
     )

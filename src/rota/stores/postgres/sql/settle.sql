@@ -88,11 +88,11 @@ where q.id = w.id and coalesce(q.answered_at, 0) < 1;
 
 -- name: insert_deliveries
 insert into rota.deliveries (space_id, run_id, channel, target, body, dedupe_key, state,
-  available_at, created_at, early)
+  available_at, created_at, early, kind, asking, mail)
 select w.space_id, w.run_id, w.channel, w.target, w.body, w.dedupe_key, 'pending', :now::bigint,
-  :now::bigint, coalesce(w.early, 0)
+  :now::bigint, coalesce(w.early, 0), coalesce(w.kind, 'message'), w.asking, w.mail
 from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, run_id bigint, channel text,
-  target text, body text, dedupe_key text, early int)
+  target text, body text, dedupe_key text, early int, kind text, asking int, mail text)
 on conflict (dedupe_key) do nothing;
 
 -- name: count_failures
@@ -108,7 +108,7 @@ update rota.tasks t set enabled = 0, updated_at = greatest(:now::bigint, t.updat
   disabled_reason = 'failed ' || t.failures || ' times in a row'
 from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, disable_after int)
 where t.id = w.task_id and t.enabled <> 0 and t.failures >= w.disable_after
-returning t.id;
+returning t.id, t.space_id, t.name, t.disabled_reason, t.policy;
 
 -- name: request_cancel
 update rota.runs set cancel_at = :now::bigint

@@ -14,12 +14,14 @@ select r.id, r.space_id, r.task_id, r.state, r.source, r.epoch, r.retries, r.los
   coalesce((select l.first_at from rota.ledger l
     where l.schedule_id = r.schedule_id and l.last_at >= r.slot_at order by l.last_at limit 1)
     <= r.slot_at, false)::int as in_ledger,
-  (select count(*) from rota.deliveries d where d.run_id = r.id and d.early = 0) as deliveries,
+  (select count(*) from rota.deliveries d where d.run_id = r.id and d.early = 0
+    and d.kind <> 'notice') as deliveries,
   (coalesce(r.place, '') = 'held' and r.lane is null)::int as astray,
   (select count(*) from rota.deferred d where d.run_id = r.id) as deferred,
   (select count(*) from rota.deferred d where d.run_id = r.id and (d.epoch > r.epoch
     or d.kind = 'question' and (r.state <> 'running' or d.epoch <> r.epoch))) as strays,
-  (select count(*) from rota.effects e where e.run_id = r.id and e.early = 0) as applied
+  (select count(*) from rota.effects e where e.run_id = r.id and e.early = 0) as applied,
+  (select count(*) from rota.deliveries d where d.run_id = r.id and d.kind = 'notice') as notices
 from rota.runs r where r.id > :after::bigint order by r.id limit :most::int;
 
 -- name: attempts_between
@@ -44,6 +46,35 @@ from rota.runs r join rota.tasks t on t.after_task_id = r.task_id and t.after_ta
 where r.id between :first::bigint and :last::bigint and r.finished_at is not null
   and not exists (select 1 from rota.runs f
     where f.task_id = t.id and f.key = 'after:' || r.id and f.key is not null);
+
+-- name: unnoticed_between  what must have been told of runs to a place, and was not
+select r.id, p.channel || ':' || p.target as place, p.updated_at
+from rota.runs r join rota.preferences p on p.space_id = r.space_id and p.least <= r.priority
+where r.id between :first::bigint and :last::bigint and r.state in ('failed', 'expired')
+  and not exists (select 1 from rota.deliveries d
+    where d.run_id = r.id and d.channel = p.channel and d.target = p.target)
+union all
+select q.run_id, p.channel || ':' || p.target, p.updated_at
+from rota.questions q join rota.runs r on r.id = q.run_id
+  join rota.preferences p on p.space_id = r.space_id and p.least <= r.priority
+where q.run_id between :first::bigint and :last::bigint
+  and not exists (select 1 from rota.deliveries d where d.run_id = q.run_id and d.asking = q.epoch
+    and d.channel = p.channel and d.target = p.target)
+union all
+select q.run_id, t.policy::jsonb ->> 'deliver_to', t.updated_at
+from rota.questions q join rota.runs r on r.id = q.run_id join rota.tasks t on t.id = r.task_id
+where q.run_id between :first::bigint and :last::bigint and t.policy::jsonb ->> 'deliver_to' is not null
+  and q.id > (select value::bigint from rota.facts where name = 'untold_questions')
+  and not exists (select 1 from rota.deliveries d where d.run_id = q.run_id and d.asking = q.epoch
+    and d.channel || ':' || d.target = t.policy::jsonb ->> 'deliver_to');
+
+-- name: noticed_below_between  what was told of runs to a place that wants only what matters more
+select r.id, p.channel || ':' || p.target as place, p.updated_at
+from rota.runs r join rota.preferences p on p.space_id = r.space_id and p.least > r.priority
+  join rota.deliveries d on d.run_id = r.id and d.channel = p.channel and d.target = p.target
+  join rota.tasks t on t.id = r.task_id
+where r.id between :first::bigint and :last::bigint and d.kind = 'notice'
+  and p.channel || ':' || p.target <> coalesce(t.policy::jsonb ->> 'deliver_to', '');
 
 -- name: examine_deliveries
 select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.sent_at,

@@ -86,7 +86,7 @@ select id, at, name, space_id, task_id, run_id, data from (
 
 -- name: list_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error
+  error, kind, mail
 from (
   (select * from rota.deliveries where run_id = :run_id::bigint
     order by run_id, id desc limit :most::int)
@@ -149,7 +149,7 @@ where place = 'ready' and (:space_id::bigint is null or space_id = :space_id::bi
 
 -- name: count_unsent
 select state, count(*) from rota.deliveries
-where state <> 'sent' and (:space_id::bigint is null or space_id = :space_id::bigint) group by state order by state;
+where state not in ('sent', 'withdrawn') and (:space_id::bigint is null or space_id = :space_id::bigint) group by state order by state;
 
 -- name: unserved_routes
 select distinct h.route from rota.heads h

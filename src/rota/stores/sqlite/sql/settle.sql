@@ -79,9 +79,10 @@ from jsonb_each(:rows) w where questions.id = w.value ->> 'id' and questions.ans
 
 -- name: insert_deliveries
 insert into deliveries (space_id, run_id, channel, target, body, dedupe_key, state, available_at,
-  created_at, early)
+  created_at, early, kind, asking, mail)
 select value ->> 'space_id', value ->> 'run_id', value ->> 'channel', value ->> 'target',
-  value ->> 'body', value ->> 'dedupe_key', 'pending', :now, :now, coalesce(value ->> 'early', 0)
+  value ->> 'body', value ->> 'dedupe_key', 'pending', :now, :now, coalesce(value ->> 'early', 0),
+  coalesce(value ->> 'kind', 'message'), value ->> 'asking', value ->> 'mail'
 from jsonb_each(:rows) where true
 on conflict (dedupe_key) do nothing;
 
@@ -97,7 +98,7 @@ update tasks set enabled = 0, updated_at = max(:now, updated_at + 1),
 from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and tasks.enabled = 1
   and tasks.failures >= w.value ->> 'disable_after'
-returning tasks.id;
+returning id, space_id, name, disabled_reason, policy;
 
 -- name: request_cancel
 update runs set cancel_at = :now

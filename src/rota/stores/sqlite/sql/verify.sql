@@ -14,12 +14,14 @@ select r.id, r.space_id, r.task_id, r.state, r.source, r.epoch, r.retries, r.los
   r.schedule_id is not null and coalesce((select l.first_at from ledger l
     where l.schedule_id = r.schedule_id and l.last_at >= r.slot_at order by l.last_at limit 1)
     <= r.slot_at, 0) as in_ledger,
-  (select count(*) from deliveries d where d.run_id = r.id and d.early = 0) as deliveries,
+  (select count(*) from deliveries d where d.run_id = r.id and d.early = 0
+    and d.kind <> 'notice') as deliveries,
   coalesce(r.place, '') = 'held' and r.lane is null as astray,
   (select count(*) from deferred d where d.run_id = r.id) as deferred,
   (select count(*) from deferred d where d.run_id = r.id and (d.epoch > r.epoch
     or d.kind = 'question' and (r.state <> 'running' or d.epoch <> r.epoch))) as strays,
-  (select count(*) from effects e where e.run_id = r.id and e.early = 0) as applied
+  (select count(*) from effects e where e.run_id = r.id and e.early = 0) as applied,
+  (select count(*) from deliveries d where d.run_id = r.id and d.kind = 'notice') as notices
 from runs r where r.id > :after order by r.id limit :most;
 
 -- name: attempts_between
@@ -44,6 +46,35 @@ from runs r join tasks t on t.after_task_id = r.task_id and t.after_task_id is n
 where r.id between :first and :last and r.finished_at is not null
   and not exists (select 1 from runs f
     where f.task_id = t.id and f.key = 'after:' || r.id and f.key is not null);
+
+-- name: unnoticed_between  what must have been told of runs to a place, and was not
+select r.id, p.channel || ':' || p.target as place, p.updated_at
+from runs r join preferences p on p.space_id = r.space_id and p.least <= r.priority
+where r.id between :first and :last and r.state in ('failed', 'expired')
+  and not exists (select 1 from deliveries d
+    where d.run_id = r.id and d.channel = p.channel and d.target = p.target)
+union all
+select q.run_id, p.channel || ':' || p.target, p.updated_at
+from questions q join runs r on r.id = q.run_id
+  join preferences p on p.space_id = r.space_id and p.least <= r.priority
+where q.run_id between :first and :last
+  and not exists (select 1 from deliveries d where d.run_id = q.run_id and d.asking = q.epoch
+    and d.channel = p.channel and d.target = p.target)
+union all
+select q.run_id, t.policy ->> 'deliver_to', t.updated_at
+from questions q join runs r on r.id = q.run_id join tasks t on t.id = r.task_id
+where q.run_id between :first and :last and t.policy ->> 'deliver_to' is not null
+  and q.id > (select cast(value as integer) from facts where name = 'untold_questions')
+  and not exists (select 1 from deliveries d where d.run_id = q.run_id and d.asking = q.epoch
+    and d.channel || ':' || d.target = t.policy ->> 'deliver_to');
+
+-- name: noticed_below_between  what was told of runs to a place that wants only what matters more
+select r.id, p.channel || ':' || p.target as place, p.updated_at
+from runs r join preferences p on p.space_id = r.space_id and p.least > r.priority
+  join deliveries d on d.run_id = r.id and d.channel = p.channel and d.target = p.target
+  join tasks t on t.id = r.task_id
+where r.id between :first and :last and d.kind = 'notice'
+  and p.channel || ':' || p.target <> coalesce(t.policy ->> 'deliver_to', '');
 
 -- name: examine_deliveries
 select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.sent_at, d.error is not null as refused,

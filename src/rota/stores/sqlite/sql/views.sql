@@ -84,7 +84,7 @@ select id, at, name, space_id, task_id, run_id, data from (
 
 -- name: list_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error
+  error, kind, mail
 from deliveries where :run_id is null or run_id = :run_id order by id desc limit :most;
 
 -- name: count_by_state
@@ -145,7 +145,7 @@ where place = 'ready' and (:space_id is null or space_id = :space_id) group by p
 
 -- name: count_unsent
 select state, count(*) from deliveries indexed by deliveries_unsent
-where state <> 'sent' and (:space_id is null or space_id = :space_id) group by state order by state;
+where state not in ('sent', 'withdrawn') and (:space_id is null or space_id = :space_id) group by state order by state;
 
 -- name: unserved_routes
 select distinct h.route from heads h

@@ -40,7 +40,7 @@ where id in (select value from json_each(:ids)) and state = 'pending';
 
 -- name: get_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error
+  error, kind, mail
 from deliveries where id in (select value from json_each(:ids)) order by id;
 
 -- name: mark_delivery
@@ -51,12 +51,12 @@ returning id;
 
 -- name: held_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error
+  error, kind, mail
 from deliveries where state = 'sending' and holder = :worker order by id limit :most;
 
 -- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error
+  error, kind, mail
 from deliveries where state = 'sending'
   and (available_at <= :now or holder not in (select id from workers where fenced = 0))
 limit :most;
@@ -89,7 +89,7 @@ delete from questions where run_id in (select value from json_each(:ids));
 
 -- name: prune_deliveries
 delete from deliveries where run_id in (select value from json_each(:ids))
-  and state in ('sent', 'unknown', 'dead');
+  and state in ('sent', 'unknown', 'dead', 'withdrawn');
 
 -- name: prune_events
 delete from events where id in (select value from json_each(:ids));

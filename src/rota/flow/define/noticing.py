@@ -1,0 +1,80 @@
+"""Where people are told: the preferences of a space, and where results go that name no place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rota.errors import Invalid, NotFound
+from rota.model.notices import Level, Preference
+from rota.model.spaces import Role
+from rota.ports.store import Store
+from rota.rules.notices import FLOORS
+from rota.rules.permission import Caller, check_space, seen_space
+
+_PLACE = re.compile(r"([A-Za-z0-9_]+):([^\x00-\x1f\x7f-\x9f]{0,200})")
+MOST_PREFERENCES = 20
+"""How many preferences a space may have: each is a message for every run that fails."""
+
+
+async def set_preference(
+    store: Store,
+    caller: Caller,
+    channels: Sequence[str],
+    space: str,
+    to: str,
+    least: Level,
+    *,
+    usual: bool,
+) -> Preference:
+    """Tell a space in a place of what needs a person, from a level up."""
+    check_space(caller, space)
+    channel, target = _place(to)
+    if channel not in channels:
+        raise Invalid("to", to, f"there is no channel {channel!r}: use {', '.join(channels)}")
+    await check_place(store, caller, space, to, "to")
+    owner = await store.find_space(space)
+    standing = await store.list_preferences(owner.id)
+    if len(standing) >= MOST_PREFERENCES and to not in {p.to for p in standing}:
+        raise Invalid("to", to, f"a space has {MOST_PREFERENCES} at most: remove one first")
+    await store.set_preference(owner.id, channel, target, FLOORS[least], usual=usual)
+    return next(p for p in await store.list_preferences(owner.id) if p.to == to)
+
+
+async def remove_preference(store: Store, caller: Caller, space: str, to: str) -> None:
+    """Tell a space no more in a place."""
+    check_space(caller, space)
+    owner = await store.find_space(space)
+    channel, _, target = to.partition(":")
+    if not await store.drop_preference(owner.id, channel, target):
+        raise NotFound("preference", to, "see `rota notify list`")
+
+
+async def list_preferences(store: Store, caller: Caller, space: str | None) -> list[Preference]:
+    """Return the preferences of a space, or of every one that the caller sees."""
+    seen = seen_space(caller, space)
+    return await store.list_preferences(None if seen is None else (await store.find_space(seen)).id)
+
+
+async def usual_place(store: Store, space_id: int) -> str | None:
+    """Return where the results of tasks go that are created without a place of their own."""
+    return next((p.to for p in await store.list_preferences(space_id) if p.usual), None)
+
+
+async def check_place(store: Store, caller: Caller, space: str, to: str, field: str) -> None:
+    """Refuse to let a space speak in a thread of another, as if that were not there.
+
+    Who acts for everybody may.
+    """
+    if caller.role is Role.MAIN:
+        return
+    owner = await store.thread_owner(to)
+    if owner is not None and owner != (await store.find_space(space)).id:
+        raise NotFound("thread", to, f"{field} may name threads of your own space")
+
+
+def _place(to: str) -> tuple[str, str]:
+    found = _PLACE.fullmatch(to)
+    if found is None:
+        raise Invalid("to", to, "write it as channel:target, for example log:")
+    return found[1], found[2]
