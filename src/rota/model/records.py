@@ -61,11 +61,12 @@ class RunRecord(NamedTuple):
 
 
 class NoticeRecord(NamedTuple):
-    """A run, a place that is told of such, and since when it is."""
+    """A run, a place, since when that is told of such, and an instant before it had to be."""
 
     run_id: int
     place: str
     since: int
+    at: int
 
 
 class AttemptRecord(NamedTuple):

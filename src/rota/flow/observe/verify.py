@@ -33,7 +33,6 @@ from rota.ports.store import Views
 from rota.rules.record import (
     IN_FORCE,
     Definition,
-    began,
     judge_delivery,
     judge_limits,
     judge_reach,
@@ -89,7 +88,6 @@ class Examination:
         self._ledger: dict[int, _LedgerRow] = {}
         self._begins: dict[int, int] = {}
         self._now = self._pruned_before = 0
-        self._began: dict[int, int] = {}
         self._old = self._unreadable = self._cut = 0
 
     def tasks(self, page: Sequence[TaskRecord]) -> None:
@@ -153,13 +151,11 @@ class Examination:
         for run_id, task_id in unfollowed:
             self._judge_following(by_id[run_id], self._tasks[task_id])
 
-        self._began = {run.id: began(run) for run in page}
-
     def notices(self, missing: Sequence[NoticeRecord], needless: Sequence[NoticeRecord]) -> None:
         """See what of the runs just seen was not told, and what was told to whom it was too low."""
         for found, what in ((missing, "is not told of it"), (needless, "is told of too little")):
-            for run_id, place, since in found:
-                if since + IN_FORCE < self._began[run_id]:
+            for run_id, place, since, at in found:
+                if since + IN_FORCE < at:
                     self._tell(Invariant.FOLLOW_UP, f"run {run_id}", f"{place} {what}")
 
     def _judge_following(self, run: RunRecord, task: TaskRecord) -> None:

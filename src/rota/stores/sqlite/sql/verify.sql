@@ -48,20 +48,21 @@ where r.id between :first and :last and r.finished_at is not null
     where f.task_id = t.id and f.key = 'after:' || r.id and f.key is not null);
 
 -- name: unnoticed_between  what must have been told of runs to a place, and was not
-select r.id, p.channel || ':' || p.target as place, p.updated_at
+select r.id, p.channel || ':' || p.target as place, p.updated_at,
+  coalesce(r.started_at, r.created_at) as at
 from runs r join preferences p on p.space_id = r.space_id and p.least <= r.priority
 where r.id between :first and :last and r.state in ('failed', 'expired')
   and not exists (select 1 from deliveries d
     where d.run_id = r.id and d.channel = p.channel and d.target = p.target)
 union all
-select q.run_id, p.channel || ':' || p.target, p.updated_at
+select q.run_id, p.channel || ':' || p.target, p.updated_at, r.created_at
 from questions q join runs r on r.id = q.run_id
   join preferences p on p.space_id = r.space_id and p.least <= r.priority
 where q.run_id between :first and :last
   and not exists (select 1 from deliveries d where d.run_id = q.run_id and d.asking = q.epoch
     and d.channel = p.channel and d.target = p.target)
 union all
-select q.run_id, t.policy ->> 'deliver_to', t.updated_at
+select q.run_id, t.policy ->> 'deliver_to', t.updated_at, r.created_at
 from questions q join runs r on r.id = q.run_id join tasks t on t.id = r.task_id
 where q.run_id between :first and :last and t.policy ->> 'deliver_to' is not null
   and q.id > (select cast(value as integer) from facts where name = 'untold_questions')
@@ -69,12 +70,12 @@ where q.run_id between :first and :last and t.policy ->> 'deliver_to' is not nul
     and d.channel || ':' || d.target = t.policy ->> 'deliver_to');
 
 -- name: noticed_below_between  what was told of runs to a place that wants only what matters more
-select r.id, p.channel || ':' || p.target as place, p.updated_at
+select r.id, p.channel || ':' || p.target as place, p.updated_at, r.created_at as at
 from runs r join preferences p on p.space_id = r.space_id and p.least > r.priority
   join deliveries d on d.run_id = r.id and d.channel = p.channel and d.target = p.target
   join tasks t on t.id = r.task_id
 where r.id between :first and :last and d.kind = 'notice'
-  and p.channel || ':' || p.target <> coalesce(t.policy ->> 'deliver_to', '');
+  and t.updated_at < r.created_at and p.channel || ':' || p.target <> coalesce(t.policy ->> 'deliver_to', '');
 
 -- name: examine_deliveries
 select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.sent_at, d.error is not null as refused,
