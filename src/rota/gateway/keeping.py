@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import Unavailable
+from rota.gateway.folder import CONTROL, DOOR, DOORS, LOCK, VERSION
 from rota.gateway.permits import digest_of, token_of
-from rota.gateway.process import CONTROL, DOOR, DOORS, LOCK, VERSION
 from rota.gateway.upstreams import Upstream
 
 log = logging.getLogger(__name__)

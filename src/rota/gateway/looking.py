@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rota.gateway.process import CONTROL, LOCK, VERSION
+from rota.gateway.folder import CONTROL, LOCK, VERSION
 
 PATIENCE_SECONDS = 5.0
 LONGEST_ANSWER = 1 << 20

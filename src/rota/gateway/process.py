@@ -28,13 +28,13 @@ from functools import partial
 from typing import Any
 
 from rota.gateway.bodies import CHUNK
+from rota.gateway.folder import CONTROL, DOOR, DOORS, LOCK, USED, VERSION
 from rota.gateway.permits import MOST_AT_ONCE, Permit
 from rota.gateway.reaching import Reach
 from rota.gateway.serving import Gate
 from rota.gateway.spent import Spending
 from rota.gateway.upstreams import upstream_in
 
-VERSION = 1
 TAKEN = 3
 LINGER_SECONDS = 2.0
 """How long it stays when it has no permit and no daemon."""
@@ -43,7 +43,6 @@ LONGEST_ORDER = 4 << 20
 MOST_UNWALLED = 1024
 """Connections of all attempts together that have no walls, and so share a door."""
 NOT_DUMPABLE = 4
-LOCK, CONTROL, DOORS, DOOR, USED = "lock", "control", "doors", "door", "used"
 
 
 class Doors:

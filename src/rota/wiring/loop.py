@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -21,10 +22,17 @@ def run_async(main: Coroutine[Any, Any, Result]) -> Result:
 
 
 def settle_memory() -> None:
-    """Take what is there now for what stays: the collector never stops to look through it again."""
+    """Take what is there now for what stays: the collector never stops to look through it again.
+
+    What loading needed and nobody needs any more goes back to the system, where that can be said.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM)
+    from ctypes import CDLL  # noqa: PLC0415 - only a daemon needs it
+
+    with suppress(AttributeError, OSError):
+        CDLL(None).malloc_trim(0)
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

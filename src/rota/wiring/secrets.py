@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rota.errors import Invalid, Unavailable
+from rota.gateway.folder import USED
 from rota.gateway.plan import Plan, check_name, read_plan
-from rota.gateway.process import USED
 from rota.gateway.sealed import Sealed, SealedSecrets
 from rota.gateway.ways import LOOKS_SECRET
 from rota.model.secrets import SecretView

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import apsw
-import apsw.ext
 
 from rota.stores.kit.faulting import reach_stage, watching
 from rota.stores.kit.session import Row, Rows, finish
@@ -97,11 +97,31 @@ def _pack(connection: apsw.Connection, sql: str) -> str | None:
     """Return a SELECT that answers in one row, or None for anything else."""
     if not sql.lstrip().lower().startswith(("select", "with")):
         return None
-    info = apsw.ext.query_info(connection, sql)
-    names = [f"c{index}" for index in range(len(info.description))]
-    columns = ", ".join(names)
+    columns = ", ".join(f"c{index}" for index in range(_width(connection, sql)))
     packed = f"with packed({columns}) as ({sql})"
     return f"{packed} select json_group_array(json_array({columns})) from packed"  # noqa: S608
+
+
+class _Unbound(dict[str, None]):
+    """Says nothing for every name."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def _width(connection: apsw.Connection, sql: str) -> int:
+    """Return how many columns a query has, which is known before its first step."""
+    found: list[int] = []
+
+    def look(cursor: apsw.Cursor, _sql: str, _bound: apsw.Bindings | None) -> bool:
+        found.append(len(cursor.get_description()))
+        return False
+
+    cursor = connection.cursor()
+    cursor.exec_trace = look
+    with suppress(apsw.ExecTraceAbort):
+        cursor.execute(sql, _Unbound())
+    return found[0]
 
 
 Call: TypeAlias = tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[object, ...]]
