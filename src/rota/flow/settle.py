@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rota.errors import RotaError
-from rota.model.outcomes import DONE, Lost, Report
+from rota.model.ids import RunId
+from rota.model.outcomes import DONE, Asked, Lost, Report
 from rota.model.runs import Lease, OpenRun
 from rota.model.settlements import PLAIN_SUCCESS, Settlement
 from rota.model.states import RunState
@@ -43,22 +44,41 @@ async def decide_attempts(
         store, [(a.lease.run_id, a.task) for a, report in ended if isinstance(report.outcome, Lost)]
     )
     now = store.now()
-    return [
-        _settlement(
-            a,
-            report,
-            Context(
-                policy=a.task.policy,
-                followers=tuple(followers.get(a.lease.task_id, ())),
-                now=now,
-                chance=chance.random(),
-                asked=asked.get(a.lease.run_id),
-                agent=a.task.kind is TaskKind.AGENT,
-                outward=a.lease.run_id in outward,
-            ),
+
+    def context(assignment: Assignment) -> Context:
+        lease, task = assignment.lease, assignment.task
+        return Context(
+            policy=task.policy,
+            followers=tuple(followers.get(lease.task_id, ())),
+            now=now,
+            chance=chance.random(),
+            asked=asked.get(lease.run_id),
+            agent=task.kind is TaskKind.AGENT,
+            outward=lease.run_id in outward,
         )
+
+    return [
+        _plain_success(a.lease)
+        if report is DONE and _is_plain(a, followers, asked)
+        else settle(running(a.lease), report, context(a))
         for a, report in ended
     ]
+
+
+def _is_plain(
+    assignment: Assignment, followers: Mapping[int, list[Task]], asked: Mapping[RunId, Asked]
+) -> bool:
+    """Whether a success without a result ends a run, and that is all."""
+    lease, policy = assignment.lease, assignment.task.policy
+    followed = followers.get(lease.task_id) if followers else None
+    return not followed and policy.deliver_to is None and lease.run_id not in asked
+
+
+def _plain_success(lease: Lease) -> Settlement:
+    done = RunState.SUCCEEDED
+    return Settlement(
+        lease.run_id, lease.epoch, lease.task_id, RunState.RUNNING, done, done.value, PLAIN_SUCCESS
+    )
 
 
 async def _outward(store: Settling, lost: Sequence[tuple[int, Task]]) -> set[int]:
@@ -115,22 +135,6 @@ async def settle_runs(
         )
         settlements.append(settle(run, report, context)._replace(holder=run.holder))
     return await store.settle(settlements)
-
-
-def _settlement(assignment: Assignment, report: Report, context: Context) -> Settlement:
-    lease, policy = assignment.lease, context.policy
-    plain = not context.followers and policy.deliver_to is None and context.asked is None
-    if report is DONE and plain:
-        return Settlement(
-            lease.run_id,
-            lease.epoch,
-            lease.task_id,
-            RunState.RUNNING,
-            RunState.SUCCEEDED,
-            RunState.SUCCEEDED.value,
-            PLAIN_SUCCESS,
-        )
-    return settle(running(lease), report, context)
 
 
 def running(lease: Lease) -> OpenRun:

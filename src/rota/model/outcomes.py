@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from rota.model.asides import Aside
+from rota.model.deliveries import Mail
 
 LONGEST_RESULT = 256 * 1024
 """How many bytes a result may have."""
@@ -94,6 +95,7 @@ class Message:
     channel: str
     target: str
     body: str
+    mail: Mail | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

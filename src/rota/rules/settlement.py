@@ -40,6 +40,7 @@ from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.asides import aside_of, is_hushed, is_quiet
 from rota.rules.budgets import OVER
 from rota.rules.chaining import successors
+from rota.rules.mail import MAIL, as_mail
 from rota.rules.notices import of_end, of_question
 from rota.rules.retry import delay, may_retry
 
@@ -270,8 +271,12 @@ def _deliveries(
     if policy.deliver_to is not None and state is not RunState.CANCELLED and not silent:
         channel, _, target = policy.deliver_to.partition(":")
         body = result if state is RunState.SUCCEEDED else _sentence(state, error)
+        body = body or state.value
+        mail = None
+        if channel == MAIL:
+            body, mail = as_mail(body)
         wanted.append(
-            Message(client_id=RESULT, channel=channel, target=target, body=body or state.value)
+            Message(client_id=RESULT, channel=channel, target=target, body=body, mail=mail)
         )
     return tuple(
         NewDelivery(
@@ -280,6 +285,7 @@ def _deliveries(
             target=m.target,
             body=m.body,
             dedupe_key=_dedupe_key(run, m.client_id),
+            mail=m.mail,
             kind=DeliveryKind.RESULT if m.client_id == RESULT else DeliveryKind.MESSAGE,
         )
         for m in wanted

@@ -121,7 +121,8 @@ async def test_without_a_default_the_run_expires_and_people_are_told(small, chan
     shown = await small.person("show_run", run=agent.run_id)
     assert (shown["state"], shown["error_code"]) == ("expired", NO_ANSWER)
     assert NO_ANSWER == "waiting_for_user_timeout"
-    (notice,) = shown["deliveries"]
+    notice, question = sorted(shown["deliveries"], key=lambda one: one["kind"], reverse=True)
+    assert (question["kind"], question["state"]) == ("notice", "withdrawn")
     assert (notice["target"], "nobody answered" in notice["body"]) == ("ann", True)
 
 

@@ -12,7 +12,7 @@ from rota.doors.commands.fields import Id, Json, SpaceName, TaskRef
 from rota.flow.observe.checked import checked_of
 from rota.model.beats import Heartbeat
 from rota.model.checks import Checked, Mark
-from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState
+from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState, Mail
 from rota.model.events import Event, EventName
 from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Role, Space
@@ -184,6 +184,15 @@ class LogGiven(Given):
     ansi: str | None
 
 
+class MailGiven(Given):
+    """What a mail has beside its body; the ids are of what it answers, the oldest first."""
+
+    subject: str
+    format: Literal["plain", "html"]
+    in_reply_to: str | None
+    references: list[str]
+
+
 class DeliveryGiven(Given):
     """A message in the outbox."""
 
@@ -193,6 +202,7 @@ class DeliveryGiven(Given):
     target: str
     body: str
     kind: DeliveryKind
+    mail: MailGiven | None
     state: DeliveryState
     tries: int
     created_at: datetime
@@ -335,9 +345,19 @@ def delivery_given(delivery: Delivery) -> DeliveryGiven:
         target=delivery.target,
         body=delivery.body,
         kind=delivery.kind,
+        mail=None if delivery.mail is None else _mail_given(delivery.mail),
         state=delivery.state,
         tries=delivery.tries,
         created_at=delivery.created_at,
         sent_at=delivery.sent_at,
         error=delivery.error,
+    )
+
+
+def _mail_given(mail: Mail) -> MailGiven:
+    return MailGiven.model_construct(
+        subject=mail.subject,
+        format=mail.format,
+        in_reply_to=mail.in_reply_to,
+        references=list(mail.references),
     )

@@ -22,6 +22,7 @@ from rota.flow.define import memory, talking
 from rota.flow.define.policies import HIGHEST_PRIORITY
 from rota.model.keys import KeyScope
 from rota.model.talking import Effect, Put
+from rota.rules.mail import LONGEST_SUBJECT
 
 END_YOUR_TURN = (
     "Your question is noted. End your turn now, without doing anything else: the run waits, and "
@@ -37,6 +38,8 @@ EffectName = Annotated[
 Target = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
 Said = Annotated[Text, StringConstraints(min_length=1, max_length=talking.LONGEST_MESSAGE)]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
+Subject = Annotated[Text, StringConstraints(max_length=LONGEST_SUBJECT)]
+Format = Annotated[Text, StringConstraints(max_length=40)]
 Priority = Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE]
 
 
@@ -56,6 +59,17 @@ class NewMessage(OfAttempt):
         description="What the effect is called: under one name it happens once in a slot, "
         "however often the run is tried. Without one, the same words are sent once.",
     )
+
+
+class NewMail(NewMessage):
+    """A message, or a mail with its subject and a format, plain or html."""
+
+    subject: Subject = ""
+    format: Format = ""
+
+    def mail(self) -> talking.MailWish:
+        """Return what it is to have as a mail."""
+        return talking.MailWish(self.subject, self.format)
 
 
 class NewAlert(OfAttempt):
@@ -131,6 +145,7 @@ class DeferredGiven(Given):
     put: Put
     name: str | None
     effect: EffectGiven | None
+    warning: str | None
 
 
 class QuestionNoted(Given):
@@ -154,7 +169,7 @@ def _effect(found: Effect) -> EffectGiven:
 
 def _deferred(made: talking.Deferral) -> DeferredGiven:
     effect = None if made.effect is None else _effect(made.effect)
-    return DeferredGiven(put=made.put, name=made.name, effect=effect)
+    return DeferredGiven(put=made.put, name=made.name, effect=effect, warning=made.warning)
 
 
 async def _speech(office: Office, asked: OfAttempt) -> talking.Speech:
@@ -221,10 +236,11 @@ async def defer_seen(office: Office, asked: NewSeen) -> DeferredGiven:
 
 
 @command("POST", "/v1/attempt/deferred/messages", KeyScope.RUN, status=202)
-async def defer_message(office: Office, asked: NewMessage) -> DeferredGiven:
+async def defer_message(office: Office, asked: NewMail) -> DeferredGiven:
     """Send a message, or a mail, when this run has succeeded."""
     speech = await _speech(office, asked)
-    return _deferred(await talking.defer_message(speech, asked.text, asked.to, asked.name))
+    said = (asked.text, asked.to, asked.name, asked.mail())
+    return _deferred(await talking.defer_message(speech, *said))
 
 
 @command("POST", "/v1/attempt/deferred/alerts", KeyScope.RUN, status=202)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.errors import Conflict, Fenced, Invalid, NotPermitted
 from rota.flow.define import adhoc, memory
@@ -32,6 +32,7 @@ from rota.ports.store import Store
 from rota.rules import sites
 from rota.rules.approvals import APPROVE, DECISIONS, DENY, action_text
 from rota.rules.effects import effect_key, effect_name, slot_of
+from rota.rules.mail import MAIL, envelope, original_in
 from rota.rules.permission import Caller, check_main
 from rota.rules.queueing import new_run
 from rota.rules.wishes import WISHES
@@ -51,6 +52,16 @@ NOWHERE = "log:"
 _TARGET = re.compile(r"[A-Za-z0-9_]+:[^\x00-\x1f\x7f-\x9f]{0,200}")
 
 
+class MailWish(NamedTuple):
+    """What a message is to have as a mail."""
+
+    subject: str = ""
+    format: str = ""
+
+
+NO_MAIL = MailWish()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferral:
     """What became of an operation, and the effect if it was done already."""
@@ -58,6 +69,7 @@ class Deferral:
     put: Put
     name: str | None = None
     effect: Effect | None = None
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +106,7 @@ async def speech_of(store: Store, caller: Caller, held: Held) -> Speech:
 
 async def send_message(speech: Speech, text: str, to: str | None, name: str | None) -> Effect:
     """Put a message into the outbox at once, once; a repeated one is told what became of it."""
-    delivery, name = _message(speech, text, to, name)
+    delivery, name = _message(speech, text, to, name, NO_MAIL)
     return await speech.store.do_once(speech.speaker, name, "{}", delivery)
 
 
@@ -181,16 +193,26 @@ async def defer_seen(speech: Speech, items: Sequence[tuple[str, str, object]]) -
     return await _defer(speech, Deferred(kind=DeferredKind.SEEN, data=data, name=name))
 
 
-async def defer_message(speech: Speech, text: str, to: str | None, name: str | None) -> Deferral:
+async def defer_message(
+    speech: Speech, text: str, to: str | None, name: str | None, mail: MailWish = NO_MAIL
+) -> Deferral:
     """Send a message when the run has succeeded."""
-    delivery, name = _message(speech, text, to, name)
+    delivery, name = _message(speech, text, to, name, mail)
     record = {
         "slot": speech.speaker.slot,
         "to": f"{delivery.channel}:{delivery.target}",
         "delivery": to_json(delivery),
     }
     data = json.dumps(record, ensure_ascii=False)
-    return await _defer(speech, Deferred(kind=DeferredKind.MESSAGE, data=data, name=name))
+    made = await _defer(speech, Deferred(kind=DeferredKind.MESSAGE, data=data, name=name))
+    return replace(made, warning=warning_of(delivery, mail))
+
+
+def warning_of(delivery: NewDelivery, mail: MailWish) -> str | None:
+    """Return what is dropped of a message that is no mail."""
+    if delivery.mail is not None or mail == NO_MAIL:
+        return None
+    return f"{delivery.channel} takes no mail: the text is sent, subject and format are dropped"
 
 
 async def defer_alert(speech: Speech, text: str, name: str | None) -> Deferral:
@@ -266,7 +288,7 @@ async def _defer(speech: Speech, operation: Deferred) -> Deferral:
 
 
 def _message(
-    speech: Speech, text: str, to: str | None, name: str | None
+    speech: Speech, text: str, to: str | None, name: str | None, mail: MailWish
 ) -> tuple[NewDelivery, str]:
     if not 0 < len(text.encode()) <= LONGEST_MESSAGE:
         raise Invalid("text", text, f"needs 1 to {LONGEST_MESSAGE} bytes")
@@ -275,8 +297,14 @@ def _message(
     named = name or effect_name("message", target, text)
     speaker = speech.speaker
     key = effect_key(speaker.space_id, speaker.task_id, speaker.slot, named)
+    original = original_in(json.loads(speech.run.payload)) if channel == MAIL else None
     delivery = NewDelivery(
-        space_id=speaker.space_id, channel=channel, target=rest, body=text, dedupe_key=key
+        space_id=speaker.space_id,
+        channel=channel,
+        target=rest,
+        body=text,
+        dedupe_key=key,
+        mail=envelope(mail.subject, mail.format, original) if channel == MAIL else None,
     )
     return delivery, named
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from rota.model.codec import from_json
+from rota.model.codec import from_json, to_json
 from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState, Mail
 from rota.model.events import EventName
 from rota.model.ids import DeliveryId, RunId
@@ -59,8 +59,13 @@ def as_delivery(row: Row) -> Delivery:
     )
 
 
-def mail_of(text: str) -> Mail:
+def mail_text(mail: Mail | None) -> str | None:
     """Return what is stored of a mail."""
+    return None if mail is None else json.dumps(to_json(mail), ensure_ascii=False)
+
+
+def mail_of(text: str) -> Mail:
+    """Return a mail that was stored."""
     found = from_json(Mail, json.loads(text))
     return replace(found, references=tuple(found.references))
 

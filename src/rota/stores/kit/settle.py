@@ -23,6 +23,7 @@ from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
 from rota.stores.kit import asides, noticing, spending
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
+from rota.stores.kit.outbox import mail_text
 from rota.stores.kit.session import DELIVERIES, EVENTS, Row, Rows, Session
 from rota.stores.kit.talking import settle_deferred
 
@@ -246,6 +247,7 @@ async def _follow_up(session: Session, rich: list[Settlement], now: int) -> None
             "body": d.body,
             "dedupe_key": d.dedupe_key,
             "kind": d.kind.value,
+            "mail": mail_text(d.mail),
         }
         for s in rich
         for d in s.extras.deliveries

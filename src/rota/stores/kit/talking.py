@@ -36,6 +36,7 @@ from rota.model.tasks import Pool
 from rota.stores.kit import memory
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.outbox import mail_text
 from rota.stores.kit.session import DELIVERIES, Row, Rows, Session, one
 
 
@@ -290,7 +291,7 @@ async def _apply(session: Session, due: list[_Due], now: int) -> None:
         effects = Rows(d.effect(json.dumps({"to": d.data["to"]})) for d in messages)
         new = {tuple(row) for row in await session.rows("insert_effects", rows=effects, now=now)}
         wanted = [d for d in messages if (d.settlement.task_id, d.data["slot"], d.row[3]) in new]
-        sends = [(d.settlement.run_id, NewDelivery(**d.data["delivery"])) for d in wanted]
+        sends = [(d.settlement.run_id, from_json(NewDelivery, d.data["delivery"])) for d in wanted]
         await _send(session, sends, now, early=False)
     subtasks = [d for d in due if d.kind is DeferredKind.SUBTASK]
     if subtasks:
@@ -334,6 +335,7 @@ async def _send(
             "body": delivery.body,
             "dedupe_key": delivery.dedupe_key,
             "early": int(early),
+            "mail": mail_text(delivery.mail),
         }
         for run_id, delivery in sends
     )
