@@ -36,6 +36,8 @@ def from_json(kind: type[Value], record: object) -> Value:
 def _decode(kind: object, record: object) -> object:
     if typing.get_origin(kind) in {Union, types.UnionType}:
         return _decode_optional(kind, record)
+    if typing.get_origin(kind) is tuple and isinstance(record, list):
+        return tuple(_decode(typing.get_args(kind)[0], item) for item in record)
     if not isinstance(kind, type):
         return record
     if is_dataclass(kind) and isinstance(record, dict):

@@ -46,6 +46,15 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Enclosure:
+    """A file that goes with a message: an artifact of its run, as it was when it was enclosed."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A message in the outbox."""
 
@@ -63,3 +72,4 @@ class Delivery:
     error: str | None
     kind: DeliveryKind = DeliveryKind.MESSAGE
     mail: Mail | None = None
+    files: tuple[Enclosure, ...] = ()

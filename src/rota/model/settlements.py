@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rota.model.asides import Aside
-from rota.model.deliveries import DeliveryKind, Mail
+from rota.model.deliveries import DeliveryKind, Enclosure, Mail
 from rota.model.ids import Epoch, QuestionId, RunId, SpaceId, TaskId
 from rota.model.notices import Notice
 from rota.model.runs import Cause, RunBatch
@@ -24,6 +24,7 @@ class NewDelivery:
     dedupe_key: str
     kind: DeliveryKind = DeliveryKind.MESSAGE
     mail: Mail | None = None
+    files: tuple[Enclosure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ class Talkers:
         self.store = bench.store
         self.clock = bench.clock
         bench.routes.append("agent")
+        self.artifacts = None
 
     async def task(self, name="agent", *, space="main", spec=None, thread=None, **policy):
         """Return an agent's task."""
@@ -69,8 +70,9 @@ class Talkers:
 
     async def ask(self, name, caller, fields, key=None):
         office = Office(
-            store=self.store, caller=caller, chance=FixedChance(), agents=agents_of("command")
-        )
+            store=self.store, caller=caller, chance=FixedChance(), agents=agents_of("command"),
+            artifacts=self.artifacts,
+        )  # fmt: skip
         command = COMMANDS[name]
         answer = await perform(command, office, read_request(command.takes, fields), key=key)
         return json.loads(answer.text)

@@ -16,7 +16,9 @@ class LogChannel:
 
     async def send(self, delivery: Delivery) -> None:
         """Write one message as one line."""
-        log.info(
-            "message.sent",
-            extra={"target": delivery.target, "body": delivery.body, "run_id": delivery.run_id},
-        )
+        told: dict[str, object] = {
+            "target": delivery.target, "body": delivery.body, "run_id": delivery.run_id,
+        }  # fmt: skip
+        if delivery.files:
+            told["files"] = [file.name for file in delivery.files]
+        log.info("message.sent", extra=told)

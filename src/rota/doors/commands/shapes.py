@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
@@ -193,6 +194,14 @@ class MailGiven(Given):
     references: list[str]
 
 
+class FileGiven(Given):
+    """A file that goes with a message, as it was when it was enclosed."""
+
+    name: str
+    size: int
+    sha256: str
+
+
 class DeliveryGiven(Given):
     """A message in the outbox."""
 
@@ -203,6 +212,7 @@ class DeliveryGiven(Given):
     body: str
     kind: DeliveryKind
     mail: MailGiven | None
+    files: list[FileGiven]
     state: DeliveryState
     tries: int
     created_at: datetime
@@ -346,6 +356,7 @@ def delivery_given(delivery: Delivery) -> DeliveryGiven:
         body=delivery.body,
         kind=delivery.kind,
         mail=None if delivery.mail is None else _mail_given(delivery.mail),
+        files=[FileGiven.model_construct(**asdict(each)) for each in delivery.files],
         state=delivery.state,
         tries=delivery.tries,
         created_at=delivery.created_at,

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from rota.doors.commands.artifacts import LONGEST_NAME
 from rota.doors.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Spelled, Text
 from rota.doors.commands.shapes import Asked, Given
 from rota.doors.commands.state import Name, NewItem
@@ -19,7 +20,9 @@ from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.errors import NotFound
 from rota.flow.define import memory, talking
+from rota.flow.define.enclosing import MOST_FILES, enclose
 from rota.flow.define.policies import HIGHEST_PRIORITY
+from rota.model.deliveries import Enclosure
 from rota.model.keys import KeyScope
 from rota.model.talking import Effect, Put
 from rota.rules.mail import LONGEST_SUBJECT
@@ -40,6 +43,7 @@ Said = Annotated[Text, StringConstraints(min_length=1, max_length=talking.LONGES
 Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 Subject = Annotated[Text, StringConstraints(max_length=LONGEST_SUBJECT)]
 Format = Annotated[Text, StringConstraints(max_length=40)]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Priority = Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE]
 
 
@@ -58,6 +62,11 @@ class NewMessage(OfAttempt):
         default=None,
         description="What the effect is called: under one name it happens once in a slot, "
         "however often the run is tried. Without one, the same words are sent once.",
+    )
+    files: list[FileName] = Field(
+        default_factory=list,
+        max_length=MOST_FILES,
+        description="Files that go with it, by their paths below $ROTA_ARTIFACTS.",
     )
 
 
@@ -183,7 +192,15 @@ async def _speech(office: Office, asked: OfAttempt) -> talking.Speech:
 async def send_message(office: Office, asked: NewMessage) -> EffectGiven:
     """Send a message at once, and once: a retried run is told that it was sent."""
     speech = await _speech(office, asked)
-    return _effect(await talking.send_message(speech, asked.text, asked.to, asked.name))
+    said = (asked.text, asked.to, asked.name)
+    files = await _enclosed(office, speech, asked)
+    return _effect(await talking.send_message(speech, *said, files))
+
+
+async def _enclosed(
+    office: Office, speech: talking.Speech, asked: NewMessage
+) -> tuple[Enclosure, ...]:
+    return await enclose(office.artifacts, speech.task.space, speech.run.id, asked.files)
 
 
 @command("POST", "/v1/attempt/questions", KeyScope.RUN, status=201)
@@ -240,7 +257,8 @@ async def defer_message(office: Office, asked: NewMail) -> DeferredGiven:
     """Send a message, or a mail, when this run has succeeded."""
     speech = await _speech(office, asked)
     said = (asked.text, asked.to, asked.name, asked.mail())
-    return _deferred(await talking.defer_message(speech, *said))
+    files = await _enclosed(office, speech, asked)
+    return _deferred(await talking.defer_message(speech, *said, files))
 
 
 @command("POST", "/v1/attempt/deferred/alerts", KeyScope.RUN, status=202)

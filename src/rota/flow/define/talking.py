@@ -19,6 +19,7 @@ from rota.flow.define import adhoc, memory
 from rota.flow.define.agents import with_agent
 from rota.flow.define.runs import encode_payload
 from rota.model.codec import to_json
+from rota.model.deliveries import Enclosure
 from rota.model.inside import Held
 from rota.model.outcomes import Asked
 from rota.model.runs import Run, Source
@@ -104,9 +105,15 @@ async def speech_of(store: Store, caller: Caller, held: Held) -> Speech:
 # at once
 
 
-async def send_message(speech: Speech, text: str, to: str | None, name: str | None) -> Effect:
+async def send_message(
+    speech: Speech,
+    text: str,
+    to: str | None,
+    name: str | None,
+    files: tuple[Enclosure, ...] = (),
+) -> Effect:
     """Put a message into the outbox at once, once; a repeated one is told what became of it."""
-    delivery, name = _message(speech, text, to, name, NO_MAIL)
+    delivery, name = _message(speech, text, to, name, NO_MAIL, files)
     return await speech.store.do_once(speech.speaker, name, "{}", delivery)
 
 
@@ -194,10 +201,15 @@ async def defer_seen(speech: Speech, items: Sequence[tuple[str, str, object]]) -
 
 
 async def defer_message(
-    speech: Speech, text: str, to: str | None, name: str | None, mail: MailWish = NO_MAIL
+    speech: Speech,
+    text: str,
+    to: str | None,
+    name: str | None,
+    mail: MailWish = NO_MAIL,
+    files: tuple[Enclosure, ...] = (),
 ) -> Deferral:
     """Send a message when the run has succeeded."""
-    delivery, name = _message(speech, text, to, name, mail)
+    delivery, name = _message(speech, text, to, name, mail, files)
     record = {
         "slot": speech.speaker.slot,
         "to": f"{delivery.channel}:{delivery.target}",
@@ -288,13 +300,19 @@ async def _defer(speech: Speech, operation: Deferred) -> Deferral:
 
 
 def _message(
-    speech: Speech, text: str, to: str | None, name: str | None, mail: MailWish
+    speech: Speech,
+    text: str,
+    to: str | None,
+    name: str | None,
+    mail: MailWish,
+    files: tuple[Enclosure, ...],
 ) -> tuple[NewDelivery, str]:
     if not 0 < len(text.encode()) <= LONGEST_MESSAGE:
         raise Invalid("text", text, f"needs 1 to {LONGEST_MESSAGE} bytes")
     target = _target(speech, to)
     channel, _, rest = target.partition(":")
-    named = name or effect_name("message", target, text)
+    enclosed = [[each.name, each.sha256] for each in files]
+    named = name or effect_name("message", target, text, *enclosed)
     speaker = speech.speaker
     key = effect_key(speaker.space_id, speaker.task_id, speaker.slot, named)
     original = original_in(json.loads(speech.run.payload)) if channel == MAIL else None
@@ -305,6 +323,7 @@ def _message(
         body=text,
         dedupe_key=key,
         mail=envelope(mail.subject, mail.format, original) if channel == MAIL else None,
+        files=files,
     )
     return delivery, named
 

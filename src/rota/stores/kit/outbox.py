@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from rota.model.codec import from_json, to_json
-from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState, Mail
+from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState, Enclosure, Mail
 from rota.model.events import EventName
 from rota.model.ids import DeliveryId, RunId
 from rota.model.instants import from_micros, maybe_instant
@@ -40,6 +39,7 @@ def as_delivery(row: Row) -> Delivery:
         error,
         kind,
         mail,
+        files,
     ) = row
     return Delivery(
         id=DeliveryId(delivery_id),
@@ -56,6 +56,7 @@ def as_delivery(row: Row) -> Delivery:
         error=error,
         kind=DeliveryKind(kind),
         mail=None if mail is None else mail_of(mail),
+        files=() if files is None else from_json(tuple[Enclosure, ...], json.loads(files)),
     )
 
 
@@ -66,8 +67,12 @@ def mail_text(mail: Mail | None) -> str | None:
 
 def mail_of(text: str) -> Mail:
     """Return a mail that was stored."""
-    found = from_json(Mail, json.loads(text))
-    return replace(found, references=tuple(found.references))
+    return from_json(Mail, json.loads(text))
+
+
+def files_text(files: tuple[Enclosure, ...]) -> str | None:
+    """Return what is stored of the files of a message."""
+    return json.dumps(to_json(files), ensure_ascii=False) if files else None
 
 
 async def take_deliveries(session: Session, worker: str, now: int, most: int) -> list[Delivery]:

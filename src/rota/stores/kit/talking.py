@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rota.errors import Conflict, Fenced
@@ -36,7 +35,7 @@ from rota.model.tasks import Pool
 from rota.stores.kit import memory
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.enqueue import enqueue
-from rota.stores.kit.outbox import mail_text
+from rota.stores.kit.outbox import files_text, mail_text
 from rota.stores.kit.session import DELIVERIES, Row, Rows, Session, one
 
 
@@ -197,8 +196,7 @@ async def outward_of(session: Session, run_ids: list[int]) -> set[RunId]:
 
 
 def _asked(record: dict[str, Any]) -> Asked:
-    asked = from_json(Asked, record)
-    return replace(asked, options=tuple(asked.options))
+    return from_json(Asked, record)
 
 
 async def deferred_of(session: Session, run_ids: list[int]) -> list[tuple[RunId, Epoch, Deferred]]:
@@ -336,6 +334,7 @@ async def _send(
             "dedupe_key": delivery.dedupe_key,
             "early": int(early),
             "mail": mail_text(delivery.mail),
+            "files": files_text(delivery.files),
         }
         for run_id, delivery in sends
     )

@@ -88,11 +88,12 @@ where q.id = w.id and coalesce(q.answered_at, 0) < 1;
 
 -- name: insert_deliveries
 insert into rota.deliveries (space_id, run_id, channel, target, body, dedupe_key, state,
-  available_at, created_at, early, kind, asking, mail)
+  available_at, created_at, early, kind, asking, mail, files)
 select w.space_id, w.run_id, w.channel, w.target, w.body, w.dedupe_key, 'pending', :now::bigint,
-  :now::bigint, coalesce(w.early, 0), coalesce(w.kind, 'message'), w.asking, w.mail
+  :now::bigint, coalesce(w.early, 0), coalesce(w.kind, 'message'), w.asking, w.mail,
+  w.files
 from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, run_id bigint, channel text,
-  target text, body text, dedupe_key text, early int, kind text, asking int, mail text)
+  target text, body text, dedupe_key text, early int, kind text, asking int, mail text, files text)
 on conflict (dedupe_key) do nothing;
 
 -- name: count_failures

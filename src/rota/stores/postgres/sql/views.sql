@@ -86,7 +86,7 @@ select id, at, name, space_id, task_id, run_id, data from (
 
 -- name: list_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from (
   (select * from rota.deliveries where run_id = :run_id::bigint
     order by run_id, id desc limit :most::int)

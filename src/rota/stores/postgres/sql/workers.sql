@@ -43,7 +43,7 @@ where id = any(:ids::bigint[]) and coalesce(state, '') = 'pending';
 
 -- name: get_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from rota.deliveries where id = any(:ids::bigint[]) order by id;
 
 -- name: mark_delivery
@@ -55,12 +55,12 @@ returning id;
 
 -- name: held_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from rota.deliveries where state = 'sending' and holder = :worker::text order by id limit :most::int;
 
 -- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from rota.deliveries d
 where state = 'sending' and (available_at <= :now::bigint
   or not exists (select 1 from rota.workers w where w.id = d.holder and w.fenced = 0))

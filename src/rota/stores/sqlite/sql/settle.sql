@@ -79,10 +79,11 @@ from jsonb_each(:rows) w where questions.id = w.value ->> 'id' and questions.ans
 
 -- name: insert_deliveries
 insert into deliveries (space_id, run_id, channel, target, body, dedupe_key, state, available_at,
-  created_at, early, kind, asking, mail)
+  created_at, early, kind, asking, mail, files)
 select value ->> 'space_id', value ->> 'run_id', value ->> 'channel', value ->> 'target',
   value ->> 'body', value ->> 'dedupe_key', 'pending', :now, :now, coalesce(value ->> 'early', 0),
-  coalesce(value ->> 'kind', 'message'), value ->> 'asking', value ->> 'mail'
+  coalesce(value ->> 'kind', 'message'), value ->> 'asking', value ->> 'mail',
+  value ->> 'files'
 from jsonb_each(:rows) where true
 on conflict (dedupe_key) do nothing;
 

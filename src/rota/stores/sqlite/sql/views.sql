@@ -84,7 +84,7 @@ select id, at, name, space_id, task_id, run_id, data from (
 
 -- name: list_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from deliveries where :run_id is null or run_id = :run_id order by id desc limit :most;
 
 -- name: count_by_state

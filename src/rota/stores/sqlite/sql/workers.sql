@@ -40,7 +40,7 @@ where id in (select value from json_each(:ids)) and state = 'pending';
 
 -- name: get_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from deliveries where id in (select value from json_each(:ids)) order by id;
 
 -- name: mark_delivery
@@ -51,12 +51,12 @@ returning id;
 
 -- name: held_deliveries
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from deliveries where state = 'sending' and holder = :worker order by id limit :most;
 
 -- name: orphaned_deliveries  their sender is gone, or nobody came to say how it went
 select id, run_id, channel, target, body, dedupe_key, state, tries, available_at, created_at, sent_at,
-  error, kind, mail
+  error, kind, mail, files
 from deliveries where state = 'sending'
   and (available_at <= :now or holder not in (select id from workers where fenced = 0))
 limit :most;
