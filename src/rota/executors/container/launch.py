@@ -68,10 +68,12 @@ def main(words: list[str]) -> int:
         if beside:
             open_lobby(client, engine, beside)
         seen, kept = looked_at(walls)
-        told = [*kept, *environment(), *(word for each in seen for word in each.words()), *program]
+        env = environment()
+        told = [*kept, "--env-file", f"/proc/self/fd/{env}"]
+        told += [*(word for each in seen for word in each.words()), *program]
         if kind != "podman":
             os.execve(engine[0], [*engine, "run", *told], client)  # noqa: S606
-        container = ask(client, *engine, "create", *told).split()[-1]
+        container = ask(client, *engine, "create", *told, given=(env,)).split()[-1]
         ask(client, *engine, "init", container)
         compare(seen, ask(client, *engine, "inspect", "--format", "{{.State.Pid}}", container))
         start = [*engine, "start", "--attach", "--interactive", container]
@@ -117,7 +119,7 @@ def looked_at(words: list[str]) -> tuple[list[Seen], list[str]]:
     kept = []
     rest = iter(words)
     for word in rest:
-        if word not in {"--lend", "--show", "--guard", "--file", "--outlet", "--folder"}:
+        if word not in {"--lend", "--show", "--guard", "--outlet", "--folder"}:
             kept.append(word)
             continue
         first, second = next(rest), next(rest)
@@ -125,10 +127,9 @@ def looked_at(words: list[str]) -> tuple[list[Seen], list[str]]:
             guarded.setdefault(first, []).append(second)
         elif word == "--folder":
             seen[second] = Seen(first, open_beneath(first, first), second, write=False)
-        elif word in {"--file", "--outlet"}:
+        elif word == "--outlet":
             held = open_beneath(os.path.dirname(first), first)  # noqa: PTH120
-            kind = stat.S_ISSOCK if word == "--outlet" else stat.S_ISREG
-            if not kind(os.fstat(held).st_mode):
+            if not stat.S_ISSOCK(os.fstat(held).st_mode):
                 raise NotPermitted(f"{shown(first)} is no socket: start what answers there first")
             seen[second] = Seen(first, held, second, write=False)
         else:
@@ -140,27 +141,34 @@ def looked_at(words: list[str]) -> tuple[list[Seen], list[str]]:
     return list(seen.values()), kept
 
 
-def environment() -> list[str]:
-    """Return the program's environment as a file that only this process has."""
+def environment() -> int:
+    """Return the program's environment as a file that only this process has, and its client.
+
+    The client inherits it: without root it runs in a user namespace, and may not look at ours.
+    """
     held = os.memfd_create("rota", 0)
     for name, value in handed_over().items():
         if "\n" in value:
             raise NotPermitted(f"{name} has more than one line, which engines cannot hand over")
         os.write(held, os.fsencode(f"{name}={value}\n"))
     os.lseek(held, 0, os.SEEK_SET)
-    return ["--env-file", f"/proc/{os.getpid()}/fd/{held}"]
+    return held
 
 
-def ask(client: dict[str, str], *words: str) -> str:
+def ask(client: dict[str, str], *words: str, given: tuple[int, ...] = ()) -> str:
     """Return what a command of the engine's says; raise Unavailable with its last words."""
-    done = subprocess.run(  # noqa: S603
-        words,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=client,
-        timeout=PATIENCE,
-        check=False,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=client,
+            timeout=PATIENCE,
+            check=False,
+            pass_fds=given,
+        )
+    except subprocess.TimeoutExpired as fault:
+        raise Unavailable(f"{words[0]} does not answer: {fault}") from fault
     if done.returncode:
         raise Unavailable(done.stderr.decode(errors="replace").strip() or f"{words[0]} failed")
     return done.stdout.decode(errors="replace").strip()
