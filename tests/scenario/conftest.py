@@ -11,6 +11,7 @@ from rota.flow.define.tasks import disable_task, enable_task
 from rota.flow.deliver import deliver
 from rota.flow.rescue import expire, rescue
 from rota.flow.settle import settle_attempts
+from rota.model.budgets import Amounts, Spender
 from rota.model.outcomes import Asked, Drained, Message, Report, Succeeded
 from rota.model.spaces import Scope
 from rota.model.states import RunState
@@ -59,10 +60,14 @@ class Busy:
         await self.delivered()
         await self.planned()
 
-    async def end(self, task, report, want=1):
+    async def end(self, task, report, want=1, *, spends=False):
         """Claim runs of a task and report on them, followers and messages included."""
         claimed = await self.bench.claimed(want, routes=[task.route])
         assert len(claimed.leases) == want
+        for x in claimed.leases if spends else ():
+            own = {"run_id": x.run_id, "epoch": x.epoch, "task_id": x.task_id}
+            spender = Spender(**own, space_id=x.space_id, day="2026-03-01", began=self.store.now())
+            assert await self.store.reserve(spender, "w1", Amounts(), Amounts(tokens=5))
         ended = [(Assignment(x, claimed.tasks[x.task_id], ()), report) for x in claimed.leases]
         assert all(await settle_attempts(self.store, ended, CHANCE))
 
@@ -79,7 +84,7 @@ class Busy:
         await self.bench.queue(self.shy, 2)
         await self.end(self.shy, Report(outcome=Asked(question="?")), 2)
         await self.answer("yes")
-        await self.end(self.shy, Report(outcome=Succeeded()), 2)
+        await self.end(self.shy, Report(outcome=Succeeded()), 2, spends=True)
 
     async def lost(self):
         await self.bench.worker(f"dying {self.clock.now()}")

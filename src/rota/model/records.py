@@ -231,3 +231,5 @@ class Overview(NamedTuple):
     messages_twice: Sequence[tuple[str, int]]
     lanes_twice: Sequence[tuple[int, str, int, int]]
     orphans: Sequence[tuple[str, int]]
+    spending: int = 0
+    spending_wrong: Sequence[tuple[int, str]] = ()

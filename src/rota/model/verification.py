@@ -32,6 +32,7 @@ class Invariant(StrEnum):
     TRIES = "I14"
     QUOTA = "I17"
     REPLAY = "I18"
+    BUDGETS = "I19"
 
 
 class Meaning(NamedTuple):
@@ -87,6 +88,9 @@ MEANINGS: Mapping[Invariant, Meaning] = MappingProxyType(
             "a run stores no more than its quota", "prune it, and store large data elsewhere"
         ),
         Invariant.REPLAY: Meaning("a run's events, replayed, give its state", _RECORD),
+        Invariant.BUDGETS: Meaning(
+            "what budgets count as used and set aside is what the runs say", _RECORD
+        ),
     }
 )
 

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from rota.errors import Invalid
 from rota.model.messages import ThreadMessage
+from rota.model.prices import NO_PRICES, Prices
 from rota.model.programs import Command
 from rota.model.said import Said, Usage
 from rota.model.verdicts import Exit, Verdict
@@ -35,6 +36,8 @@ class Abilities:
     resume: bool = False
     mcp: bool = False
     program: bool = False
+    money: bool = True
+    """Whether it tells what it costs, or may."""
     envelope: bool = False
     """Whether it is told of its run in the sections of a prompt, unless a task says otherwise."""
     variables: frozenset[str] = frozenset()
@@ -170,6 +173,9 @@ class Agents:
 
     known: Mapping[str, Agent]
     usual: str = ""
+    prices: Prices = field(default_factory=lambda: NO_PRICES)
+    tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The models of each agent, by tier: `low`, `medium` and `high`."""
 
     def named(self, name: str | None) -> Agent:
         """Return the agent of a name; Invalid if there is none."""
@@ -181,3 +187,11 @@ class Agents:
             )
             raise Invalid("agent", wanted, advice)
         return agent
+
+    def model_of(self, agent: str, tier: str) -> str:
+        """Return the model of an agent's tier; Invalid if the settings name none."""
+        model = self.tiers.get(agent, {}).get(tier)
+        if model is None:
+            advice = f"the settings name no model for it: say so under [tiers.{agent}]"
+            raise Invalid("model_tier", tier, advice)
+        return model

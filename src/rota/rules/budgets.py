@@ -8,6 +8,7 @@ and the day allow it: what is set aside together is never more than a cap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -15,7 +16,9 @@ from zoneinfo import ZoneInfo
 from rota.model.budgets import MICROS, UNITS, Amounts, BudgetScope, Caps, Refusal, Spent
 from rota.model.instants import to_micros
 from rota.model.outcomes import Asked
+from rota.model.prices import MILLION, Prices
 from rota.model.runs import Question
+from rota.model.said import Usage
 
 STOPPED = "budget: "
 """How the reason begins for which a program was ended at its budget."""
@@ -94,6 +97,31 @@ def used_up(caps: Caps, used: Amounts) -> str | None:
         if getattr(used, unit) >= cap:
             return unit
     return None
+
+
+def priced(said: Usage, model: str | None, prices: Prices) -> Usage:
+    """Return usage with what it costs: as the agent told, else by the price of its model.
+
+    An agent that tells tokens and no money, or none at all, is charged if the price is known.
+    """
+    price = prices.get(said.model or "") or prices.get(model or "")
+    if said.cost or price is None or not (said.input or said.output):
+        return said
+    cached = price.input if price.cached is None else price.cached
+    fresh = max(0, said.input - said.cached)
+    cost = fresh * price.input + said.cached * cached + said.output * price.output
+    return replace(said, cost=cost / MILLION)
+
+
+def unpriced(agent: str, model: str | None, prices: Prices, *, tells: bool) -> str | None:
+    """Return why nobody would know what an agent costs, None if somebody does."""
+    if tells or (model or "") in prices:
+        return None
+    which = f"its model {model!r}" if model else "the model it chooses; name one"
+    return (
+        f"the agent {agent} tells no money: name the price of {which}, in the settings under "
+        "[prices], or cap tokens instead"
+    )
 
 
 def amount_words(unit: str, amount: int) -> str:

@@ -27,6 +27,8 @@ WISHES = (
     "output",
 )
 """What a record may say beside the agent, its instructions and the words of a program."""
+CHEAPER = "cheaper_model"
+"""What a record calls the model that a run may go on with when its budget is used up."""
 
 
 def wish_in(spec: Mapping[str, Any], instructions: str | None = None) -> Wish:

@@ -60,6 +60,7 @@ def kept_work(
         passes=passes,
         mailboxes=mailboxes,
         probes=HomeProbes(settings.home, inside=settings.check_inside),
+        prices=settings.prices,
     )
 
 

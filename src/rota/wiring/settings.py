@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,9 +26,12 @@ from pydantic import (
 
 from rota.errors import Invalid, Refused
 from rota.faultpoints import parse_fault
+from rota.model.prices import NO_PRICES, Prices
 from rota.timing.durations import parse_duration
 from rota.timing.zones import zone
 from rota.wiring.addresses import check_address
+from rota.wiring.prices import MEANINGS as MODEL_MEANINGS
+from rota.wiring.prices import PriceSet, TierModels, prices_of
 from rota.wiring.surroundings import OF_COMMANDS, PREFIX, home_folder
 
 FILE_NAME = "rota.toml"
@@ -101,6 +104,8 @@ class Settings:
     agent: str = "claude"
     agent_retries: int = AGENT_RETRIES
     agent_wait: timedelta = AGENT_WAIT
+    prices: Prices = field(default_factory=lambda: NO_PRICES, hash=False)
+    tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
     engine: str | None = None
     engine_users: str | None = None
     mounts: Path | None = None
@@ -227,6 +232,7 @@ MEANINGS = MappingProxyType(
         "agent_retries": "how often an agent is tried again inside an attempt when its provider "
         "limits, is overloaded or cannot be reached",
         "agent_wait": "how long it waits before each of these",
+        **MODEL_MEANINGS,
         "engine": "what runs containers: `podman`, `docker`, or the path of one of them; the one "
         "that is found if none is given",
         "engine_users": "whom programs in containers are to this machine: `mapped`, nobody but for "
@@ -286,6 +292,8 @@ class Wanted(BaseModel):
     agent: Literal["claude", "codex", "pi", "command"] = "claude"
     agent_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
     agent_wait: _Wait = AGENT_WAIT
+    prices: dict[str, PriceSet] = Field(default_factory=dict)
+    tiers: TierModels = Field(default_factory=dict)
     engine: Annotated[str, BeforeValidator(_engine)] | None = None
     engine_users: Literal["mapped", "own"] | None = None
     mounts: Path | None = None
@@ -323,6 +331,7 @@ def read_settings(
     if faults:
         return None, faults
     values = {name: getattr(wanted, name) for name in Wanted.model_fields}
+    values["prices"] = prices_of(wanted.prices)
     values["store"] = values["store"] or f"sqlite:///{folder / 'rota.db'}"
     color = not os.environ.get("NO_COLOR")
     given = frozenset(wanted.model_fields_set)

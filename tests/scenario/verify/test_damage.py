@@ -228,6 +228,40 @@ DAMAGE = {
         Invariant.SPACES,
         "update {deliveries} set space_id = {two} where run_id = {done}",
     ),
+    "something that is set aside for a run that has ended": (
+        Invariant.BUDGETS,
+        (
+            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began)"
+            " select id, epoch, space_id, task_id, '2026-03-01', 1, 0 from {runs} where id = {done}"
+        ),
+    ),
+    "something that stays set aside": (
+        Invariant.BUDGETS,
+        (
+            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began,"
+            " reserved_cost) select id, epoch, space_id, task_id, '2026-03-01', 0, 0, 5 from {runs}"
+            " where id = {done}"
+        ),
+    ),
+    "something used that counts for another space": (
+        Invariant.BUDGETS,
+        (
+            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began)"
+            " select id, epoch, {two}, task_id, '2026-03-01', 0, 0 from {runs} where id = {done}"
+        ),
+    ),
+    "tokens that were told and not counted": (
+        Invariant.BUDGETS,
+        (
+            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began, tokens)"
+            " select id, epoch, space_id, task_id, '2026-03-01', 0, 0, 9 from {runs}"
+            " where id = {done}"
+        ),
+        (
+            "insert into {events} (at, name, run_id, data) select 0, 'run.usage', id,"
+            ' \'{{"input": 7, "output": 3}}\' from {runs} where id = {done}'
+        ),
+    ),
     "a run that was retried too often": (
         Invariant.TRIES,
         "update {runs} set retries = 3 where id = {done}",

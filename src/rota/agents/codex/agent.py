@@ -30,6 +30,7 @@ class CodexAgent:
         thinking=("none", "minimal", "low", "medium", "high", "xhigh"),
         permission_modes=("read-only", "workspace-write", "danger-full-access"),
         resume=True,
+        money=False,
         envelope=True,
         mcp=True,
         variables=VARIABLES,

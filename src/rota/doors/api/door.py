@@ -75,7 +75,7 @@ async def open_door(
             store=discreet(store, secrets_of(settings).redactor),
             chance=random.SystemRandom(),
             bounds=bounds_of(settings),
-            agents=agents_of(settings.agent),
+            agents=agents_of(settings.agent, settings.prices, settings.tiers),
             channels=tuple(every_channel()),
             inquirer=inquirer,
             sites=LocalSites(settings),

@@ -81,7 +81,7 @@ class Here:
             caller=LOCAL,
             chance=random.SystemRandom(),
             bounds=bounds_of(self._settings),
-            agents=agents_of(self._settings.agent),
+            agents=agents_of(self._settings.agent, self._settings.prices, self._settings.tiers),
             channels=tuple(every_channel()),
             inquirer=self._inquirer,
             sites=self._sites,

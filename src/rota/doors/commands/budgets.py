@@ -111,8 +111,8 @@ async def set_task_budget(office: Office, asked: TaskBudget) -> BudgetsGiven:
     """Set what each run of a task, or the task in a day, may use; runs held back begin again."""
     task = await task_of(office, asked.task, asked.space)
     scope = BudgetScope.RUN if asked.per == "run" else BudgetScope.TASK
-    store, caller = office.store, office.caller
-    return _given(await budgets.set_task_budget(store, caller, task, scope, asked.caps()))
+    store, caller, caps = office.store, office.caller, asked.caps()
+    return _given(await budgets.set_task_budget(store, caller, task, scope, caps, office.agents))
 
 
 @command("GET", "/v1/spaces/{space}/budget", KeyScope.READ)

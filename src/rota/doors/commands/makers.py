@@ -8,6 +8,8 @@ from typing import Any
 from rota.doors.commands.wishes import ScheduleAsked
 from rota.doors.kit.office import Office
 from rota.errors import Conflict
+from rota.flow.define.agents import with_agent
+from rota.flow.define.budgets import check_priced
 from rota.flow.define.schedules import build_rule
 from rota.model.instants import from_micros
 from rota.model.tasks import Task, TaskKind
@@ -47,6 +49,7 @@ async def check_maker(
     stands: Task | None = None,
 ) -> None:
     """Refuse an attempt that would make a task reach further than itself, or fire too often."""
+    await _check_money(office, kind, spec, space, stands)
     own = await _own_task(office)
     if own is None:
         return
@@ -64,6 +67,18 @@ async def check_maker(
     now = from_micros(store.now())
     rule = build_rule(schedule.wish(), (await store.find_space(space)).timezone, now, now)
     check_pace([slot.due for slot in timetable(rule).take(now, FIRES_TRIED)])
+
+
+async def _check_money(
+    office: Office, kind: TaskKind, spec: Mapping[str, Any], space: str, stands: Task | None
+) -> None:
+    """Refuse an agent whose money nobody could count where a budget counts it."""
+    if kind is not TaskKind.AGENT:
+        return
+    owner = await office.store.find_space(space)
+    known = await office.store.budgets_of(0 if stands is None else stands.id, owner.id)
+    for caps in known.values():
+        check_priced(office.agents, with_agent(office.agents, kind, spec), caps)
 
 
 async def check_runner(office: Office, task: Task, payload: object) -> None:

@@ -91,7 +91,9 @@ class AgentAsked(Asked):
 
     instructions: Annotated[Text, StringConstraints(min_length=1)]
     agent: Word | None = None
-    model_tier: Tier = "medium"
+    model_tier: Tier | None = Field(
+        default=None, description="A model that the settings name for the agent."
+    )
     tools: list[Word] | None = Field(default=None, max_length=1_000)
     timeout: Length | None = None
     metadata: dict[str, Json] | None = None

@@ -130,6 +130,9 @@ class WholeTask(Work):
         if self.agent == PROGRAM and not both:
             message = f"the agent {PROGRAM} needs instructions and a command"
             raise ValueError(message)
+        if self.model is not None and self.model_tier is not None:
+            message = "name a model or a model_tier, not both"
+            raise ValueError(message)
         if self.shell and told != {"command"}:
             message = "a shell goes with a command alone"
             raise ValueError(message)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rota.errors import Invalid
-from rota.model.budgets import NO_CAPS, BudgetScope, Caps, Used
+from rota.model.budgets import MICROS, NO_CAPS, BudgetScope, Caps, Used
 from rota.model.instants import from_micros
 from rota.model.spaces import Space
 from rota.model.tasks import Task, TaskKind
+from rota.ports.agent import Agents
 from rota.ports.store import Store
-from rota.rules.budgets import Forecast, day_of, forecast
+from rota.rules.budgets import Forecast, day_of, forecast, unpriced
 from rota.rules.permission import Caller, check_main, check_space
 
 MOST_HISTORY = 20
@@ -35,13 +38,29 @@ class Accounts:
 
 
 async def set_task_budget(
-    store: Store, caller: Caller, task: Task, scope: BudgetScope, caps: Caps
+    store: Store,
+    caller: Caller,
+    task: Task,
+    scope: BudgetScope,
+    caps: Caps,
+    agents: Agents | None = None,
 ) -> Accounts:
     """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
     if task.kind is not TaskKind.AGENT and caps:
         raise Invalid("task", task.name, "budgets are for agents: give this task a timeout")
+    if agents is not None:
+        check_priced(agents, task.spec, caps)
     await store.set_budget(scope, task.id, caps, caller.name)
     return await task_accounts(store, task)
+
+
+def check_priced(agents: Agents, spec: Mapping[str, Any], caps: Caps) -> None:
+    """Refuse a budget of money for an agent of which nobody would know what it costs."""
+    agent = agents.named(spec.get("agent"))
+    tells, model = agent.abilities.money, spec.get("model")
+    why = unpriced(agent.name, model, agents.prices, tells=tells)
+    if caps.cost is not None and why is not None:
+        raise Invalid("cost_usd", f"{caps.cost / MICROS:g}", why)
 
 
 async def set_space_budget(store: Store, caller: Caller, space: str, caps: Caps) -> Accounts:

@@ -6,7 +6,7 @@ not matter how often the process that listens is replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.flow.execute.following import Following
@@ -46,8 +46,14 @@ NOTHING_USED = Used(Amounts(), priced=False)
 class Hearing:
     """What was heard of one attempt."""
 
-    def __init__(self, reader: Reader, following: Following | None = None) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        following: Following | None = None,
+        charge: Callable[[Usage], Usage] = lambda said: said,
+    ) -> None:
         self.reader = reader
+        self._charge = charge
         self._following = following
         self._at = dict.fromkeys(Stream, 0)
         self._text_left = MOST_TEXT
@@ -101,7 +107,8 @@ class Hearing:
             raw = line.decode("utf-8", "replace").removesuffix("\n")
             yield from self._bounded(_output(stream, at, clean(raw), coloured(raw)))
             return
-        for said in self.reader.feed(line, cut=cut):
+        for told in self.reader.feed(line, cut=cut):
+            said = self._charge(told) if isinstance(told, Usage) else told
             self._count(said)
             self._heed(said)
             if self._following is not None:
@@ -114,7 +121,7 @@ class Hearing:
         """Return what the agent has used and not summed up yet, where its reader can tell."""
         if not isinstance(self.reader, Summing):
             return NOTHING_USED.used
-        return _used(self.reader.pending())
+        return _used(self._charge(self.reader.pending()))
 
     def _heed(self, said: Said) -> None:
         if isinstance(said, Taken):

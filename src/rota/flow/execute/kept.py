@@ -23,10 +23,8 @@ from rota.flow.execute.checking import Checking
 from rota.flow.execute.concluding import Concluding
 from rota.flow.execute.ends import read_result, with_last_words
 from rota.flow.execute.errands import unfolded
-from rota.flow.execute.following import Following
 from rota.flow.execute.gating import Gating
 from rota.flow.execute.going import Going
-from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
 from rota.flow.execute.offering import Offering
 from rota.flow.execute.overstaying import end_overstayers, has_asked
@@ -46,10 +44,11 @@ from rota.flow.execute.reporting import (
 from rota.flow.execute.scripts import SCRIPT
 from rota.flow.execute.spending import Spending
 from rota.flow.execute.steering import steered
-from rota.flow.execute.trying import Trying, in_session
+from rota.flow.execute.trying import Trying, hearing_of, in_session
 from rota.model.beats import Sign
 from rota.model.keeping import Ending, Kept, Pause, Reason
 from rota.model.outcomes import Cancelled, Drained, Report
+from rota.model.prices import NO_PRICES, Prices
 from rota.model.programs import Bounds
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent
@@ -109,6 +108,7 @@ class KeptWork:
         passes: Passes | None = None,
         mailboxes: Mailboxes | None = None,
         probes: Probes | None = None,
+        prices: Prices = NO_PRICES,
     ) -> None:
         self._terms = terms
         self._store = store
@@ -119,7 +119,8 @@ class KeptWork:
         self._offering = Offering(store, mailboxes, yard)
         self._listening = Listening(store, yard, self._wait_to_be_fenced, self._offering.heard)
         self._beside = Beside(yard, self._listening, agents.get(SCRIPT), chance)
-        self._spending = Spending(store, yard, self._listening)
+        self._prices = prices
+        self._spending = Spending(store, yard, self._listening, prices)
         checking = Checking(store, self._beside, probes)
         self._concluding = Concluding(store, checking, self._spending)
         self._gating = Gating(store, yard, self._listening, agents.get(SCRIPT), self._start)
@@ -243,7 +244,8 @@ class KeptWork:
             ready = await self._readying.ready(going.assignment)
             going.grace = ready.bounds.grace_seconds
             given = going.assignment
-            ended = await self._gating.passed(going, ready) or await self._spending.admitted(going)
+            ended = await self._gating.passed(going, ready)
+            ended = ended or await self._spending.admitted(going, ready.agent)
             if ended is not None:
                 return ended
             if going.assignment is not given:  # told by its gate, or with another model
@@ -264,7 +266,7 @@ class KeptWork:
             kept = going.kept
             if kept is None:
                 return CANCELLED
-            begin = partial(_hearing, ready, kept)
+            begin = partial(hearing_of, ready, kept, self._prices)
             listen = partial(self._listening.to_the_end, kept, going.holder, begin)
             self._offering.begin(going.assignment, kept, ready)
             (ending, hearing), broken = await self._posting.while_served(
@@ -383,12 +385,6 @@ class KeptWork:
         while kept is not None and self._listening.look(kept) is None:
             self._yard.cancel(kept, 0.0, UNHEARD)
             await self._yard.rung(kept, LOOK_SECONDS)
-
-
-def _hearing(ready: Ready, kept: Kept) -> Hearing:
-    """Return a hearing of an attempt that has heard nothing yet."""
-    following = Following.of(ready.agent, kept.session, ready.wish)
-    return Hearing(ready.agent.reader(ready.wish, in_session(ready.room, kept.session)), following)
 
 
 def _killed_before_its_start(kept: Kept, ending: Ending, assignment: Assignment) -> bool:

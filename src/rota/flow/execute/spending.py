@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -22,17 +22,21 @@ from rota.model.asides import NOTHING
 from rota.model.budgets import MICROS, NO_CAPS, Amounts, BudgetScope, Caps, Refusal, Spender, Spent
 from rota.model.instants import from_micros
 from rota.model.keeping import Ending, Reason
-from rota.model.outcomes import Cancelled, Drained, Report
+from rota.model.outcomes import Cancelled, Drained, Failed, Report
+from rota.model.prices import NO_PRICES, Prices
 from rota.model.tasks import TaskKind
+from rota.ports.agent import Agent
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
 from rota.rules import budgets as rules
 from rota.rules.permission import LOCAL
+from rota.rules.wishes import CHEAPER
 
 log = logging.getLogger(__name__)
 
 MOST_HISTORY = 20
+UNPRICED = "nobody knows what its tokens cost; the settings name no price of its model"
 Result = TypeVar("Result")
 
 
@@ -54,6 +58,11 @@ class Purse(NamedTuple):
         mine = (one.used for one in self.spent if one.epoch == self.spender.epoch)
         return next(mine, Amounts())
 
+    def is_unpriced(self) -> bool:
+        """Whether this attempt has told tokens and nobody knows what they cost."""
+        mine = (one for one in self.spent if one.epoch == self.spender.epoch)
+        return any(one.used.tokens and not one.priced for one in mine)
+
     def run_cap(self) -> Caps:
         """Return what the run may use in all."""
         own = self.caps.get(BudgetScope.RUN, NO_CAPS)
@@ -74,12 +83,15 @@ class Purse(NamedTuple):
 class Spending:
     """Sets aside, looks after, and asks."""
 
-    def __init__(self, store: Store, yard: Yard, listening: Listening) -> None:
+    def __init__(
+        self, store: Store, yard: Yard, listening: Listening, prices: Prices = NO_PRICES
+    ) -> None:
+        self._prices = prices
         self._store = store
         self._yard = yard
         self._listening = listening
 
-    async def admitted(self, going: Going) -> Report | None:
+    async def admitted(self, going: Going, agent: Agent) -> Report | None:
         """Set aside what an agent may use; return the report of an attempt that may not begin.
 
         What is carried on was admitted before.
@@ -89,7 +101,11 @@ class Spending:
             return None
         if assignment.task.kind is not TaskKind.AGENT:
             return None
-        going.budgeted = bool(await self._caps(assignment))
+        caps = await self._caps(assignment)
+        going.budgeted = bool(caps)
+        why = self._unpriced(assignment, agent, caps)
+        if why is not None:
+            return Report(outcome=Failed(code="no_price", message=why, retryable=False))
         purse = await self._purse(assignment)
         answered = await self._answered(assignment, purse.answers)
         if answered is not None:
@@ -108,6 +124,16 @@ class Spending:
         cap = getattr(purse.run_cap(), unit)
         reason = rules.stopped_words(BudgetScope.RUN, unit, cap)
         return await self.asking(Report(outcome=Cancelled(reason=reason)), going, reason)
+
+    def _unpriced(
+        self, assignment: Assignment, agent: Agent, caps: Mapping[BudgetScope, Caps]
+    ) -> str | None:
+        """Return why money cannot be counted, if some budget counts it."""
+        if all(each.cost is None for each in caps.values()):
+            return None
+        model = assignment.task.spec.get("model")
+        known = None if model is None else str(model)
+        return rules.unpriced(agent.name, known, self._prices, tells=agent.abilities.money)
 
     async def watched(self, going: Going, listen: Callable[[], Awaitable[Result]]) -> Result:
         """Hear an attempt to its end, and end it when it has used what it may."""
@@ -155,6 +181,9 @@ class Spending:
         if unit is not None:
             return rules.stopped_words(BudgetScope.RUN, unit, getattr(caps, unit)), aside
         own = purse.own()
+        counted = any(each.cost is not None for each in purse.caps.values())
+        if counted and purse.is_unpriced():
+            return f"{rules.STOPPED}{UNPRICED}", aside
         needs = any(
             getattr(own, unit) >= getattr(aside, unit) for each in purse.day() for unit, _ in each
         )
@@ -237,8 +266,9 @@ def is_stop(ending: Ending) -> bool:
 
 def models_of(assignment: Assignment) -> tuple[str, ...]:
     """Return the models that a task may fall back on."""
-    told = assignment.task.spec.get("fallback_models")
-    return tuple(map(str, told)) if isinstance(told, list) else ()
+    told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER))
+    named = tuple(map(str, told)) if isinstance(told, list) else ()
+    return named or (() if low is None else (str(low),))
 
 
 def cheaper(assignment: Assignment) -> Assignment:

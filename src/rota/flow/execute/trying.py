@@ -6,16 +6,20 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from rota.flow.execute.again import Patience
+from rota.flow.execute.following import Following
+from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.patiently import patiently
 from rota.flow.execute.preparing import given_to, is_reader
 from rota.flow.execute.readying import Ready
 from rota.flow.execute.scripts import SCRIPT, thread_of
-from rota.model.keeping import KeptSession
+from rota.model.keeping import Kept, KeptSession
 from rota.model.messages import ThreadMessage
 from rota.model.outcomes import Cancelled, Report
+from rota.model.prices import Prices
 from rota.model.runs import Question, Run
 from rota.model.said import Usage
 from rota.model.sessions import LONGEST_SAID
@@ -27,6 +31,7 @@ from rota.ports.agent import Agent, Room
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.rules.approvals import APPROVAL, asked_words, decision
+from rota.rules.budgets import priced
 from rota.rules.prompts import Answered, Envelope, Previous, Sent, plain, render
 
 ASKED = ("ask", APPROVAL)
@@ -196,3 +201,10 @@ def in_session(room: Room, session: KeptSession | None) -> Room:
         return room
     used = Usage(input=session.input, output=session.output, cached=session.cached)
     return replace(room, session=session.id, used=used)
+
+
+def hearing_of(ready: Ready, kept: Kept, prices: Prices) -> Hearing:
+    """Return a hearing of an attempt that has heard nothing yet."""
+    following = Following.of(ready.agent, kept.session, ready.wish)
+    reader = ready.agent.reader(ready.wish, in_session(ready.room, kept.session))
+    return Hearing(reader, following, partial(priced, model=ready.wish.model, prices=prices))

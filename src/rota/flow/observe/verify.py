@@ -122,6 +122,9 @@ class Examination:
         for noun, run_id in seen.orphans:
             what = f"is gone, but not its {noun}"
             self._tell(Invariant.FOLLOW_UP, f"run {run_id}", what)
+        self._looked[Invariant.BUDGETS] += seen.spending
+        for run_id, what in seen.spending_wrong:
+            self._tell(Invariant.BUDGETS, f"run {run_id}", what)
         self._add(judge_limits(seen.limits, seen.running))
         self._add(judge_reach(seen))
 

@@ -100,4 +100,6 @@ async def _overview(session: Session, now: int) -> Overview:
             (r[0], r[1], r[2], r[3]) for r in await session.rows("lanes_twice", most=most)
         ],
         orphans=[(r[0], r[1]) for r in await session.rows("orphans", most=most)],
+        spending=(await session.rows("count_spending"))[0][0],
+        spending_wrong=[(r[0], r[1]) for r in await session.rows("spending_wrong", most=most)],
     )

@@ -29,7 +29,7 @@ def post_of(settings: Settings, store: Store) -> Iterator[Post]:
         store=store,
         chance=random.SystemRandom(),
         bounds=bounds_of(settings),
-        agents=agents_of(settings.agent),
+        agents=agents_of(settings.agent, settings.prices, settings.tiers),
         channels=tuple(every_channel()),
         sites=LocalSites(settings),
         artifacts=artifacts_of(settings),

@@ -169,6 +169,30 @@ where e.name = 'run.settled' and e.run_id is not null
   and not exists (select 1 from rota.runs r where r.id = e.run_id)
 limit :most::int;
 
+-- name: spending_wrong  what budgets count, held against the runs
+select s.run_id, 'something is set aside for an attempt that has ended' as what
+from rota.spending s left join rota.runs r on r.id = s.run_id
+where s.open = 1 and (r.id is null or r.state <> 'running' or r.epoch <> s.epoch)
+union all
+select s.run_id, 'something is still set aside for an attempt that is closed' from rota.spending s
+where s.open = 0 and (s.reserved_tokens <> 0 or s.reserved_cost <> 0 or s.reserved_turns <> 0
+  or s.reserved_tools <> 0 or s.reserved_seconds <> 0)
+union all
+select s.run_id, 'what it used counts for another task or space'
+from rota.spending s join rota.runs r on r.id = s.run_id
+where r.task_id <> s.task_id or r.space_id <> s.space_id
+union all
+select u.run_id, 'it told of more tokens than are counted' from (
+  select s.run_id, sum(s.tokens) as counted, max(s.task_id) as task_id from rota.spending s
+  group by s.run_id
+) u join rota.tasks t on t.id = u.task_id and t.spec::jsonb ->> 'gate' is null
+where u.counted < (select coalesce(sum((e.data::jsonb ->> 'input')::bigint + (e.data::jsonb ->> 'output')::bigint), 0)
+  from rota.events e where e.run_id = u.run_id and e.name = 'run.usage')
+limit :most::int;
+
+-- name: count_spending
+select count(*) from rota.spending;
+
 -- name: pruned_before
 select value from rota.facts where name = 'pruned_before';
 

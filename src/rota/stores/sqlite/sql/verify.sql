@@ -164,6 +164,30 @@ where e.name = 'run.settled' and e.run_id is not null
   and not exists (select 1 from runs r where r.id = e.run_id)
 limit :most;
 
+-- name: spending_wrong  what budgets count, held against the runs
+select s.run_id, 'something is set aside for an attempt that has ended' as what
+from spending s left join runs r on r.id = s.run_id
+where s.open = 1 and (r.id is null or r.state <> 'running' or r.epoch <> s.epoch)
+union all
+select s.run_id, 'something is still set aside for an attempt that is closed' from spending s
+where s.open = 0 and (s.reserved_tokens <> 0 or s.reserved_cost <> 0 or s.reserved_turns <> 0
+  or s.reserved_tools <> 0 or s.reserved_seconds <> 0)
+union all
+select s.run_id, 'what it used counts for another task or space'
+from spending s join runs r on r.id = s.run_id
+where r.task_id <> s.task_id or r.space_id <> s.space_id
+union all
+select u.run_id, 'it told of more tokens than are counted' from (
+  select s.run_id, sum(s.tokens) as counted, max(s.task_id) as task_id from spending s
+  group by s.run_id
+) u join tasks t on t.id = u.task_id and json_extract(t.spec, '$.gate') is null
+where u.counted < (select coalesce(sum(json_extract(e.data, '$.input') + json_extract(e.data, '$.output')), 0)
+  from events e where e.run_id = u.run_id and e.name = 'run.usage')
+limit :most;
+
+-- name: count_spending
+select count(*) from spending;
+
 -- name: pruned_before
 select value from facts where name = 'pruned_before';
 
