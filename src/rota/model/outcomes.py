@@ -102,15 +102,13 @@ class Message:
 class Report:
     """An outcome, and what the attempt wants done in the same transaction.
 
-    `ending` is how its processes ended, as JSON, where it had any. With `silent` nobody is told
-    of its result: it is for the record alone.
+    `ending` is how its processes ended, as JSON, where it had any.
     """
 
     outcome: Outcome
     messages: tuple[Message, ...] = field(default=())
     ending: str | None = None
     aside: Aside | None = None
-    silent: bool = False
 
 
 DONE = Report(outcome=Succeeded())

@@ -223,9 +223,7 @@ def _end(
 ) -> Settlement:
     state = after(run.state, move)
     name = state.value
-    deliveries = _deliveries(
-        run, report.messages, state, result, error, context.policy, silent=report.silent
-    )
+    deliveries = _deliveries(run, report.messages, state, result, error, context.policy)
     followers = _followers(run, state, result, context)
     if state is RunState.SUCCEEDED and result is None and not deliveries and not followers:
         extras = PLAIN_SUCCESS
@@ -264,11 +262,9 @@ def _deliveries(
     result: str | None,
     error: str | None,
     policy: Policy,
-    *,
-    silent: bool,
 ) -> tuple[NewDelivery, ...]:
     wanted = list(messages) if state is RunState.SUCCEEDED else []
-    if policy.deliver_to is not None and state is not RunState.CANCELLED and not silent:
+    if policy.deliver_to is not None and state is not RunState.CANCELLED:
         channel, _, target = policy.deliver_to.partition(":")
         body = result if state is RunState.SUCCEEDED else _sentence(state, error)
         body = body or state.value

@@ -19,6 +19,7 @@ from rota.flow.define.messages import say
 from rota.flow.define.runs import answer_question, enqueue
 from rota.flow.define.tasks import put_task
 from rota.flow.settle import settle_attempts
+from rota.model.checks import Mark
 from rota.model.keeping import Reason
 from rota.model.messages import MessageState
 from rota.model.outcomes import Asked, Cancelled, Succeeded
@@ -239,11 +240,12 @@ async def test_internal_text_is_on_record_and_is_not_told_to_anybody(desk):
     given = given._replace(task=replace(given.task, policy=policy))
     yard = Trial(said(line("result", text="<internal>kestrel</internal>")))
     report = await House(desk, yard).work.run(given)
-    assert (report.outcome, report.silent) == (Succeeded(), True)
+    assert report.outcome == Succeeded(silent=True)
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     run_id = given.lease.run_id
     assert await desk.state(run_id) is RunState.SUCCEEDED
     assert await desk.store.list_deliveries(run_id, 10) == []
+    assert (await desk.run(run_id)).mark is Mark.SILENT
     output = [event.data["text"] for event in await desk.store.run_output(run_id, 10)]
     assert output == ["<internal>kestrel</internal>"]
 
@@ -279,3 +281,15 @@ async def test_too_much_or_nothing_cannot_be_said(desk):
     await desk.store.add_thread(other.id, "ann:own")
     with pytest.raises(NotFound):
         await tell(desk, "hello", thread="ann:own")
+
+
+async def test_what_an_agent_asks_for_beside_its_result_is_not_lost_with_internal_text(desk):
+    given = await agent_run(desk)
+    policy = replace(given.task.policy, deliver_to="log:")
+    given = given._replace(task=replace(given.task, policy=policy))
+    told = "calm<internal>kestrel</internal>"
+    yard = Trial(said(line("result", text=told, silent=True, next_check="2h")))
+    report = await House(desk, yard).work.run(given)
+    assert report.outcome == Succeeded(result='"calm"', silent=True, next_check="2h")
+    assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
+    assert await desk.store.list_deliveries(given.lease.run_id, 10) == []

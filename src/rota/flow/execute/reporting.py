@@ -58,18 +58,22 @@ def report_of(ending: Ending, verdict: Verdict | None, kind: TaskKind, bounds: B
     """Return what an attempt came to, and how its processes ended."""
     whole = _outcome(ending, verdict, kind)
     outcome = public(whole) if kind is TaskKind.AGENT else whole
-    silent = isinstance(outcome, Succeeded) and outcome.result is None and outcome != whole
     if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
         message = f"{_overdue(ending.reason, bounds)}, and {_end_of(ending)}"
         outcome = replace(outcome, message=message)
-    return Report(outcome=outcome, ending=told(ending), silent=silent)
+    return Report(outcome=outcome, ending=told(ending))
 
 
 def public(outcome: Outcome) -> Outcome:
-    """Return what an agent's attempt came to without what is internal; that stays in its output."""
+    """Return what an agent's attempt came to without what is internal; that stays in its output.
+
+    A result of which nothing is left is told to nobody.
+    """
     match outcome:
         case Succeeded(result=result):
-            return Succeeded(result=public_result(result))
+            shown = public_result(result)
+            silent = outcome.silent or (shown is None and result is not None)
+            return replace(outcome, result=shown, silent=silent)
         case Asked(question=question, context=context):
             shown = public_text(question) or WITHOUT_WORDS
             return replace(outcome, question=shown, context=public_text(context))
