@@ -24,6 +24,7 @@ from rota.testing.contracts import (
     settle,
     spending,
     talking,
+    unread,
     views,
     workers,
 )
@@ -186,6 +187,10 @@ class TestAsides(asides.AsideContract):
 
 
 class TestSessions(conversing.SessionContract):
+    pass
+
+
+class TestUnread(unread.UnreadContract):
     pass
 
 

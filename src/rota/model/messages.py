@@ -26,11 +26,15 @@ def is_to_read(payload: object) -> bool:
 
 
 class MessageState(StrEnum):
-    """Who has a message: nobody yet, a run as its input, or one that was going on already."""
+    """Who has a message: nobody yet, a run as its input, or one that was going on already.
+
+    Unread is shown of one whose reader has ended without having read it.
+    """
 
     PENDING = "pending"
     GIVEN = "given"
     TAKEN = "taken"
+    UNREAD = "unread"
 
 
 class NewMessage(NamedTuple):

@@ -106,7 +106,8 @@ async def say(session: Session, message: NewMessage, reader: RunBatch, now: int)
         run_id = readers[-1][0]
     else:
         run_id = (await enqueue(session, [reader], now))[0][0].run_id
-        await session.run("turn_messages", thread=message.thread, reader=run_id)
+        turned = {"thread": message.thread, "reader": run_id, "most": MOST_PENDING - 1}
+        await session.run("turn_messages", **turned)
     row = await one(
         session,
         "insert_message",

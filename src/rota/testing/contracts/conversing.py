@@ -30,7 +30,7 @@ from rota.testing.bench import Bench, failed, micros
 HOME, HERE = "/home", "talk:here"
 LONG = timedelta(days=40)
 FIRST = KeptSession("codex", "s-1", 11, 7)
-PENDING, GIVEN, TAKEN = MessageState
+PENDING, GIVEN, TAKEN, _ = MessageState
 EVERY = SessionFilter()
 
 

@@ -137,9 +137,10 @@ select distinct m.reader from (
 join rota.runs r on r.id = m.reader and r.state = 'queued'
 order by m.reader;
 
--- name: count_pending
-select count(*), coalesce(sum(length(body)), 0) from rota.messages
-where thread = :thread::text and state = 'pending';
+-- name: count_pending  what somebody is there to read
+select count(*), coalesce(sum(length(m.body)), 0) from rota.messages m
+where m.thread = :thread::text and m.state = 'pending' and exists (select 1 from rota.runs r
+  where r.id = m.reader and r.state in ('queued', 'running', 'waiting'));
 
 -- name: insert_message
 insert into rota.messages (space_id, thread, sender, body, at, state, reader)
@@ -147,9 +148,9 @@ values (:space_id::bigint, :thread::text, :sender::text, :body::text, :now::bigi
   :reader::bigint)
 returning id;
 
--- name: turn_messages  to another reader
-update rota.messages set reader = :reader::bigint
-where thread = :thread::text and state = 'pending';
+-- name: turn_messages  to another reader, the newest ones
+update rota.messages set reader = :reader::bigint where id in (select m.id from rota.messages m
+  where m.thread = :thread::text and m.state = 'pending' order by m.id desc limit :most::int);
 
 -- name: thread_read_by  what a run was to read, and has not taken from anybody
 select thread from rota.messages where reader = :run_id::bigint
@@ -204,8 +205,10 @@ where id = :id::bigint and state = 'pending';
 -- name: boxed_message
 select id from rota.messages where box = :box::text and number = :number::int;
 
--- name: list_messages
-select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at
+-- name: list_messages  what nobody is there to read any more is unread
+select m.id, m.thread, m.sender, m.body, m.at, case when m.state = 'pending' and not exists (
+    select 1 from rota.runs r where r.id = m.reader and r.state in ('queued', 'running', 'waiting'))
+  then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
 from rota.messages m join rota.spaces p on p.id = m.space_id
 where m.thread = :thread::text and m.id < :before::bigint
   and (:space::text is null or p.name = :space::text)
@@ -221,5 +224,7 @@ delete from rota.sessions where id in (select s.id from rota.sessions s
   order by s.used_at limit :most::int);
 
 -- name: prune_messages
-delete from rota.messages where id in (select id from rota.messages
-  where state <> 'pending' and at < :before::bigint order by id limit :most::int);
+delete from rota.messages where id in (select m.id from rota.messages m
+  where m.at < :before::bigint and (m.state <> 'pending' or not exists (select 1 from rota.runs r
+    where r.id = m.reader and r.state in ('queued', 'running', 'waiting')))
+  order by m.id limit :most::int);

@@ -122,17 +122,19 @@ select distinct m.reader from (
 join runs r on r.id = m.reader and r.state = 'queued'
 order by m.reader;
 
--- name: count_pending
+-- name: count_pending  what somebody is there to read
 select count(*), coalesce(sum(length(body)), 0) from messages
-where thread = :thread and state = 'pending';
+where thread = :thread and state = 'pending' and exists (select 1 from runs r
+  where r.id = messages.reader and r.state in ('queued', 'running', 'waiting'));
 
 -- name: insert_message
 insert into messages (space_id, thread, sender, body, at, state, reader)
 values (:space_id, :thread, :sender, :body, :now, 'pending', :reader)
 returning id;
 
--- name: turn_messages  to another reader
-update messages set reader = :reader where thread = :thread and state = 'pending';
+-- name: turn_messages  to another reader, the newest ones
+update messages set reader = :reader where id in (select m.id from messages m
+  where m.thread = :thread and m.state = 'pending' order by m.id desc limit :most);
 
 -- name: thread_read_by  what a run was to read, and has not taken from anybody
 select thread from messages where reader = :run_id and state in ('pending', 'given') limit 1;
@@ -182,8 +184,10 @@ where id = :id and state = 'pending';
 -- name: boxed_message
 select id from messages where box = :box and number = :number;
 
--- name: list_messages
-select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at
+-- name: list_messages  what nobody is there to read any more is unread
+select m.id, m.thread, m.sender, m.body, m.at, case when m.state = 'pending' and not exists (
+    select 1 from runs r where r.id = m.reader and r.state in ('queued', 'running', 'waiting'))
+  then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
 from messages m join spaces p on p.id = m.space_id
 where m.thread = :thread and m.id < :before and (:space is null or p.name = :space)
 order by m.id desc limit :most;
@@ -199,4 +203,6 @@ delete from sessions where id in (select s.id from sessions s
 
 -- name: prune_messages
 delete from messages where id in (select id from messages
-  where state <> 'pending' and at < :before order by id limit :most);
+  where at < :before and (state <> 'pending' or not exists (select 1 from runs r
+    where r.id = messages.reader and r.state in ('queued', 'running', 'waiting')))
+  order by id limit :most);
