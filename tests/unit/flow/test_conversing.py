@@ -79,6 +79,7 @@ async def test_what_was_said_is_the_prompt_of_the_next_run_and_its_session_the_t
     house = House(desk, yard)
     given = await claim(desk)
     assert (given.lease.run_id, given.lease.thread) == (one.reader, HERE)
+    assert (await desk.run(one.reader)).pool == "foreground", "somebody waits for the answer"
     given = await next_run_after(desk, given, await house.work.run(given), "more")
     told = yard.started[0].stdin.decode()
     assert told.startswith('Talk.\n\n<message sender="Ann" time="')

@@ -10,7 +10,7 @@ from rota.flow.define.agents import with_agent
 from rota.flow.define.runs import encode_payload, template_for
 from rota.model.messages import LONGEST_MESSAGE, READER, NewMessage, ThreadMessage
 from rota.model.runs import RunBatch, Source
-from rota.model.tasks import Task, TaskKind
+from rota.model.tasks import Pool, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.model.wishes import SessionContext
 from rota.ports.agent import Agents
@@ -51,7 +51,7 @@ async def say(
     else:
         payload = dict(READER)
     template = template_for(task, Source.ENQUEUE, store.now())._replace(
-        thread=thread, lane=conversation_of(task.id, thread)
+        thread=thread, lane=conversation_of(task.id, thread), pool=Pool.FOREGROUND
     )
     message = NewMessage(owner.id, thread, sender or caller.name, body)
     reader = RunBatch(template=template, payloads=[encode_payload(payload)])
