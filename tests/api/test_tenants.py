@@ -245,7 +245,7 @@ def told_of(text, said):
     return text
 
 
-def test_no_operation_shows_or_changes_what_belongs_to_somebody_else(
+def test_e6_no_operation_shows_or_changes_what_belongs_to_somebody_else(
     door, operations, things, tmp_path
 ):
     before = rows(door, tmp_path)
@@ -266,7 +266,7 @@ def test_no_operation_shows_or_changes_what_belongs_to_somebody_else(
     assert count > len(operations) - len(WHOLE)
 
 
-def test_what_is_not_yours_looks_like_what_is_not_there(door, operations, things):
+def test_e6_what_is_not_yours_looks_like_what_is_not_there(door, operations, things):
     for operation_id, (method, path, operation) in operations.items():
         if "{" not in path or operation_id in WHOLE | {"create_thread_task"}:
             continue
@@ -297,7 +297,7 @@ def test_what_concerns_the_whole_is_refused_to_a_member(door, operations, things
         assert (told.status, told.code) == (403, "not_permitted"), operation_id
 
 
-def test_a_key_without_the_scope_opens_nothing(door, operations, things, tmp_path):
+def test_e9_a_key_without_the_scope_opens_nothing(door, operations, things, tmp_path):
     before = None
     keys = {scope: door.client("ann", EVERY_SCOPE - {scope}) for scope in KeyScope}
     before = rows(door, tmp_path)
@@ -309,7 +309,7 @@ def test_a_key_without_the_scope_opens_nothing(door, operations, things, tmp_pat
     assert rows(door, tmp_path) == before
 
 
-def test_a_key_that_is_unknown_expired_or_revoked_opens_nothing(door, operations, things):
+def test_e9_a_key_that_is_unknown_expired_or_revoked_opens_nothing(door, operations, things):
     late = door.client("ann", expires_at=door.clock.now() + timedelta(hours=1))
     gone = door.client("ann")
     assert late.get("/v1/tasks").status == gone.get("/v1/tasks").status == 200
@@ -325,7 +325,7 @@ def test_a_key_that_is_unknown_expired_or_revoked_opens_nothing(door, operations
             assert told.headers["www-authenticate"] == "Bearer"
 
 
-def test_scopes_and_spaces_come_from_the_key_and_from_no_header(door):
+def test_e7_e9_scopes_and_spaces_come_from_the_key_and_from_no_header(door):
     narrow = door.client("bob", {KeyScope.READ})
     for name in ("X_Scope", "X_Scopes", "X_Space", "X_Role", "X_User", "X_HTTP_Method_Override"):
         told = narrow.post("/v1/tasks", WORK, **{name: "main"})

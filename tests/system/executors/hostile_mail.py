@@ -113,6 +113,17 @@ while not {"late.json", "gone.json"} & set(os.listdir(REPLIES)):
     time.sleep(0.005)
 SEEN["late"] = sorted({"late.json", "gone.json"} & set(os.listdir(REPLIES)))
 
+# A10: what was asked before is asked again, word for word and under another name
+once = {"request_id": "once", "type": "send_message", "text": "hello", "to": "log:"}
+put("once", once)
+SEEN["sent"] = reply("once")["ok"]
+os.unlink(REPLIES + "once.json") if os.access(REPLIES, os.W_OK) else None
+put("replay", once)
+while "replay.json" in os.listdir(OUT):
+    time.sleep(0.005)
+SEEN["replayed"] = reply("once")["done_at"]
+SEEN["again"] = ask("again", "send_message", text="hello", to="log:")["again"]
+
 # A5, A13: the folders themselves
 SEEN["in"] = fails(lambda: os.close(os.open(REPLIES + "forged.json", os.O_CREAT | os.O_WRONLY)))
 SEEN["mkdir"] = fails(lambda: os.mkdir(BOX + "/in/mine"))

@@ -51,6 +51,9 @@ def test_a_hostile_program_gets_answers_and_nothing_else(sited, place):
     assert seen["refused"] == {name: REFUSED[name] for name in seen["refused"]}
     assert len(seen["refused"]) >= len(REFUSED) - 1
     assert set(seen["left"]) <= {"full.json", "never.tmp"}, "the rest was taken away"
+    assert (seen["sent"], seen["again"]) == (True, True)
+    sent = [each["body"] for each in sited.json("run", str(run["id"]))["deliveries"]]
+    assert sent.count("hello") == 1, "a command that is replayed has no second effect (A10)"
     if place.name in {"sandbox", "container", "docker", "walled"}:
         assert (seen["in"], seen["mkdir"], seen["moved"]) == (True, True, True)
         assert seen["others"] == [seen["own"]], "no other mailbox is seen"

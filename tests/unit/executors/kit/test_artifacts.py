@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
+import stat
+import tarfile
+import zipfile
 from datetime import UTC, datetime
 
 import pytest
@@ -85,6 +89,13 @@ def a_socket(path, _secret):
         made.bind(str(path))
 
 
+def device(path, _secret):
+    try:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
 def newline(path, _secret):
     path.with_name("two\nlines").write_text("x")
 
@@ -108,6 +119,7 @@ HOSTILE = [
     hard_link,
     pipe,
     a_socket,
+    device,
     newline,
     escape,
     turned_around,
@@ -117,7 +129,7 @@ HOSTILE = [
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("plant", HOSTILE, ids=lambda plant: plant.__name__)
-def test_what_is_no_plain_file_is_passed_over(kept, shelf, tmp_path, plant):
+def test_a12_what_is_no_plain_file_is_passed_over(kept, shelf, tmp_path, plant):
     secret = tmp_path / "keys" / "secret"
     secret.parent.mkdir()
     secret.write_text("secret")
@@ -129,6 +141,23 @@ def test_what_is_no_plain_file_is_passed_over(kept, shelf, tmp_path, plant):
     for name in ("bad", "bad/secret", *{path.name for path in shelf.iterdir()} - {"good"}):
         with pytest.raises(NotFound):
             kept.open("main", 7, name)
+
+
+def test_a12_an_archive_is_bytes_and_nobody_unpacks_it(kept, shelf, tmp_path):
+    with zipfile.ZipFile(shelf / "slip.zip", "w") as made:
+        made.writestr("../../../out", "x")
+    with tarfile.open(shelf / "slip.tar", "w") as made:
+        made.addfile(tarfile.TarInfo("/etc/out"), io.BytesIO())
+    before = {name: (shelf / name).read_bytes() for name in ("slip.tar", "slip.zip")}
+    assert names(kept) == [*before]
+    assert {name: content(kept, name) for name in before} == before
+    assert not [*tmp_path.rglob("out")]
+
+
+def test_a12_a_set_user_bit_goes_nowhere(kept, shelf):
+    (shelf / "tool").write_text("#!/bin/sh\n")
+    (shelf / "tool").chmod(0o4755)
+    assert content(kept, "tool") == b"#!/bin/sh\n"
 
 
 @pytest.mark.parametrize(
