@@ -172,6 +172,22 @@ def test_a_lobby_that_cannot_be_had_stops_the_program(ground, kit, answering):
     assert not (ground.folder / "ran").exists()
 
 
+def test_a_lobby_whose_image_somebody_else_just_brought_is_had(ground, kit, answering):
+    late = ground.root / kit.engine.kind
+    late.write_text(
+        f"#!/bin/sh\ncase \"$*\" in *' --detach '*) mkdir {ground.root}/once 2>/dev/null &&"
+        f' {{ echo no such image >&2; exit 125; }};; esac\nexec {kit.engine.program} "$@"\n'
+    )
+    late.chmod(0o755)
+    engine = replace(kit.engine, program=str(late))
+    executor = ContainerExecutor(Interpreter.running(), ground.mounts, engine)
+    executor.check()
+    desk = answering("d/desk", 7684, alone=True)
+    done = ground.run(executor, PYTHON, "-c", CALL, "7684", image=kit.image, desk=desk.way)
+    assert done.stdout.startswith(b"7684 hello from desk\n"), done
+    assert (ground.root / "once").exists()
+
+
 def test_an_engine_that_cannot_have_lobbies_is_told_of(ground, kit):
     broken = ground.root / kit.engine.kind
     broken.write_text(

@@ -94,17 +94,26 @@ def open_lobby(client: dict[str, str], engine: list[str], words: list[str]) -> N
     run = [*engine, "run", *shown, *kept]
     try:
         ask(client, *run)
-    except Unavailable:
-        from rota.executors.container.furnishing import furnish  # noqa: PLC0415 - needed once
-
-        if not furnish(engine, client):
-            raise
-        ask(client, *run)
+    except Unavailable as fault:
+        ask_again(client, engine, run, fault)
     signal.signal(signal.SIGALRM, too_late)
     signal.setitimer(signal.ITIMER_REAL, LOBBY_SECONDS)
     held = os.open(fifo, os.O_WRONLY)  # as soon as the other side has opened it, too
     signal.setitimer(signal.ITIMER_REAL, 0)
     os.set_inheritable(held, True)
+
+
+def ask_again(
+    client: dict[str, str], engine: list[str], run: list[str], fault: Unavailable
+) -> None:
+    """Start a lobby once more, with its image there: another attempt may have brought it."""
+    from rota.executors.container.furnishing import furnish  # noqa: PLC0415 - needed once
+
+    brought = furnish(engine, client)
+    try:
+        ask(client, *run)
+    except Unavailable as again:
+        raise again if brought else fault from again
 
 
 def too_late(_number: int, _frame: object) -> None:
