@@ -254,3 +254,32 @@ def test_lists_are_aligned_when_piped(rota):
     first, *rest = rota.ok("task", "list").out.splitlines()
     assert first.startswith("TASK         STATE")
     assert all(line[13:20] == "enabled" for line in rest)
+
+
+def test_a_gate_is_taken_away_and_stays_where_nothing_is_said(rota):
+    rota.ok("task", "create", "x", "--command", "true", "--gate", "test -e there")
+    kept = rota.json("task", "edit", "x", "--title", "Still")
+    assert kept["gate"] == {"command": ["test", "-e", "there"]}
+    assert rota.json("task", "edit", "x", "--no-gate")["gate"] is None
+    said = rota.refused("task", "edit", "x", "--no-gate", "--gate", "true")
+    assert "either --gate or --no-gate" in said
+
+
+def test_results_are_sent_nowhere_any_more(rota):
+    rota.ok("notify", "set", "log:home", "--default")
+    made = rota.json("task", "create", "x", *HELLO)
+    assert made["policy"]["deliver_to"] == "log:home"
+    assert rota.json("task", "edit", "x", "--deliver-to", "none")["policy"]["deliver_to"] is None
+    bare = rota.json("task", "create", "y", *HELLO, "--deliver-to", "none")
+    assert bare["policy"]["deliver_to"] is None
+
+
+def test_places_are_set_listed_and_removed(rota):
+    told = rota.ok("notify", "set", "log:ops", "--least", "high").out
+    assert told == "main is told in log:ops from high up.\n"
+    (found,) = rota.json("notify", "list")["preferences"]
+    assert (found["space"], found["to"], found["least"]) == ("main", "log:ops", "high")
+    assert "use log" in rota.refused("notify", "set", "pigeon:ops")
+    rota.ok("notify", "remove", "log:ops", "--yes")
+    rota.refused("notify", "remove", "log:ops", "--yes", code=3)
+    assert rota.json("notify", "list")["preferences"] == []

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 Record = dict[str, Any]
+NO_MORE = object()
+"""What a command says of something that is to be taken away; nothing at all leaves it as it is."""
 
 MAIN = "main"
 MOST_NAMES = 1_000
@@ -98,7 +100,8 @@ class Desk:
     ) -> Record:
         """Have one command of several carried out, or rehearsed: then its record is empty."""
         clerk = self._here if here and self.url is None else self._clerk
-        plain = {name: value for name, value in (said or {}).items() if value is not None}
+        told = {name: value for name, value in (said or {}).items() if value is not None}
+        plain = {name: None if value is NO_MORE else value for name, value in told.items()}
         return clerk.call(method, path, plain, dry_run=dry_run)
 
     def fetch(self, run: int, name: str) -> Iterator[bytes]:

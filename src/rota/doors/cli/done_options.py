@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.doors.cli.desk import Record
+from rota.doors.cli.desk import NO_MORE, Record
 from rota.doors.cli.task_options import words_of
 from rota.doors.cli.values import whole
 from rota.errors import Invalid
@@ -34,6 +34,7 @@ Gate = Annotated[
 GateTimeout = Annotated[
     Text, typer.Option("--gate-timeout", metavar="LENGTH", help="With --gate: its longest [1m].")
 ]
+NoGate = Annotated[bool, typer.Option("--no-gate", help="Take its gate away.")]
 NextCheck = Annotated[
     Text,
     typer.Option(
@@ -53,6 +54,10 @@ def done_of(given: Mapping[str, Any]) -> Record:
     gate, timeout = given.get("gate"), given.get("gate_timeout")
     if gate is None and timeout is not None:
         raise Invalid("gate-timeout", timeout, "goes with --gate")
+    if given.get("no_gate"):
+        if gate is not None:
+            raise Invalid("no-gate", gate, "give either --gate or --no-gate")
+        said["gate"] = NO_MORE
     if gate is not None:
         told = {"command": words_of(gate), "timeout": timeout}
         said["gate"] = {name: value for name, value in told.items() if value is not None}

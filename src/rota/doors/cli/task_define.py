@@ -154,6 +154,7 @@ def edit(
     check: done.Checks = None,
     gate: done.Gate = None,
     gate_timeout: done.GateTimeout = None,
+    no_gate: done.NoGate = False,
     next_check: done.NextCheck = None,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,

@@ -140,7 +140,10 @@ AfterEnd = Annotated[
     Text, typer.Option("--on", metavar="END", help="With --after: success, failure, any.")
 ]
 DeliverTo = Annotated[
-    Text, typer.Option("--deliver-to", metavar="ADDRESS", help="Send the result, 'log:'.")
+    Text,
+    typer.Option(
+        "--deliver-to", metavar="ADDRESS", help="Send the result, 'log:'; none sends it nowhere."
+    ),
 ]
 Jitter = Annotated[
     Text, typer.Option("--jitter", metavar="LENGTH", help="Spread starts over this much, '5m'.")
@@ -238,6 +241,9 @@ def site_of(given: Mapping[str, Any]) -> Record:
     }
 
 
+NOWHERE = "none"
+
+
 def policy_of(given: Mapping[str, Any]) -> Record | None:
     """Return the policy that the options ask for; what they leave out stays as it is."""
     said: Record = {name: given[name] for name in PLAIN if given.get(name) is not None}
@@ -253,7 +259,9 @@ def policy_of(given: Mapping[str, Any]) -> Record | None:
     }
     parts = {**numbers, "retry": _said(retry), "catch_up": _said({"mode": given.get("catch_up")})}
     said |= {name: value for name, value in parts.items() if value is not None}
-    return _said(said)
+    if said.get("deliver_to") == NOWHERE:
+        said["deliver_to"] = None
+    return said or None
 
 
 def after_of(given: Mapping[str, Any]) -> Record | None:
