@@ -70,6 +70,7 @@ OPERATIONS: Final = (
     "archive_session",
     "clear_session",
     "resume_session",
+    "put_thread",
     "say",
     "read_again",
     "give_messages",

@@ -40,6 +40,7 @@ WORDS = {
     "ask_sql": "SQL",
     "list_readings": "instants of our time",
     "say": "the name of an agent",
+    "register_thread": "a task that takes part, and facts that are not too many",
     "archive_session": "a session or a thread",
     "clear_session": "a session or a thread",
 }

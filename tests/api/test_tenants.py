@@ -41,6 +41,7 @@ LISTS = {
     "list_preferences": ("space",),
     "list_requests": ("space",),
     "list_sessions": ("thread", "space"),
+    "list_threads": ("space",),
     "search_sessions": ("thread", "space"),
 }
 """Which filters of a list may name a thing of somebody else."""
@@ -84,6 +85,8 @@ BODIES = {
     "clear_session": {"thread": "ann:kestrel"},
     "resume_session": {},
     "say": {"text": "Hello?"},
+    "register_thread": {"title": "Mine now"},
+    "cancel_thread": {},
 }
 """What a sound request says."""
 QUERIES = {

@@ -35,7 +35,7 @@ def written_operations():
     kit = SRC / "stores" / "kit"
     names = (
         *("store.py", "entrance.py", "pausing.py", "keeping.py", "beating.py", "machines.py"),
-        *("talking.py", "spending.py", "conversing.py", "saying.py", "noticing.py"),
+        *("talking.py", "spending.py", "conversing.py", "saying.py", "noticing.py", "threads.py"),
     )
     texts = [(kit / name).read_text() for name in names]
     writes = [

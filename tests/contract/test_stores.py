@@ -25,6 +25,7 @@ from rota.testing.contracts import (
     spending,
     talking,
     unread,
+    threads,
     views,
     workers,
 )
@@ -195,4 +196,8 @@ class TestUnread(unread.UnreadContract):
 
 
 class TestMessages(conversing.MessageContract):
+    pass
+
+
+class TestThreads(threads.ThreadContract):
     pass

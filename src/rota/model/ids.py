@@ -13,6 +13,7 @@ DeliveryId = NewType("DeliveryId", int)
 EventId = NewType("EventId", int)
 SessionId = NewType("SessionId", int)
 MessageId = NewType("MessageId", int)
+ThreadId = NewType("ThreadId", int)
 WorkerId = NewType("WorkerId", str)
 Epoch = NewType("Epoch", int)
 

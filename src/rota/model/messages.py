@@ -15,6 +15,10 @@ MOST_PENDING = 100
 MOST_PENDING_CHARACTERS = 128 * 1024
 """How much may wait in a thread to be read; it fits the prompt of one run."""
 
+MOST_PASSING = MOST_PENDING // 2
+MOST_PASSING_CHARACTERS = MOST_PENDING_CHARACTERS // 2
+"""How much of what asks for nobody waits for the next reader; older ones are passed over."""
+
 READER = MappingProxyType({"messages": True})
 """The payload of a run that was queued to read what was said in its thread."""
 
@@ -28,29 +32,32 @@ def is_to_read(payload: object) -> bool:
 class MessageState(StrEnum):
     """Who has a message: nobody yet, a run as its input, or one that was going on already.
 
-    Unread is shown of one whose reader has ended without having read it.
+    One that is passed over asked for nobody, and newer ones took its place. Unread is shown of one
+    whose reader has ended without having read it.
     """
 
     PENDING = "pending"
     GIVEN = "given"
     TAKEN = "taken"
+    PASSED = "passed"
     UNREAD = "unread"
 
 
 class NewMessage(NamedTuple):
-    """What somebody says in a thread."""
+    """What somebody says in a thread; a `follow_up` is left to the next run."""
 
     space_id: SpaceId
     thread: str
     sender: str
     body: str
+    follow_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadMessage:
     """A message as it stands in the store.
 
-    `reader` is the run that is queued to read it, `run_id` the one that has.
+    `reader` is the run that is queued to read it, if it asks for one, `run_id` the one that has.
     """
 
     id: MessageId
@@ -59,7 +66,7 @@ class ThreadMessage:
     body: str
     at: datetime
     state: MessageState
-    reader: RunId
+    reader: RunId | None
     run_id: RunId | None
     epoch: Epoch | None
     read_at: datetime | None

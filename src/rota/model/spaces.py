@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
 
 from rota.model.ids import SpaceId
 
@@ -26,13 +25,6 @@ class Space:
     role: Role
     timezone: str
     created_at: datetime
-
-
-class Thread(NamedTuple):
-    """A conversation, and whose it is."""
-
-    space: str
-    key: str
 
 
 class Scope(StrEnum):

@@ -43,8 +43,11 @@ class Conversing(Timed, Protocol):
     async def resume_session(self, session_id: int, title: str | None) -> bool:
         """Let the next run go on in a session; the one it takes the place of is archived."""
 
-    async def say(self, message: NewMessage, reader: RunBatch) -> ThreadMessage:
-        """Write a message down, and queue a run that reads it unless one is queued already."""
+    async def say(self, message: NewMessage, reader: RunBatch | None) -> ThreadMessage:
+        """Write a message down, and queue a run that reads it unless one is queued already.
+
+        Without a reader it asks for nobody, and is read with the next one that does.
+        """
 
     async def read_again(self, run_id: int, reader: RunBatch) -> RunId | None:
         """Queue another run to read what an earlier one was to; None if that had nothing to."""

@@ -22,7 +22,7 @@ from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, Sto
 from rota.model.requests import NewRequest
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
-from rota.model.spaces import Limit, Role, Space, Thread
+from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
 from rota.ports.beating import Beating
@@ -35,6 +35,7 @@ from rota.ports.machines import Machines
 from rota.ports.noticing import Noticing
 from rota.ports.spending import Spending
 from rota.ports.talking import Talking
+from rota.ports.threads import Threads
 from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
@@ -234,9 +235,6 @@ class Views(Timed, Protocol):
     async def list_spaces(self) -> list[Space]:
         """Return every space."""
 
-    async def list_threads(self, space_id: int | None, most: int) -> list[Thread]:
-        """Return the threads of a space, or of all, newest first."""
-
     async def list_runs(self, wanted: RunFilter) -> list[Run]:
         """Return runs, newest first."""
 
@@ -334,6 +332,7 @@ class Store(
     Spending,
     Conversing,
     Noticing,
+    Threads,
     Backups,
     Protocol,
 ):

@@ -16,6 +16,8 @@ from rota.rules.sites import FIELDS
 
 MOST_MADE = 100
 """Tasks that attempts have made and that stand, in one space."""
+MOST_THREADS = 1_000
+"""Threads of a space to which an attempt may add one."""
 MOST_SCHEDULES = 20
 """Schedules of a task to which an attempt may add one."""
 MOST_QUEUED = 100
@@ -50,6 +52,12 @@ def check_room(made: int) -> None:
     if made >= MOST_MADE:
         message = f"runs have made {made} tasks in this space: cancel some, or change one of them"
         raise Conflict(message)
+
+
+def check_threads(standing: int) -> None:
+    """Refuse one more thread where there are many."""
+    if standing >= MOST_THREADS:
+        raise Conflict(f"this space has {standing} threads: ask a person to register the next one")
 
 
 def check_queue(queued: int) -> None:

@@ -74,6 +74,10 @@ WAYS = {
     "archive_session": "session archive",
     "clear_session": "session clear",
     "resume_session": "session resume",
+    "list_threads": "thread list",
+    "show_thread": "thread show",
+    "register_thread": "thread register",
+    "cancel_thread": "thread cancel",
     "say": "say",
     "list_messages": "messages",
 }

@@ -35,6 +35,7 @@ MODULES = MappingProxyType(
         "say": "messages",
         "messages": "messages",
         "session": "session",
+        "thread": "thread",
         "next": "preview",
         "schedule": "schedule",
         "state": "state",

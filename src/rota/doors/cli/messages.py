@@ -37,6 +37,9 @@ def say(
         str | None,
         typer.Option("--agent", metavar="NAME", help="Who answers, if no task does there."),
     ] = None,
+    follow_up: Annotated[
+        bool, typer.Option("--follow-up", help="Leave it to the next run, whoever listens.")
+    ] = False,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
@@ -49,9 +52,16 @@ def say(
     """
     desk = Desk(context)
     said = {"text": text_or_input(text), "sender": sender, "agent": agent, "space": space}
+    if follow_up:
+        said["delivery_mode"] = "followUp"
     found = desk.call("POST", _path(thread), said, dry_run=dry_run)
     desk.out.record(found)
-    desk.out.line(f"Message {found['id']} is for run {found['reader']}, or who listens before.")
+    number, reader = found["id"], found["reader"]
+    if reader is None:
+        desk.out.line(f"Message {number} asks for nobody: it is read with the next that does.")
+    else:
+        who = "" if follow_up else ", or who listens before"
+        desk.out.line(f"Message {number} is for run {reader}{who}.")
 
 
 def list_all(

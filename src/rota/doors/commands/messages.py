@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -31,6 +31,10 @@ class NewMessage(Asked):
     agent: Word | None = Field(
         default=None, description="Who answers, if no task answers in this thread."
     )
+    delivery_mode: Literal["steer", "followUp"] = Field(
+        default="steer",
+        description="`steer`: the run that goes on is told, if it listens. `followUp`: the next.",
+    )
     space: SpaceName | None = None
 
 
@@ -44,7 +48,7 @@ class MessagesOf(Asked):
 
 
 class MessageGiven(Given):
-    """A message, the run that is queued to read it, and the run that has."""
+    """A message, the run that is queued to read it if it asks for one, and the run that has."""
 
     id: int
     thread: str
@@ -52,7 +56,7 @@ class MessageGiven(Given):
     text: str
     at: datetime
     state: MessageState
-    reader: int
+    reader: int | None
     run: int | None
     read_at: datetime | None
 
@@ -94,6 +98,7 @@ async def say(office: Office, asked: NewMessage) -> MessageGiven:
         space=space_of(office, asked.space),
         sender=asked.sender,
         agent=asked.agent,
+        follow_up=asked.delivery_mode == "followUp",
     )
     return message_given(said)
 

@@ -28,7 +28,8 @@ ROOT = "/v1/"
 PACKAGE = "rota.doors.commands"
 MODULES = (
     *("spaces", "keys", "tasks", "slots", "schedules"),
-    *("runs", "artifacts", "talking", "sessions", "messages", "status", "machines", "state"),
+    *("runs", "artifacts", "talking", "sessions", "threads", "messages"),
+    *("status", "machines", "state"),
     *("limits", "notify", "budgets", "secrets", "sql", "operations"),
 )
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -11,15 +11,15 @@ from rota.flow.define.runs import encode_payload, template_for
 from rota.model.messages import LONGEST_MESSAGE, READER, NewMessage, ThreadMessage
 from rota.model.runs import RunBatch, Source
 from rota.model.tasks import Pool, Task, TaskKind
-from rota.model.views import TaskFilter
+from rota.model.threads import Thread
 from rota.model.wishes import SessionContext
 from rota.ports.agent import Agents
 from rota.ports.store import Store
+from rota.rules.addressing import asks
 from rota.rules.permission import Caller, check_space
 from rota.rules.queueing import conversation_of
 
 INSTRUCTIONS = "People have written to you in this conversation. Answer them."
-MOST_TASKS = 1_000
 
 
 async def say(
@@ -32,19 +32,25 @@ async def say(
     space: str,
     sender: str | None = None,
     agent: str | None = None,
+    follow_up: bool = False,
 ) -> ThreadMessage:
     """Say something in a thread of a space; a thread that is new comes into being.
 
-    It is read by a run that is going on, if that can, or else by the next one: of the task that
-    answers there, or of an agent that is asked once.
+    It is read by a run that is going on, if that can and it is no `follow_up`, or else by the next
+    one: of the task that answers there, or of an agent that is asked once. In a thread with a
+    trigger, what is said without it asks for nobody and is read with the next that does.
     """
     check_space(caller, space)
     if not 0 < len(body) <= LONGEST_MESSAGE:
         raise Invalid("text", body, f"needs 1 to {LONGEST_MESSAGE} characters")
     owner = await store.find_space(space)
-    if await store.find_thread(thread) not in {None, owner.id}:
+    found = await store.get_thread(thread)
+    if found is not None and found.space != space:
         raise NotFound("thread", thread)
-    task = await answering(store, owner.id, thread)
+    message = NewMessage(owner.id, thread, sender or caller.name, body, follow_up)
+    if found is not None and not asks(found.trigger, body):
+        return await store.say(message, None)
+    task = None if found is None else await _answering(store, found)
     if task is None:
         task = await adhoc.task_for(store, caller, TaskKind.AGENT, space)
         payload = _errand(agents, agent)
@@ -53,7 +59,6 @@ async def say(
     template = template_for(task, Source.ENQUEUE, store.now())._replace(
         thread=thread, lane=conversation_of(task.id, thread), pool=Pool.FOREGROUND
     )
-    message = NewMessage(owner.id, thread, sender or caller.name, body)
     reader = RunBatch(template=template, payloads=[encode_payload(payload)])
     return await store.say(message, reader)
 
@@ -64,12 +69,10 @@ def _errand(agents: Agents, agent: str | None) -> dict[str, Any]:
     return {**with_agent(agents, TaskKind.AGENT, wanted), "payload": dict(READER)}
 
 
-async def answering(store: Store, space_id: int, thread: str) -> Task | None:
-    """Return the task that answers in a thread; of several the oldest."""
-    wanted = TaskFilter(space_id=space_id, thread=thread, limit=MOST_TASKS)
-    found = [task for task in await store.find_tasks(wanted) if task.spec.get("answers")]
-    able = [task for task in found if task.enabled and task.kind is TaskKind.AGENT]
-    return min(able, key=lambda task: task.id, default=None)
+async def _answering(store: Store, thread: Thread) -> Task | None:
+    """Return the task that answers in a thread; its own first, else the oldest that wants to."""
+    found = [] if thread.task_id is None else await store.get_tasks([thread.task_id])
+    return found[0] if found else None
 
 
 async def check_thread(store: Store, caller: Caller, thread: str, space: str) -> None:

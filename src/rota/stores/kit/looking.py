@@ -8,7 +8,7 @@ from rota.model.deliveries import Delivery
 from rota.model.events import Event
 from rota.model.plans import LedgerRow
 from rota.model.runs import Attempt, Question, Run
-from rota.model.spaces import Limit, Space, Thread
+from rota.model.spaces import Limit, Space
 from rota.model.tasks import Task
 from rota.model.views import QueueView, RunFilter, TaskFilter, WorkerView
 from rota.stores.kit import views
@@ -29,10 +29,6 @@ class Looking(Dialect):
     async def list_spaces(self) -> list[Space]:
         """Return every space."""
         return await self.read(views.list_spaces)
-
-    async def list_threads(self, space_id: int | None, most: int) -> list[Thread]:
-        """Return the threads of a space, or of all, newest first."""
-        return await self.read(views.list_threads, space_id, most)
 
     async def list_runs(self, wanted: RunFilter) -> list[Run]:
         """Return runs, newest first."""

@@ -1,9 +1,10 @@
 """Messages: what is said in a thread, on its way to a reader.
 
-A message always has a reader: a run that is queued when it is said, in the thread's lane, so that
-it waits behind whatever goes on there. A run that is going on may take messages before that; what
-it does not take is read by the reader. Every change of a thread's messages locks the thread, and a
-reader asks for them only after it was claimed: so none comes between.
+A message that asks for one has a reader: a run that is queued when it is said, in the lane of its
+thread, so that it waits behind whatever goes on there. One that asks for nobody joins the reader
+that is queued, or waits for the next that does. A run that is going on may take messages before
+that; what it does not take is read by the reader. Every change of a thread's messages locks the
+thread, and a reader asks for them only after it was claimed: so none comes between.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from rota.errors import Conflict, NotFound
 from rota.model.ids import Epoch, MessageId, RunId
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.messages import (
+    MOST_PASSING,
+    MOST_PASSING_CHARACTERS,
     MOST_PENDING,
     MOST_PENDING_CHARACTERS,
     MessageState,
@@ -39,7 +42,7 @@ READ_ALREADY = Extras(
 class Saying(Dialect):
     """The operations of messages, over a dialect's transactions."""
 
-    async def say(self, message: NewMessage, reader: RunBatch) -> ThreadMessage:
+    async def say(self, message: NewMessage, reader: RunBatch | None) -> ThreadMessage:
         """Write a message down, and queue a run that reads it unless one is queued already."""
         return await self.write(say, message, reader, self.now())
 
@@ -86,25 +89,28 @@ def _as_message(row: Row) -> ThreadMessage:
         body=row[3],
         at=from_micros(row[4]),
         state=MessageState(row[5]),
-        reader=RunId(row[6]),
+        reader=None if row[6] is None else RunId(row[6]),
         run_id=None if row[7] is None else RunId(row[7]),
         epoch=None if row[8] is None else Epoch(row[8]),
         read_at=maybe_instant(row[9]),
     )
 
 
-async def say(session: Session, message: NewMessage, reader: RunBatch, now: int) -> ThreadMessage:
+async def say(
+    session: Session, message: NewMessage, reader: RunBatch | None, now: int
+) -> ThreadMessage:
     """Write a message down together with who reads it."""
     await join_thread(session, message.space_id, message.thread, now)
     await session.rows("lock_thread", key=message.thread)
     count, size = (await session.rows("count_pending", thread=message.thread))[0]
-    if count >= MOST_PENDING or size + len(message.body) > MOST_PENDING_CHARACTERS:
+    full = count >= MOST_PENDING or size + len(message.body) > MOST_PENDING_CHARACTERS
+    if full and reader is not None:
         sentence = f"{count} messages wait in {message.thread} to be read: say more afterwards"
         raise Conflict(sentence)
     readers = await session.rows("thread_readers", thread=message.thread, most=NEWEST)
-    if readers:
-        run_id = readers[-1][0]
-    else:
+    state = MessageState.PASSED if full else MessageState.PENDING
+    run_id = readers[-1][0] if readers and not full else None
+    if run_id is None and reader is not None:
         run_id = (await enqueue(session, [reader], now))[0][0].run_id
         turned = {"thread": message.thread, "reader": run_id, "most": MOST_PENDING - 1}
         await session.run("turn_messages", **turned)
@@ -115,13 +121,19 @@ async def say(session: Session, message: NewMessage, reader: RunBatch, now: int)
         thread=message.thread,
         sender=message.sender,
         body=message.body,
+        state=state.value,
         reader=run_id,
+        follow_up=int(message.follow_up),
         now=now,
     )
     if row is None:
         raise NotFound("thread", message.thread)
-    session.wake(MESSAGES)
-    stands = (row[0], message.thread, message.sender, message.body, now, MessageState.PENDING)
+    if run_id is None:
+        room = {"most": MOST_PASSING, "characters": MOST_PASSING_CHARACTERS}
+        await session.run("pass_messages", thread=message.thread, **room)
+    else:
+        session.wake(MESSAGES)
+    stands = (row[0], message.thread, message.sender, message.body, now, state)
     return _as_message((*stands, run_id, None, None, None))
 
 

@@ -46,6 +46,7 @@ from rota.stores.kit.restore import PassOver
 from rota.stores.kit.saying import Saying
 from rota.stores.kit.spending import Spending
 from rota.stores.kit.talking import Talking
+from rota.stores.kit.threads import Threads
 
 Result = TypeVar("Result")
 
@@ -54,7 +55,7 @@ MOST_JOINED = 2_000
 
 class SqlStore(
     Entrance, Looking, Live, Pausing, Keeping, Beating,
-    Machines, Conversing, Saying, Talking, Spending, Noticing,
+    Machines, Conversing, Saying, Threads, Talking, Spending, Noticing,
 ):  # fmt: skip
     """Everything the ports ask of a store, over a dialect's transactions."""
 

@@ -12,7 +12,7 @@ from rota.model.ids import Epoch, EventId, QuestionId, RunId, ScheduleId, TaskId
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.plans import LedgerReason, LedgerRow
 from rota.model.runs import Attempt, Cause, Question, Run, Source
-from rota.model.spaces import Limit, Scope, Space, Thread
+from rota.model.spaces import Limit, Scope, Space
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Task
 from rota.model.views import PoolView, QueueView, RunFilter, TaskFilter, WorkerView
@@ -259,13 +259,6 @@ async def successors(session: Session, task_ids: list[int]) -> dict[int, list[Ta
 async def list_spaces(session: Session) -> list[Space]:
     """Return every space."""
     return [as_space(row) for row in await session.rows("list_spaces")]
-
-
-async def list_threads(session: Session, space_id: int | None, most: int) -> list[Thread]:
-    """Return threads, newest first."""
-    return [
-        Thread(*row) for row in await session.rows("list_threads", space_id=space_id, most=most)
-    ]
 
 
 async def list_deliveries(session: Session, run_id: int | None, most: int) -> list[Delivery]:

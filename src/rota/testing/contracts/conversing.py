@@ -30,7 +30,7 @@ from rota.testing.bench import Bench, failed, micros
 HOME, HERE = "/home", "talk:here"
 LONG = timedelta(days=40)
 FIRST = KeptSession("codex", "s-1", 11, 7)
-PENDING, GIVEN, TAKEN, _ = MessageState
+PENDING, GIVEN, TAKEN, PASSED, _ = MessageState
 EVERY = SessionFilter()
 
 
@@ -315,9 +315,9 @@ class MessageContract:
         assert await here.store.pending_messages(HERE, "another", 10) == left
         assert await here.store.boxed_message("box", 7) == three.id
         assert await here.store.boxed_message("another", 7) is None
-        assert await bench.state(one.reader) is RunState.QUEUED
+        assert await bench.state(one.reader or 0) is RunState.QUEUED
         assert await here.store.take_messages(lease.run_id, lease.epoch, three.id) == 1
-        assert await bench.state(one.reader) is RunState.CANCELLED
+        assert await bench.state(one.reader or 0) is RunState.CANCELLED
         await bench.end(lease)
         assert (await bench.claimed()).leases == []
 
@@ -358,9 +358,9 @@ class MessageContract:
         await self._given(here, lease)
         await bench.end(lease, failed("other", "no answer"))
         batch = bench.batch(here.task, [dict(READER)])
-        again = await here.store.read_again(one.reader, batch)
+        again = await here.store.read_again(one.reader or 0, batch)
         assert again is not None
-        assert await here.store.read_again(one.reader, batch) is None
+        assert await here.store.read_again(one.reader or 0, batch) is None
         (two,) = await self._say(here, "two")
         assert two.reader == again
         lease = await bench.claim_one()

@@ -12,6 +12,7 @@ from rota.model.runs import Source
 from rota.model.spaces import Role
 from rota.model.states import RunState
 from rota.model.tasks import After, AfterOn, CatchUp, CatchUpMode, NewTask, Overlap, Policy, Retry
+from rota.model.threads import ThreadFilter
 from rota.testing.bench import MINUTE, Bench, failed
 
 
@@ -39,7 +40,8 @@ class SpaceContract:
         space = await bench.space()
         await bench.store.add_thread(space.id, "cli:default")
         await bench.store.add_thread(space.id, "cli:default")
-        assert await bench.store.list_threads(None, 10) == [("main", "cli:default")]
+        (found,) = await bench.store.list_threads(ThreadFilter())
+        assert (found.space, found.key, found.title) == ("main", "cli:default", "")
 
     async def test_threads_are_listed_newest_first_of_one_space_or_of_all(
         self, bench: Bench
@@ -47,10 +49,13 @@ class SpaceContract:
         ann, bob = await bench.space("ann"), await bench.space("bob")
         for owner, key in ((ann, "web:1"), (bob, "web:2"), (ann, "web:3")):
             await bench.store.add_thread(owner.id, key)
-        every = [("ann", "web:3"), ("bob", "web:2"), ("ann", "web:1")]
-        assert await bench.store.list_threads(None, 10) == every
-        assert await bench.store.list_threads(None, 2) == every[:2]
-        assert await bench.store.list_threads(ann.id, 10) == [every[0], every[2]]
+        every = await bench.store.list_threads(ThreadFilter())
+        assert [(one.space, one.key) for one in every] == [
+            ("ann", "web:3"), ("bob", "web:2"), ("ann", "web:1"),
+        ]  # fmt: skip
+        assert await bench.store.list_threads(ThreadFilter(limit=2)) == every[:2]
+        assert await bench.store.list_threads(ThreadFilter(before=every[0].id)) == every[1:]
+        assert await bench.store.list_threads(ThreadFilter(ann.id)) == [every[0], every[2]]
 
 
 class TaskContract:

@@ -36,6 +36,7 @@ from rota.model.runs import RunBatch, Source
 from rota.model.spaces import Limit, Scope
 from rota.model.states import FINISHED, RunState
 from rota.model.tasks import After, AfterOn, Policy, Retry
+from rota.model.threads import NewThread
 from rota.rules.permission import LOCAL
 from rota.rules.tokens import SECRET_BYTES, digest_of
 from rota.testing.crash.speaking import speak
@@ -276,6 +277,8 @@ class _Calls:
         template = template_for(task, Source.ENQUEUE, store.now(), from_micros(store.now()) + FAR)
         reader = RunBatch(template._replace(thread=thread, lane=thread), ["null"])
         message = NewMessage(task.space_id, thread, "caller", f"message {self._number}")
+        named = NewThread(task.space_id, thread, {"title": thread, "task_id": task.id})
+        await _patiently(partial(store.put_thread, named))
         said = await _patiently(partial(store.say, message, reader))
         note("said", sure=True, message=said.id, thread=thread)
         await _patiently(partial(store.read_again, nobody, reader))

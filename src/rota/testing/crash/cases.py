@@ -41,7 +41,7 @@ ONCE: Final = frozenset(
         *("beat", "note_silence", "read_machine", "defer", "do_once", "set_budget", "reserve"),
         *("set_preference", "drop_preference"),
         *("archive_session", "clear_session", "resume_session"),
-        *("say", "read_again", "give_messages", "box_message", "take_messages"),
+        *("put_thread", "say", "read_again", "give_messages", "box_message", "take_messages"),
         *("snapshot", "lock", "crew", "drain", "kept", "mailbox", "check"),
     }
 )

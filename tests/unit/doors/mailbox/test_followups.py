@@ -89,8 +89,8 @@ async def test_a_program_finds_what_there_is_before_it_begins(office):
     folder = await office.opened()
     assert folder.shown("tasks.json") == {"tasks": [{"name": "job"}], "next": None}
     assert folder.shown("threads.json")["threads"] == [
-        {"space": "ada", "thread": "web:ada"},
-        {"space": "main", "thread": "cli:default"},
+        {"space": "ada", "thread": "web:ada", "title": "", "task": None},
+        {"space": "main", "thread": "cli:default", "title": "", "task": None},
     ]
     assert not (folder.path / "in" / "sessions.json").exists(), "nobody here tells of sessions"
 

@@ -10,6 +10,7 @@ from rota.doors.inside.mailbox.box import Box
 from rota.errors import Unavailable
 from rota.model.inside import Held
 from rota.model.spaces import Role
+from rota.model.threads import ThreadFilter
 from rota.ports.store import Store
 
 MOST_TASKS = 100
@@ -51,8 +52,11 @@ class Snapshots:
             shown.append(THREADS)
         return shown
 
-    async def _threads(self, held: Held) -> list[dict[str, str]]:
+    async def _threads(self, held: Held) -> list[dict[str, str | None]]:
         space = await self._store.find_space(held.space)
         seen = None if space.role is Role.MAIN else space.id
-        found = await self._store.list_threads(seen, MOST_THREADS)
-        return [{"space": each.space, "thread": each.key} for each in found]
+        found = await self._store.list_threads(ThreadFilter(seen, limit=MOST_THREADS))
+        return [
+            {"space": each.space, "thread": each.key, "title": each.title, "task": each.task}
+            for each in found
+        ]

@@ -143,10 +143,18 @@ where m.thread = :thread::text and m.state = 'pending' and exists (select 1 from
   where r.id = m.reader and r.state in ('queued', 'running', 'waiting'));
 
 -- name: insert_message
-insert into rota.messages (space_id, thread, sender, body, at, state, reader)
-values (:space_id::bigint, :thread::text, :sender::text, :body::text, :now::bigint, 'pending',
-  :reader::bigint)
+insert into rota.messages (space_id, thread, sender, body, at, state, reader, follow_up)
+values (:space_id::bigint, :thread::text, :sender::text, :body::text, :now::bigint, :state::text,
+  :reader::bigint, :follow_up::int)
 returning id;
+
+-- name: pass_messages  the oldest that ask for nobody, where there are many
+update rota.messages set state = 'passed' where id in (
+  select id from (
+    select id, row_number() over (order by id desc) as nth,
+      sum(length(body)) over (order by id desc) as size
+    from rota.messages where thread = :thread::text and state = 'pending' and reader is null) as o
+  where nth > :most::int or size > :characters::int);
 
 -- name: turn_messages  to another reader, the newest ones
 update rota.messages set reader = :reader::bigint where id in (select m.id from rota.messages m
@@ -181,10 +189,11 @@ where run_id = :run_id::bigint and state in ('given', 'taken') order by id;
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages
 where id = :id::bigint and thread = :thread::text;
 
--- name: take_messages  everything that was said up to one of them
+-- name: take_messages  everything that was said up to one of them, but for what is left to the next run
 update rota.messages set state = 'taken', run_id = :run_id::bigint, epoch = :epoch::int,
   read_at = :now::bigint
 where thread = :thread::text and state = 'pending' and id <= :upto::bigint
+  and reader is not null and follow_up = 0
 returning reader;
 
 -- name: idle_readers  runs for which nothing is left to read
@@ -193,9 +202,10 @@ where r.id = any(:ids::bigint[]) and r.state = 'queued'
   and not exists (select 1 from rota.messages m
     where m.reader = r.id and m.state in ('pending', 'given'));
 
--- name: pending_messages  that are not in a box already
+-- name: pending_messages  for whoever goes on, and not in a box already
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages
 where thread = :thread::text and state = 'pending' and (box is null or box <> :box::text)
+  and reader is not null and follow_up = 0
 order by id limit :most::int;
 
 -- name: box_message

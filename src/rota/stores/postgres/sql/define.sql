@@ -14,9 +14,44 @@ select id, name, role, timezone, created_at from rota.spaces where name = :name:
 select id, name, role, timezone, created_at from rota.spaces order by id;
 
 -- name: list_threads  of one space, or of all
-select s.name, t.key from rota.threads t join rota.spaces s on s.id = t.space_id
-where :space_id::bigint is null or t.space_id = :space_id::bigint
-order by t.id desc limit :most;
+select h.id, p.name as space, h.key, h.title, t.id as task_id, t.name as task, h.trigger_word,
+  h.facts, h.created_at, (select max(m.at) from rota.messages m where m.id =
+    (select max(n.id) from rota.messages n where n.thread = h.key)) as said_at,
+  (select count(*) from rota.messages m where m.thread = h.key and m.state = 'pending') as pending
+from rota.threads h join rota.spaces p on p.id = h.space_id
+left join rota.tasks t on t.id = (select a.id from rota.tasks a
+  where a.space_id = h.space_id and a.deleted_at is null and a.enabled = 1 and a.kind = 'agent'
+    and (a.id = h.task_id or (a.thread = h.key and a.spec::jsonb ->> 'answers' = 'true'))
+  order by case when a.id = h.task_id then 0 else 1 end, a.id limit 1)
+where (:space_id::bigint is null or h.space_id = :space_id::bigint)
+  and h.id < :before::bigint
+order by h.id desc limit :most::int;
+
+-- name: get_thread
+select h.id, p.name as space, h.key, h.title, t.id as task_id, t.name as task, h.trigger_word,
+  h.facts, h.created_at, (select max(m.at) from rota.messages m where m.id =
+    (select max(n.id) from rota.messages n where n.thread = h.key)) as said_at,
+  (select count(*) from rota.messages m where m.thread = h.key and m.state = 'pending') as pending
+from rota.threads h join rota.spaces p on p.id = h.space_id
+left join rota.tasks t on t.id = (select a.id from rota.tasks a
+  where a.space_id = h.space_id and a.deleted_at is null and a.enabled = 1 and a.kind = 'agent'
+    and (a.id = h.task_id or (a.thread = h.key and a.spec::jsonb ->> 'answers' = 'true'))
+  order by case when a.id = h.task_id then 0 else 1 end, a.id limit 1)
+where h.key = :key::text;
+
+-- name: change_thread  what is said of it; the rest stays as it is
+update rota.threads set
+  title = case when jsonb_exists(:changes::text::jsonb, 'title') then :changes::text::jsonb ->> 'title' else title end,
+  task_id = case when jsonb_exists(:changes::text::jsonb, 'task_id') then (:changes::text::jsonb ->> 'task_id')::bigint else task_id end,
+  trigger_word = case when jsonb_exists(:changes::text::jsonb, 'trigger') then :changes::text::jsonb ->> 'trigger' else trigger_word end,
+  facts = case when jsonb_exists(:changes::text::jsonb, 'facts') then :changes::text::jsonb ->> 'facts' else facts end
+where key = :key::text;
+
+-- name: open_runs_in  a conversation: what runs, what is queued, and what waits for an answer
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
+from rota.runs where thread = :thread::text and finished_at is null and space_id = :space_id::bigint
+order by id limit :most::int;
 
 -- name: insert_threads
 insert into rota.threads (space_id, key, created_at)

@@ -128,9 +128,17 @@ where thread = :thread and state = 'pending' and exists (select 1 from runs r
   where r.id = messages.reader and r.state in ('queued', 'running', 'waiting'));
 
 -- name: insert_message
-insert into messages (space_id, thread, sender, body, at, state, reader)
-values (:space_id, :thread, :sender, :body, :now, 'pending', :reader)
+insert into messages (space_id, thread, sender, body, at, state, reader, follow_up)
+values (:space_id, :thread, :sender, :body, :now, :state, :reader, :follow_up)
 returning id;
+
+-- name: pass_messages  the oldest that ask for nobody, where there are many
+update messages set state = 'passed' where id in (
+  select id from (
+    select id, row_number() over (order by id desc) as nth,
+      sum(length(body)) over (order by id desc) as size
+    from messages where thread = :thread and state = 'pending' and reader is null) as o
+  where nth > :most or size > :characters);
 
 -- name: turn_messages  to another reader, the newest ones
 update messages set reader = :reader where id in (select m.id from messages m
@@ -161,9 +169,10 @@ where run_id = :run_id and state in ('given', 'taken') order by id;
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages
 where id = :id and thread = :thread;
 
--- name: take_messages  everything that was said up to one of them
+-- name: take_messages  everything that was said up to one of them, but for what is left to the next run
 update messages set state = 'taken', run_id = :run_id, epoch = :epoch, read_at = :now
 where thread = :thread and state = 'pending' and id <= :upto
+  and reader is not null and follow_up = 0
 returning reader;
 
 -- name: idle_readers  runs for which nothing is left to read
@@ -172,9 +181,10 @@ where r.id in (select value from json_each(:ids)) and r.state = 'queued'
   and not exists (select 1 from messages m
     where m.reader = r.id and m.state in ('pending', 'given'));
 
--- name: pending_messages  that are not in a box already
+-- name: pending_messages  for whoever goes on, and not in a box already
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages
 where thread = :thread and state = 'pending' and (box is null or box <> :box)
+  and reader is not null and follow_up = 0
 order by id limit :most;
 
 -- name: box_message

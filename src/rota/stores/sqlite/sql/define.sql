@@ -13,9 +13,44 @@ select id, name, role, timezone, created_at from spaces where name = :name;
 select id, name, role, timezone, created_at from spaces order by id;
 
 -- name: list_threads  of one space, or of all
-select s.name, t.key from threads t join spaces s on s.id = t.space_id
-where :space_id is null or t.space_id = :space_id
-order by t.id desc limit :most;
+select h.id, p.name as space, h.key, h.title, t.id as task_id, t.name as task, h.trigger_word,
+  h.facts, h.created_at, (select max(m.at) from messages m where m.id =
+    (select max(n.id) from messages n where n.thread = h.key)) as said_at,
+  (select count(*) from messages m where m.thread = h.key and m.state = 'pending') as pending
+from threads h join spaces p on p.id = h.space_id
+left join tasks t on t.id = (select a.id from tasks a
+  where a.space_id = h.space_id and a.deleted_at is null and a.enabled = 1 and a.kind = 'agent'
+    and (a.id = h.task_id or (a.thread = h.key and a.spec ->> 'answers'))
+  order by case when a.id = h.task_id then 0 else 1 end, a.id limit 1)
+where (:space_id is null or h.space_id = :space_id)
+  and h.id < :before
+order by h.id desc limit :most;
+
+-- name: get_thread
+select h.id, p.name as space, h.key, h.title, t.id as task_id, t.name as task, h.trigger_word,
+  h.facts, h.created_at, (select max(m.at) from messages m where m.id =
+    (select max(n.id) from messages n where n.thread = h.key)) as said_at,
+  (select count(*) from messages m where m.thread = h.key and m.state = 'pending') as pending
+from threads h join spaces p on p.id = h.space_id
+left join tasks t on t.id = (select a.id from tasks a
+  where a.space_id = h.space_id and a.deleted_at is null and a.enabled = 1 and a.kind = 'agent'
+    and (a.id = h.task_id or (a.thread = h.key and a.spec ->> 'answers'))
+  order by case when a.id = h.task_id then 0 else 1 end, a.id limit 1)
+where h.key = :key;
+
+-- name: change_thread  what is said of it; the rest stays as it is
+update threads set
+  title = case when json_type(:changes, '$.title') is not null then :changes ->> 'title' else title end,
+  task_id = case when json_type(:changes, '$.task_id') is not null then :changes ->> 'task_id' else task_id end,
+  trigger_word = case when json_type(:changes, '$.trigger') is not null then :changes ->> 'trigger' else trigger_word end,
+  facts = case when json_type(:changes, '$.facts') is not null then :changes ->> 'facts' else facts end
+where key = :key;
+
+-- name: open_runs_in  a conversation: what runs, what is queued, and what waits for an answer
+select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
+  cancel_at is not null as cancelling
+from runs where thread = :thread and finished_at is null and space_id = :space_id
+order by id limit :most;
 
 -- name: insert_threads
 insert into threads (space_id, key, created_at)

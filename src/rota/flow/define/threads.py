@@ -1,0 +1,99 @@
+"""Threads: registered before anybody speaks there, found, and cancelled as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rota.errors import Busy, Conflict, Invalid, NotFound
+from rota.flow.settle import settle_runs
+from rota.model.outcomes import Cancelled, Report
+from rota.model.states import FINISHED, RunState
+from rota.model.tasks import Task
+from rota.model.threads import NewThread, Thread, ThreadFilter
+from rota.ports.clock import Random
+from rota.ports.store import Store
+from rota.rules.inside import MOST_THREADS, check_threads
+from rota.rules.permission import Caller, check_space, may_act_for
+from rota.rules.wishes import is_in_conversation
+
+MOST_CANCELLED = 1_000
+MOST_FACTS = 16 * 1024
+ROUNDS = 20
+
+
+async def find_thread(store: Store, caller: Caller, key: str, space: str | None = None) -> Thread:
+    """Return a thread; one of another space is not there at all."""
+    found = await store.get_thread(key)
+    if found is None or not may_act_for(caller, found.space) or space not in {None, found.space}:
+        raise NotFound("thread", key, "see `rota thread list`")
+    return found
+
+
+async def owner_of(store: Store, caller: Caller, key: str, space: str | None) -> str:
+    """Return whose a thread is, or will be once it is registered; only `main` acts for others."""
+    if space is not None:
+        check_space(caller, space)
+    found = await store.get_thread(key)
+    if found is None:
+        return space or caller.space
+    if not may_act_for(caller, found.space):
+        raise NotFound("thread", key)
+    if space not in {None, found.space}:
+        message = f"the thread {key!r} belongs to the space {found.space!r}, and stays there"
+        raise Conflict(message)
+    return found.space
+
+
+async def register(
+    store: Store, caller: Caller, key: str, space: str, changes: Mapping[str, Any]
+) -> Thread:
+    """Make sure a thread exists and is as is said; what is not said stays as it is."""
+    check_space(caller, space)
+    owner = await store.find_space(space)
+    if caller.attempt is not None and await store.get_thread(key) is None:
+        standing = await store.list_threads(ThreadFilter(space_id=owner.id, limit=MOST_THREADS))
+        check_threads(len(standing))
+    return await store.put_thread(NewThread(owner.id, key, changes))
+
+
+def answering(task: Task) -> Task:
+    """Return a task that may answer in a thread: only agents talk, and in its conversation."""
+    if not is_in_conversation(task):
+        advice = "only an agent with the context group answers: edit it, --context group"
+        raise Invalid("task", task.name, advice)
+    return task
+
+
+def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a thread elsewhere, or refuse too much of it."""
+    if len(json.dumps(facts)) > MOST_FACTS:
+        raise Invalid("facts", "", f"keep them within {MOST_FACTS} bytes")
+    return facts
+
+
+async def cancel_thread(
+    store: Store, caller: Caller, thread: Thread, chance: Random
+) -> tuple[int, int]:
+    """End everything that is open in a conversation; return how much ended, and how much will.
+
+    What comes into being meanwhile is left alone. Whoever works on a run is asked to stop; what is
+    queued goes first, so that nothing of it begins in its place.
+    """
+    owner = await store.find_space(thread.space)
+    report = Report(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
+    meant = [run.run_id for run in await store.open_runs_in(owner.id, thread.key, MOST_CANCELLED)]
+    ended = 0
+    for _ in range(ROUNDS):
+        standing = [run for run in await store.open_runs(meant) if run.state not in FINISHED]
+        idle = [run for run in standing if run.state is not RunState.RUNNING]
+        ended += sum(await settle_runs(store, [(run, report) for run in idle], chance))
+        busy = [run for run in standing if run.state is RunState.RUNNING]
+        unasked = [run.run_id for run in busy if not run.cancel_requested]
+        if unasked:
+            await store.request_cancel(unasked)
+        elif not idle:
+            return ended, len(busy)
+    message = f"the runs of {thread.key} do not stand still: cancel them again in a moment"
+    raise Busy(message)

@@ -1,0 +1,112 @@
+"""Conversations over HTTP and at the desk: registered, listed, cancelled, and whose they are."""
+
+import pytest
+from tests.api.inside import begin
+from tests.conftest import KINDS
+
+WORK = {"instructions": "Talk.", "answers": True}
+
+
+def listed(client, query=""):
+    return client.get(f"/v1/threads{query}").json["threads"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_g2_48_threads_are_listed_page_by_page(door):
+    for key in ("web:1", "web:2", "web:3"):
+        assert door.ann.put(f"/v1/threads/{key}", {}).status == 200
+    assert door.bob.put("/v1/threads/web:4", {}).status == 200
+    assert [one["thread"] for one in listed(door.ann)] == ["web:3", "web:2", "web:1"]
+    first = door.ann.get("/v1/threads?limit=2").json
+    assert [one["thread"] for one in first["threads"]] == ["web:3", "web:2"]
+    rest = door.ann.get(f"/v1/threads?limit=2&before={first['next']}").json
+    assert ([one["thread"] for one in rest["threads"]], rest["next"]) == (["web:1"], None)
+    every = [(one["space"], one["thread"]) for one in listed(door.main)]
+    assert every[:2] == [("bob", "web:4"), ("ann", "web:3")]
+    assert [one["thread"] for one in listed(door.main, "?space=bob")] == ["web:4"]
+    assert door.ann.get("/v1/threads?space=bob").status == 404
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_g2_49_a_registered_thread_is_answered_by_its_task(door):
+    door.ann.post("/v1/tasks", WORK | {"name": "desk"})
+    said = {"title": "Family", "task": "desk", "trigger": "@Rota", "facts": {"members": 3}}
+    made = door.ann.put("/v1/threads/web:7", said)
+    assert made.status == 200
+    assert {name: made.json[name] for name in said} == said
+    path = "/v1/threads/web:7/messages"
+    quiet = door.ann.post(path, {"text": "Shall we eat? mail@rota.example knows"})
+    assert (quiet.status, quiet.json["reader"], quiet.json["state"]) == (201, None, "pending")
+    assert door.ann.get("/v1/runs").json["runs"] == []
+    asked = door.ann.post(path, {"text": "Well, @rota, shall we?"}).json
+    run = door.ann.get(f"/v1/runs/{asked['reader']}").json
+    assert (run["task"], run["payload"]) == ("desk", {"messages": True})
+    messages = door.ann.get(path).json["messages"]
+    assert {one["reader"] for one in messages} == {asked["reader"]}
+    shown = door.ann.get("/v1/threads/web:7").json
+    assert (shown["pending"], shown["said_at"]) == (2, asked["at"])
+    changed = door.ann.put("/v1/threads/web:7", {"trigger": "", "task": ""}).json
+    assert (changed["title"], changed["trigger"], changed["task"]) == ("Family", None, None)
+
+
+def test_only_main_registers_for_another_space(door):
+    told = door.ann.put("/v1/threads/web:7", {"space": "bob"})
+    assert (told.status, told.code) == (404, "not_found")
+    assert door.main.put("/v1/threads/web:7", {"space": "bob"}).json["space"] == "bob"
+    assert door.ann.put("/v1/threads/web:7", {"title": "Mine"}).status == 404
+    assert door.ann.get("/v1/threads/web:7").status == 404
+    assert door.ann.post("/v1/threads/web:7/cancel", {}).status == 404
+    assert door.main.put("/v1/threads/web:7", {"title": "Bob"}).json["space"] == "bob"
+    told = door.main.put("/v1/threads/web:7", {"space": "ann"})
+    assert (told.status, told.code) == (409, "conflict")
+
+
+def test_only_an_agent_of_the_space_that_takes_part_may_answer(door):
+    door.ann.post("/v1/tasks", {"name": "alone", "instructions": "Look."})
+    door.bob.post("/v1/tasks", WORK | {"name": "bobs"})
+    told = door.ann.put("/v1/threads/web:7", {"task": "alone"})
+    assert (told.status, told.field) == (400, "task")
+    assert door.ann.put("/v1/threads/web:7", {"task": "bobs"}).status == 404
+    assert door.main.put("/v1/threads/web:7", {"task": "bobs", "space": "ann"}).status == 404
+    told = door.ann.put("/v1/threads/web:7", {"facts": {"much": "x" * 20_000}})
+    assert (told.status, told.field) == (400, "facts")
+    assert listed(door.ann) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_jagc_43_a_conversation_is_cancelled_and_says_how_much(door):
+    door.ann.post("/v1/tasks", WORK | {"name": "desk", "thread": "web:7"})
+    for _ in range(2):
+        door.ann.post("/v1/tasks/desk/run-now", {})
+    later = door.ann.post("/v1/threads/web:7/messages", {"text": "?", "delivery_mode": "followUp"})
+    assert later.status == 201
+    told = door.ann.post("/v1/threads/web:7/cancel")
+    assert (told.status, told.json) == (200, {"thread": "web:7", "cancelled": 3, "stopping": 0})
+    states = {run["state"] for run in door.ann.get("/v1/runs").json["runs"]}
+    assert states == {"cancelled"}
+    assert door.ann.post("/v1/threads/web:7/cancel").json["cancelled"] == 0
+    told = door.ann.post("/v1/threads/web:7/messages", {"text": "?", "delivery_mode": "later"})
+    assert (told.status, told.field) == (400, "delivery_mode")
+
+
+def test_a_run_lists_and_registers_what_is_its_spaces(door):
+    job = begin(door, "ann")
+    assert [one["thread"] for one in job.call("list_threads")["threads"]] == ["ann:chat"]
+    door.ann.post("/v1/tasks", WORK | {"name": "desk"})
+    made = job.call("register_thread", thread_key="web:7", title="Family", task="desk")
+    assert (made["ok"], made["space"], made["task"]) == (True, "ann", "desk")
+    told = job.call("register_thread", thread_key="web:8", space="bob")
+    assert (told["ok"], told["error"]["code"]) == (False, "not_found")
+    mains = begin(door)
+    assert mains.call("register_thread", thread_key="web:8", space="bob")["space"] == "bob"
+    assert {"web:7", "web:8"} <= {one["thread"] for one in mains.call("list_threads")["threads"]}
+
+
+def test_a_run_does_not_fill_its_space_with_threads(door, monkeypatch):
+    monkeypatch.setattr("rota.rules.inside.MOST_THREADS", 2)
+    monkeypatch.setattr("rota.flow.define.threads.MOST_THREADS", 2)
+    job = begin(door, "ann")
+    assert job.serve("register_thread", thread_key="web:1")["ok"]
+    assert job.serve("register_thread", thread_key="web:2")["error"]["code"] == "conflict"
+    assert job.serve("register_thread", thread_key="web:1", title="Known")["ok"]
+    assert door.ann.put("/v1/threads/web:2", {}).status == 200
