@@ -174,6 +174,36 @@ def test_a_key_comes_in_with_what_it_may_do(door):
     assert told.json["result"]["structuredContent"]["error"]["code"] == "not_found"
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_zub_54_a_key_queues_work_and_asks_sql_and_no_run_does(door):
+    from rota.model.keys import KeyScope
+
+    def call(client, tool, **fields):
+        params = {"name": tool, "arguments": fields}
+        message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        return client.post("/mcp", message).json
+
+    made = call(door.ann, "create_run", agent={"instructions": "Look.", "model_tier": "low"})
+    found = made["result"]["structuredContent"]
+    run = door.ann.get(f"/v1/runs/{found['run']}").json
+    assert (found["ok"], run["task"], run["space"]) == (True, "once-agent", "ann")
+    begin(door, "bob", "theirs")
+    asked = call(door.ann, "ask_sql", sql="select count(*) as n from runs")["result"]
+    assert asked["structuredContent"]["rows"] == [[1]]
+    told = call(door.ann, "ask_sql", sql="delete from runs")["result"]["structuredContent"]
+    assert told["error"]["code"] == "sql_refused"
+    planner = door.client("ann", scopes={KeyScope.READ, KeyScope.RUN})
+    assert call(planner, "ask_sql", sql="select 1")["error"]["code"] == -32602
+    job = begin(door, "ann", "mine")
+    listed = {tool["name"] for tool in job.rpc("tools/list").json["result"]["tools"]}
+    assert not {"create_run", "ask_sql"} & listed
+    for verb, fields in (
+        ("create_run", {"agent": {"instructions": "x"}}),
+        ("ask_sql", {"sql": "1"}),
+    ):
+        assert job.serve(verb, **fields)["error"]["code"] == "not_found"
+
+
 BAD = [
     (b"", 400, -32700),
     (b"{", 400, -32700),

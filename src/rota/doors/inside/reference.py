@@ -12,11 +12,23 @@ star mean its own task, run or conversation. `{"ok": true, …}` has the fields 
 """
 
 
+OUTSIDE = """\
+Clients that come with a key, through `rota mcp` or to `/mcp`, have the verbs that need no run, as
+far as the scopes of their key go, and these beside, which no run has:
+"""
+
+
 def verbs_page(made: str) -> str:
     """Return the page; `made` says how it is kept current."""
-    rows = [_row(found) for found in offered(attempt=True).values()]
-    table = "\n".join(["| verb | command | fields | |", "|---|---|---|---|", *rows])
-    return f"# Verbs\n\n{made}\n\n{INTRODUCTION}\n{table}\n"
+    inside = offered(attempt=True)
+    outside = [found for name, found in offered(attempt=False).items() if name not in inside]
+    tables = f"{_table(list(inside.values()))}\n\n{OUTSIDE}\n{_table(outside)}"
+    return f"# Verbs\n\n{made}\n\n{INTRODUCTION}\n{tables}\n"
+
+
+def _table(offers: list[Offered]) -> str:
+    rows = [_row(found) for found in offers]
+    return "\n".join(["| verb | command | fields | |", "|---|---|---|---|", *rows])
 
 
 def _row(found: Offered) -> str:

@@ -24,7 +24,8 @@ class Verb:
 
     `own` names the fields that an attempt may leave out: they mean its own task, run or thread.
     `later` is the command it is for an attempt, where there is one: that waits until the run has
-    succeeded, with `fixed` among its fields. `inside` says that only an attempt can ask for it.
+    succeeded, with `fixed` among its fields. `inside` says that only an attempt can ask for it,
+    `outside` that no attempt can, only somebody with a key.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Verb:
     about: str
     own: tuple[str, ...] = ()
     inside: bool = False
+    outside: bool = False
     later: str | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -49,6 +51,10 @@ def _settled(name: str, command: str, about: str, later: str, **fixed: object) -
 
 def _inside(name: str, about: str, command: str = "") -> Verb:
     return Verb(name=name, command=command or name, about=about, inside=True)
+
+
+def _outside(name: str, about: str) -> Verb:
+    return Verb(name=name, command=name, about=about, outside=True)
 
 
 VERBS = (
@@ -86,6 +92,18 @@ VERBS = (
     _verb("clear_session", "clear_session", "Let the next run begin a new session.", THREAD),
     _verb("resume_session", "resume_session", "Let the next run go on in a kept session.", THREAD),
     _verb("search_sessions", "search_sessions", "Search what was said in sessions.", THREAD),
+    _verb("list_threads", "list_threads", "List conversations, and who answers there."),
+    _verb(
+        "register_thread",
+        "register_thread",
+        "Name a conversation, say which task answers in it, and the word that asks for it.",
+    ),
+    _outside(
+        "create_run",
+        "Queue work that is done once: `agent` with instructions, or a `script`; or a run of a "
+        "`task`. It returns at once: look at it with get_run.",
+    ),
+    _outside("ask_sql", "Ask one read-only SELECT over Rota's documented views."),
     _inside("send_message", "Send a message to a conversation, by default this one."),
     _inside("ask_user", "Ask the person a question; the run ends here and goes on when answered."),
     _inside("spawn_subtask", "Queue work that begins once this run has succeeded."),
@@ -146,5 +164,6 @@ def _offered(*, attempt: bool) -> Iterator[Offered]:
     for verb in VERBS:
         wanted = [verb.later, verb.command] if attempt else [verb.command]
         command = next((known[name] for name in wanted if name in known), None)
-        if command is not None and (attempt or not verb.inside):
+        barred = verb.outside if attempt else verb.inside
+        if command is not None and not barred:
             yield Offered(verb, command)
