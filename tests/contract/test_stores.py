@@ -24,8 +24,8 @@ from rota.testing.contracts import (
     settle,
     spending,
     talking,
-    unread,
     threads,
+    unread,
     views,
     workers,
 )

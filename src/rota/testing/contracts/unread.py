@@ -31,6 +31,7 @@ class UnreadContract:
         return [message.state for message in reversed(found)]
 
     async def _cancel(self, bench: Bench, message: ThreadMessage) -> None:
+        assert message.reader is not None
         assert await bench.end_open(message.reader, Cancelled(reason="never mind"))
 
     async def test_a_message_whose_reader_was_cancelled_is_told_as_unread(

@@ -216,7 +216,8 @@ where id = :id::bigint and state = 'pending';
 select id from rota.messages where box = :box::text and number = :number::int;
 
 -- name: list_messages  what nobody is there to read any more is unread
-select m.id, m.thread, m.sender, m.body, m.at, case when m.state = 'pending' and m.reader is not null and not exists (
+select m.id, m.thread, m.sender, m.body, m.at,
+  case when m.state = 'pending' and m.reader is not null and not exists (
     select 1 from rota.runs r where r.id = m.reader and r.state in ('queued', 'running', 'waiting'))
   then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
 from rota.messages m join rota.spaces p on p.id = m.space_id

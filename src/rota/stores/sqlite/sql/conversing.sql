@@ -195,7 +195,8 @@ where id = :id and state = 'pending';
 select id from messages where box = :box and number = :number;
 
 -- name: list_messages  what nobody is there to read any more is unread
-select m.id, m.thread, m.sender, m.body, m.at, case when m.state = 'pending' and m.reader is not null and not exists (
+select m.id, m.thread, m.sender, m.body, m.at,
+  case when m.state = 'pending' and m.reader is not null and not exists (
     select 1 from runs r where r.id = m.reader and r.state in ('queued', 'running', 'waiting'))
   then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
 from messages m join spaces p on p.id = m.space_id
