@@ -35,7 +35,7 @@ def test_a_plain_file_is_read_once_and_taken_away(box, folder):
     folder.put("a", b"{}")
     found = box.read("a.json")
     assert found.data == b"{}"
-    assert box.drop("a.json", found.mark)
+    assert box.drop("a.json", found)
     assert (folder.left(), box.read("a.json")) == ([], None)
 
 
@@ -109,8 +109,18 @@ def test_a_file_put_in_the_place_of_one_that_was_read_is_not_lost(box, folder):
     folder.put("x", b"first")
     found = box.read("x.json")
     folder.put("x", b"second")
-    assert box.drop("x.json", found.mark)
+    assert box.drop("x.json", found)
     assert box.read("x.json").data == b"second"
+
+
+def test_a11_a_file_that_is_changed_after_it_was_read_counts_as_it_was_read(box, folder):
+    folder.put("x", b"first")
+    found = box.read("x.json")
+    with (folder.out / "x.json").open("r+b") as file:
+        file.write(b"other")
+    assert found.data == b"first"
+    assert box.drop("x.json", found)
+    assert folder.left() == []
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,28 @@ class Waiting(NamedTuple):
     more: bool
 
 
-class Found(NamedTuple):
-    """What a file held when it was read, and what it was known by."""
+class Found:
+    """What a file held when it was read, and the file itself.
 
-    data: bytes
-    mark: tuple[int, int, int]
+    As long as that is open no other file has its number: one that was changed since is told from
+    one that was put in its place.
+    """
+
+    def __init__(self, data: bytes, file: int) -> None:
+        self.data = data
+        self._file = file
+
+    def is_at(self, there: os.stat_result) -> bool:
+        """Whether this is the file that was found."""
+        return os.path.samestat(there, os.fstat(self._file))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    __del__ = close
 
 
 class Box:
@@ -116,20 +133,21 @@ class Box:
                 why = os.strerror(fault.errno or 0).lower()
                 raise Rejected("unreadable", f"{why}: {RENAME}") from None
             try:
-                facts = os.fstat(held)
-                _check_plain(facts, self._user)
-                return Found(_bounded(held), _mark(facts))
-            finally:
+                _check_plain(os.fstat(held), self._user)
+                return Found(_bounded(held), held)
+            except BaseException:
                 os.close(held)
+                raise
 
-    def drop(self, name: str, mark: tuple[int, int, int] | None = None) -> bool:
+    def drop(self, name: str, found: Found | None = None) -> bool:
         """Take a file out of `out`; false if it cannot be: it is a folder, or not ours to take.
 
-        With a mark, one that was put in its place since it was read stays.
+        With what was found in it, another one that was put in its place since stays.
         """
         with self._open():
             try:
-                if mark and _mark(os.stat(name, dir_fd=self._out, follow_symlinks=False)) != mark:
+                there = os.stat(name, dir_fd=self._out, follow_symlinks=False)
+                if found is not None and not found.is_at(there):
                     return True
                 os.unlink(name, dir_fd=self._out)
             except FileNotFoundError:
@@ -230,10 +248,6 @@ def _check_plain(facts: os.stat_result, user: int) -> None:
         raise Rejected("not_yours", "it is another user's")
     if facts.st_size > LARGEST:
         raise _too_large()
-
-
-def _mark(facts: os.stat_result) -> tuple[int, int, int]:
-    return facts.st_ino, facts.st_mtime_ns, facts.st_size
 
 
 def _bounded(held: int) -> bytes:

@@ -192,6 +192,13 @@ class Serving:
         if taken is None:
             return
         command, found = taken
+        try:
+            await self._serve_one(name, command, found)
+        finally:
+            if found is not None:
+                found.close()
+
+    async def _serve_one(self, name: str, command: Command | Rejected, found: Found | None) -> None:
         if isinstance(command, Rejected):
             self._pace.charge(self.held.name, 1.0 + _weight(found))
             await self._refuse(name, command, found)
@@ -260,7 +267,7 @@ class Serving:
     ) -> bool:
         self._box.reply(reply, answer)
         reach("mailbox.answered")
-        return self._box.drop(name, None if found is None else found.mark)
+        return self._box.drop(name, found)
 
     async def _refuse(self, name: str, fault: Rejected, found: Found | None) -> None:
         """Take a file away that is no command; people and the program are told why."""
