@@ -104,6 +104,15 @@ def test_waiting_exits_by_the_outcome(rota, hello):
     assert rota("run", "4", "--wait").code == 1
 
 
+def test_a_reason_ends_with_one_full_stop(rota, monkeypatch, tmp_path):
+    (tmp_path / "full_stop.py").write_text("def go(run):\n    raise ValueError('It broke.')\n")
+    monkeypatch.chdir(tmp_path)
+    rota.ok("task", "create", "go", "--call", "full_stop:go")
+    rota.ok("run", "go")
+    rota.ok("once")
+    assert rota("run", "1", "--wait").err.endswith("failed: ValueError: It broke.\n")
+
+
 def test_logs_tell_the_newest_run_of_a_task(rota, hello):
     assert "nothing has run yet" in rota.refused("logs", hello, code=3)
     assert "nothing has run yet" in rota.refused("logs", code=3)

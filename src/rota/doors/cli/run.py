@@ -179,7 +179,7 @@ def _outcome(desk: Desk, run: Record) -> int:
         desk.out.line(said(run) or f"{name} succeeded.")
         return 0
     if state in FINISHED:
-        reason = said(run)
+        reason = said(run).rstrip(".")
         desk.out.talk(f"{name} {state}{': ' + reason if reason else ''}.")
         return FAILED
     if state == "waiting":
