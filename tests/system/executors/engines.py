@@ -126,7 +126,11 @@ class Docker(Kit):
         words += ["--exec-opt", "native.cgroupdriver=cgroupfs"]
         with (self.root / "log").open("wb") as log:
             return subprocess.Popen(
-                [daemon, *words], env={"PATH": path}, stdout=log, stderr=log, start_new_session=True
+                ["setpriv", "--pdeathsig", "TERM", daemon, *words],  # it never outlives the tests
+                env={"PATH": path},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def _until_it_answers(self):

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.system.gateway.conftest import REAL
+from tests.system.gateway.test_process import Home
 from tests.system.kept.test_desk import CALL
 
 ASK = """
@@ -67,6 +68,8 @@ def test_a_program_behind_walls_asks_until_its_attempt_is_over(sited, walls, mor
     if "ROTA_ENGINE" in walls.settings:
         left = [walls.settings["ROTA_ENGINE"], "ps", "--all", "--quiet"]
         assert subprocess.run(left, capture_output=True, check=True).stdout == b""
+    sited.end()
+    assert Home(sited.house.home, None).until_gone(), "the gateway sees that it has ended"
 
 
 def answered(sited, token):
