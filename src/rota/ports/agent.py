@@ -115,8 +115,13 @@ class Reader(Protocol):
 
     What it says depends on nothing but the lines, so after a restart a new one is fed from the
     beginning, and what was recorded already is thrown away. It never raises and its memory is
-    bounded, whatever the bytes are.
+    bounded, whatever the bytes are. The lines of a `plain` one are text for people, so that also
+    the beginning of one can be shown.
     """
+
+    @property
+    def plain(self) -> bool:
+        """Whether its lines are text."""
 
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
         """Return what a line says; `cut` means that the line goes on with the next call."""

@@ -113,3 +113,40 @@ def test_a_flood_is_bounded_everywhere_and_the_run_ends_right(kept):
     assert most["daemon"] - before < BOUND, (before, most)
     assert most["keeper"] < 32 * MIB, most
     assert sum(len(part["text"]) for part in run["logs"]) <= 2 * MIB
+
+
+ASKING = """
+import sys, time
+from pathlib import Path
+print("before", flush=True)
+print("Waiting for you... ", end="", flush=True)
+while not Path("go").exists():
+    time.sleep(0.02)
+print("thank you", flush=True)
+"""
+
+
+def test_a_line_that_is_not_whole_is_shown_and_recorded_once_through_a_death(kept):
+    (kept.work / "ask.py").write_text(ASKING)
+    kept.create("ask", "python3", "ask.py", kept.token)
+    kept.up()
+    number = kept.json("run", "ask")["run"]
+
+    def is_shown(run):
+        return any("Waiting" in part["text"] for part in run["logs"])
+
+    kept.until(number, is_shown)
+    kept.kill()
+    kept.up()
+    words = kept.house._command(["logs", str(number), "-f"])
+    around = kept.house._environment(kept._extra())
+    with subprocess.Popen(words, env=around, stdout=subprocess.PIPE) as client:
+        seen = b""
+        while not seen.endswith(b"Waiting for you... "):
+            seen += client.stdout.read(1)
+        kept.go()
+        seen += client.stdout.read()
+    assert b"before\nWaiting for you... thank you\n" in seen
+    run = kept.until(number, lambda run: run["finished_at"] is not None)
+    assert [part["text"] for part in run["logs"]] == ["before", "Waiting for you... ", "thank you"]
+    assert run["result"] == "Waiting for you... thank you"

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.agents.claude.reader import ClaudeReader
 from rota.agents.command.reader import CommandReader
-from rota.flow.execute.hearing import LONGEST_LINE, MORE, MOST_TEXT, Hearing, lines_of
+from rota.flow.execute.hearing import (
+    LONGEST_LINE,
+    MORE,
+    MOST_TEXT,
+    Hearing,
+    lines_of,
+    presentable,
+)
 from rota.model.events import EventName
 from rota.model.keeping import Stream
 from rota.model.texts import COLOUR, clean, coloured
@@ -116,3 +124,59 @@ def test_no_colour_carries_another_sequence(raw):
     assert "\x1b" not in left
     assert "\x9b" not in left
     assert clean(left) == left
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        (b"Continue? [y/N] ", b"Continue? [y/N] "),
+        (b"loading....", b"loading...."),
+        (b"loading.... 12", b"loading.... "),
+        (b"my key is sk-12", b"my key is "),
+        (b"half", b""),
+        (b"\x1b[31mred \x1b[0m now", b"\x1b[31mred \x1b[0m "),
+        (b"red \x1b]0;a title", b"red "),
+        ("a caf\N{LATIN SMALL LETTER E WITH ACUTE}".encode()[:-1], b"a "),
+    ],
+)
+def test_of_a_line_that_is_not_whole_only_whole_words_are_shown(part, shown):
+    assert presentable(part) == shown
+
+
+@pytest.mark.parametrize("stream", list(Stream))
+def test_a_line_may_be_heard_in_parts_and_each_byte_counts_once(stream):
+    heard = hearing()
+    assert heard.take(stream, b"one\nContinue? ye").end == 4
+    part = heard.take_part(stream, b"Continue? ye")
+    assert (part.start, part.end, told(part)) == (4, 14, "Continue? ")
+    assert part.happened[0].data["open"]
+    assert heard.take_part(stream, b"ye") is None
+    rest = heard.take(stream, b"yes\ntwo\n")
+    assert (rest.start, rest.end) == (14, 22)
+    first, second = rest.happened
+    assert (first.data["text"], first.data.get("continues")) == ("yes", True)
+    assert (second.data["text"], "continues" in second.data) == ("two", False)
+
+
+def test_a_line_in_parts_is_one_line_for_its_reader():
+    heard = hearing()
+    heard.take_part(Stream.OUT, b"all of ")
+    heard.take_part(Stream.OUT, b"this is ")
+    heard.take(Stream.OUT, b"it", last=True)
+    assert heard.last_line == "all of this is it"
+    assert heard.reader.end(Exit(code=0)).outcome.result == '"all of this is it"'
+
+
+def test_a_line_of_rota_is_never_shown_in_parts():
+    heard = hearing()
+    assert heard.take_part(Stream.OUT, b'  {"rota": "text", ') is None
+    assert Hearing(ClaudeReader()).take_part(Stream.OUT, b"some words ") is None
+
+
+def test_who_comes_later_goes_on_in_the_middle_of_a_line():
+    later = hearing()
+    later.take(Stream.OUT, b"one\nContinue? ", known=True)
+    rest = later.take(Stream.OUT, b"yes\n")
+    assert (rest.start, told(rest)) == (14, "yes")
+    assert rest.happened[0].data["continues"]
+    assert later.reader.end(Exit(code=0)).outcome.result == '"Continue? yes"'

@@ -9,14 +9,19 @@ from datetime import timedelta
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 
+from rota.agents.command.reader import CommandReader
 from rota.errors import Unavailable
 from rota.flow.execute import kept as kept_module
 from rota.flow.execute import patiently as patiently_module
+from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.listening import PART, Listening
 from rota.flow.execute.preparing import USUAL
-from rota.model.keeping import Reason
+from rota.model.keeping import Kept, Reason
 from rota.model.outcomes import Failed, Lost, Succeeded
 from rota.model.programs import Bounds
 from rota.model.tasks import Policy, TaskKind
+from rota.model.verdicts import Exit
+from rota.model.wishes import Output
 
 
 @pytest.fixture
@@ -265,3 +270,13 @@ async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard
     assert told["reason"] == facts["reason"].value
     assert told["killed"] is facts.get("killed", False)
     assert told["proven"] is facts.get("proven", True)
+
+
+def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one():
+    yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
+    yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
+    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+                out_at=len(yard.out))  # fmt: skip
+    hearing = Hearing(CommandReader(Output.TEXT))
+    Listening(None, yard, None)._caught_up(kept, hearing)
+    assert hearing.reader.end(Exit(code=0)).outcome == Succeeded(result='"whole"')

@@ -25,6 +25,8 @@ class CommandReader:
     and ends well has succeeded without a result, unless such lines were agreed on.
     """
 
+    plain = True
+
     def __init__(self, output: Output) -> None:
         self._output = output
         self._heard = Heard(may_be_silent=True)

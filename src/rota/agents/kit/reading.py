@@ -21,6 +21,7 @@ MOST_SAYINGS = 256
 class JsonReader(ABC):
     """Reads one object a line; other lines are kept only to explain a failure."""
 
+    plain: ClassVar[bool] = False
     unread: ClassVar[tuple[bytes, ...]] = ()
     """How lines begin that say nothing, so that they need not be parsed."""
 

@@ -80,6 +80,7 @@ def _recorded(run: Record) -> list[Record]:
                 "at": part["offset"],
                 "text": part["text"],
                 **({} if part["ansi"] is None else {"ansi": part["ansi"]}),
+                **{flag: True for flag in ("open", "continues") if part.get(flag)},
             },
         }
         for part in run["logs"]
@@ -144,7 +145,8 @@ def _tell(desk: Desk, event: Record, run: Record) -> None:
     if event["name"] == OUTPUT:
         data = event["data"]
         text = data.get("ansi", data["text"]) if _coloured(desk) else data["text"]
-        desk.out.line(str(text).removesuffix("\n"))
+        opened, goes_on = (data.get(flag, False) for flag in ("open", "continues"))
+        desk.out.line(str(text).removesuffix("\n"), opened=opened, goes_on=goes_on)
     else:
         name, at, data = event_row(event, desk.zone(run["space"]))
         desk.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())
@@ -157,6 +159,8 @@ def _coloured(desk: Desk) -> bool:
 
 
 def _end(desk: Desk, run: Record) -> None:
+    if desk.out.is_open:
+        desk.out.line(goes_on=True)
     for delivery in run["deliveries"]:
         to = f"{delivery['channel']}:{delivery['target']}"
         desk.out.line(f"message to {to} ({delivery['state']}): {delivery['body']}")

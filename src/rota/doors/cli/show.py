@@ -36,11 +36,18 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self.is_open = False
+        """Whether the last line may go on."""
 
-    def line(self, text: str = "") -> None:
-        """Write a line for people; nothing when the answer is JSON."""
+    def line(self, text: str = "", *, opened: bool = False, goes_on: bool = False) -> None:
+        """Write a line for people; nothing when the answer is JSON.
+
+        An `opened` one is not whole yet; what comes next begins a new one unless it `goes_on`.
+        """
         if not self.as_json:
-            sys.stdout.write(f"{text}\n")
+            begin = "\n" if self.is_open and not goes_on else ""
+            sys.stdout.write(f"{begin}{text}{'' if opened else chr(10)}")
+            self.is_open = opened
 
     def record(self, value: object) -> None:
         """Write the answer as JSON, if that was asked for."""

@@ -174,7 +174,8 @@ class EventGiven(Given):
 class LogGiven(Given):
     """A part of what a run's program wrote, from an offset in its stream on.
 
-    `ansi` is the text with its colours, for terminals, where it has any.
+    `ansi` is the text with its colours, for terminals, where it has any. The line of an `open` one
+    was not whole yet, and one that `continues` goes on with the line of the one before.
     """
 
     id: int
@@ -183,6 +184,8 @@ class LogGiven(Given):
     offset: int
     text: str
     ansi: str | None
+    open: bool
+    continues: bool
 
 
 class MailGiven(Given):
@@ -343,6 +346,8 @@ def log_given(event: Event) -> LogGiven:
         offset=event.data["at"],
         text=event.data["text"],
         ansi=event.data.get("ansi"),
+        open=event.data.get("open", False),
+        continues=event.data.get("continues", False),
     )
 
 

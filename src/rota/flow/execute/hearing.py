@@ -6,6 +6,7 @@ not matter how often the process that listens is replaced.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ MOST_TEXT = 1024 * 1024
 """How much text of an attempt is recorded; the rest stays in its spool."""
 MOST_EVENTS = 10_000
 MOST_TOOLS = 1_000
+WHOLE = re.compile(rb"[ \t\r]+|([^\w\s\x80-\xff\x1b])\1{2,}")
+COLOURED = re.compile(rb"\x1b\[[0-9;:]*m")
 MORE = "… there is more output than is kept here"
 
 
@@ -56,6 +59,9 @@ class Hearing:
         self._charge = charge
         self._following = following
         self._at = dict.fromkeys(Stream, 0)
+        self._parts = dict.fromkeys(Stream, 0)
+        self.unfinished = dict.fromkeys(Stream, 0)
+        """How many bytes there are behind the last line of a stream that was heard."""
         self._text_left = MOST_TEXT
         self._events_left = MOST_EVENTS
         self.last_line = ""
@@ -85,10 +91,13 @@ class Hearing:
         if self._following is not None:
             self._following.recorded()
 
-    def take(self, stream: Stream, data: bytes, *, last: bool = False) -> Heard | None:
+    def take(
+        self, stream: Stream, data: bytes, *, last: bool = False, known: bool = False
+    ) -> Heard | None:
         """Hear the bytes at the offset of a stream; what is no whole line yet is left.
 
-        With `last` nothing more will come.
+        With `last` nothing more will come. All that is `known` is on record, as part of a line or
+        as whole ones.
         """
         start, used = self._at[stream], 0
         happened: list[Happened] = []
@@ -96,13 +105,55 @@ class Hearing:
         for line, cut in lines_of(data, last=last):
             happened += self._hear(stream, start + used, line, cut=cut)
             used += len(line)
+        if known and used < len(data):
+            happened += self._hear_part(stream, start + used, data[used:])
+            used = len(data)
+        self.unfinished[stream] = len(data) - used
         if not used:
             return None
         self._at[stream] = start + used
         told = None if self._used is NOTHING_USED else self._used
         return Heard(stream, start, start + used, tuple(_joined(happened)), told)
 
+    def take_part(self, stream: Stream, data: bytes) -> Heard | None:
+        """Hear what may be shown of a line that is not whole yet; the rest of it is left."""
+        start, shown = self._at[stream], self._parts[stream]
+        if stream is Stream.OUT and (not self.reader.plain or not (shown or _is_text(data))):
+            return None
+        part = presentable(data)
+        if not part:
+            return None
+        happened = tuple(self._hear_part(stream, start, part))
+        self._at[stream] = start + len(part)
+        self.unfinished[stream] = len(data) - len(part)
+        return Heard(stream, start, start + len(part), happened)
+
+    def _hear_part(self, stream: Stream, at: int, part: bytes) -> Iterator[Happened]:
+        """Hear the beginning of a line, or more of it: its reader is told what it is not."""
+        if stream is Stream.OUT:
+            self.reader.feed(part, cut=True)
+        text = part.decode("utf-8", "replace")
+        event = _output(stream, at, clean(text), coloured(text))
+        flags = {"continues": True} if self._parts[stream] else {}
+        self._parts[stream] += len(part)
+        yield from self._bounded(event._replace(data={**event.data, "open": True, **flags}))
+
+    def _hear_rest(self, stream: Stream, at: int, line: bytes, *, cut: bool) -> Iterator[Happened]:
+        """Hear the rest of a line whose beginning was shown already."""
+        sayings = self.reader.feed(line, cut=cut) if stream is Stream.OUT else ()
+        self._parts[stream] = self._parts[stream] + len(line) if cut else 0
+        raw = line.decode("utf-8", "replace").removesuffix("\n")
+        event = _output(stream, at, clean(raw), coloured(raw))
+        flags = {"continues": True, **({"open": True} if cut else {})}
+        yield from self._bounded(event._replace(data={**event.data, **flags}))
+        for said in sayings:
+            if isinstance(said, Text):
+                self.last_line = said.text.strip().rpartition("\n")[2] or self.last_line
+
     def _hear(self, stream: Stream, at: int, line: bytes, *, cut: bool) -> Iterator[Happened]:
+        if self._parts[stream]:
+            yield from self._hear_rest(stream, at, line, cut=cut)
+            return
         if stream is Stream.ERR:
             raw = line.decode("utf-8", "replace").removesuffix("\n")
             yield from self._bounded(_output(stream, at, clean(raw), coloured(raw)))
@@ -150,6 +201,26 @@ class Hearing:
             if self._text_left <= 0:
                 event = _output(Stream(event.data["stream"]), event.data["at"], MORE)
         yield event
+
+
+def presentable(part: bytes) -> bytes:
+    """Return what may be shown of a line that is not whole yet.
+
+    Whole words alone, and signs that are drawn out, as dots of something that goes on: half a
+    secret would not be known as one. No half of a sequence for terminals is among it.
+    """
+    found = None
+    for found in WHOLE.finditer(part):  # noqa: B007 - the last one counts
+        pass
+    shown = part[: found.end()] if found is not None else b""
+    escape = shown.rfind(b"\x1b")
+    ended = escape < 0 or COLOURED.match(shown, escape)
+    return shown if ended else shown[:escape]
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether a line is none of Rota's, which begin with a brace."""
+    return not data.lstrip().startswith(b"{")
 
 
 def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
@@ -230,7 +301,8 @@ def _joined(happened: Sequence[Happened]) -> Iterator[Happened]:
     """Yield events with neighbouring texts joined, so that a chatty program costs few of them."""
     text: dict[str, Any] | None = None
     for event in happened:
-        if event.name is not EventName.OUTPUT:
+        apart = event.data.keys() & {"open", "continues"}
+        if event.name is not EventName.OUTPUT or apart:
             if text is not None:
                 yield Happened(EventName.OUTPUT, text)
                 text = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -19,6 +19,8 @@ from rota.ports.yard import Yard
 log = logging.getLogger(__name__)
 
 PART = 256 * 1024
+QUIET_SECONDS = 0.05
+"""How long a line stays as it is before its beginning is shown."""
 SWEEP_SECONDS = 60.0
 """How long an engine may refuse to end what it runs before the attempt is given up as lost."""
 
@@ -57,16 +59,19 @@ class Listening:
     ) -> tuple[Ending, Hearing]:
         hearing = self._caught_up(kept, begin())
         await self._recorded(kept, hearing)
-        patience = SWEEP_SECONDS
+        patience, before = SWEEP_SECONDS, dict(hearing.unfinished)
         while True:
             ending = self.look(kept)
-            while heard := self._heard(kept, hearing, last=ending is not None):
+            while heard := self._heard(kept, hearing, last=ending is not None, before=before):
                 stands = await self._record(kept, holder, heard, hearing.news())
                 if stands is not None:
                     hearing = self._caught_up(stands, begin())
                 await self._recorded(kept, hearing)
+                before = dict(hearing.unfinished)
             if ending is None:
-                await self._yard.rung(kept, LOOK_SECONDS)
+                news = hearing.unfinished != before and any(hearing.unfinished.values())
+                before = dict(hearing.unfinished)
+                await self._yard.rung(kept, QUIET_SECONDS if news else LOOK_SECONDS)
                 continue
             left = await self.sweep(kept)
             if not left:
@@ -101,7 +106,8 @@ class Listening:
             while hearing.at(stream) < end:
                 at = hearing.at(stream)
                 data = self._yard.read(kept, stream, at, min(PART, end - at))
-                if hearing.take(stream, data, last=True) is None:
+                known = at + len(data) == end
+                if hearing.take(stream, data, known=known) is None:
                     hearing.skip(stream, end)  # the spool is shorter: power was lost
         self.followed[kept.run_id] = Followed(kept, hearing)
         return hearing
@@ -112,11 +118,16 @@ class Listening:
         if self._heed is not None:
             await self._heed(kept, hearing)
 
-    def _heard(self, kept: Kept, hearing: Hearing, *, last: bool) -> list[Heard]:
+    def _heard(
+        self, kept: Kept, hearing: Hearing, *, last: bool, before: Mapping[Stream, int]
+    ) -> list[Heard]:
+        """Return what is new: whole lines, and the beginning of one that has not grown since."""
         heard = []
         for stream in Stream:
             data = self._yard.read(kept, stream, hearing.at(stream), PART)
             part = hearing.take(stream, data, last=last and len(data) < PART)
+            if part is None and data and len(data) == before[stream]:
+                part = hearing.take_part(stream, data)
             if part is not None:
                 heard.append(part)
         return heard
