@@ -3,7 +3,7 @@
 Each blow has a run of its own. Its program begins, somebody asks a person on its behalf and defers
 an item, it ends its turn, the run waits, it is answered, and a second program ends it. Whenever the
 daemon dies, another one is started. The program begins twice, no more; the question is asked and
-answered once; the item is marked once, with the success.
+answered once, and told once to each place; the item is marked once, with the success.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ from rota.testing.crash.kept import KeptDriver
 from rota.testing.crash.processes import wait_for
 
 TASK: Final = "asking"
+TOLD: Final = [("notice", "home"), ("notice", "ops"), ("result", "home")]
+"""What people are told of each run: its question in two places, and its result."""
 LOOK_SECONDS: Final = 0.03
+LAST_MOMENT: Final = 2.0
+"""How long a daemon has to die after the commit that ends its run."""
 BLOW_SECONDS: Final = 30.0
 QUESTION: Final = Asked(question="Shall I go on?", options=("yes", "no"))
 PROGRAM: Final = """
@@ -81,8 +85,10 @@ class AskingDriver(KeptDriver):
             kind=TaskKind.SCRIPT,
             route="script",
             spec={"command": ["python3", "program.py", self._token]},
-            policy=Policy(overlap=Overlap.ALLOW),
+            policy=Policy(overlap=Overlap.ALLOW, deliver_to="log:home"),
         )
+        space = await store.find_space("main")
+        await store.set_preference(space.id, "log", "ops", 0, usual=False)
 
     def _let_end(self) -> None:
         """Start one more daemon: it finds nothing to do, and ends when it is told to."""
@@ -106,7 +112,7 @@ class AskingDriver(KeptDriver):
                 self._complain(f"run {run_id} did not come to its end at {blow}")
                 break
             time.sleep(LOOK_SECONDS)
-        struck = struck or not daemon.alive
+        struck = struck or wait_for(lambda: not daemon.alive, LAST_MOMENT)
         self.result.struck += struck
         if not struck:
             self._complain(f"the daemon never came to {blow}")
@@ -171,4 +177,7 @@ class AskingDriver(KeptDriver):
             seen = await store.get_seen(run.task_id, "", str(run_id))
             if seen is None or seen.count != 1:
                 faults.append(f"doubled: what run {run_id} deferred came to {seen}")
+            sent = [(d.kind.value, d.target) for d in await store.list_deliveries(run_id, 10)]
+            if sorted(sent) != TOLD:
+                faults.append(f"doubled: people were told of run {run_id} by {sorted(sent)}")
         return faults

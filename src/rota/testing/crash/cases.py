@@ -108,7 +108,7 @@ ASKING: Final = {
     **dict.fromkeys(("kept.written", "kept.started", "kept.heard", "begin_kept.committed"), 2),
     **dict.fromkeys(("hear.commit", "hear.committed"), 2),
     **dict.fromkeys(("settle.begin", "settle.commit", "settle.committed", "settle.answered"), 2),
-    "settle.statement": 16,
+    "settle.statement": 20,
     "settle.deferred": 1,
 }
 """How often a run that asks once comes to each point on its way."""
