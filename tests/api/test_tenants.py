@@ -63,6 +63,7 @@ BODIES = {
     "create_run": {"agent": WORK},
     "cancel_run": None,
     "retry_run": None,
+    "retry_task": {},
     "answer_run": {"answer": "yes"},
     "put_state": {"value": 1},
     "mark_seen": {"items": [{"item": "item"}]},

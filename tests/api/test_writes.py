@@ -14,6 +14,7 @@ from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
 )
 
 from rota.doors.kit.catalogue import commands_of
+from rota.testing.bench import failed
 
 OF_A_DAEMON = {"stop_daemon", "start_daemon"}
 """Their answer is not written in the store: see tests/api/live."""
@@ -52,6 +53,14 @@ def kind():
     return "sqlite"
 
 
+async def _fail(door, task_id):
+    """Let a run of a task fail."""
+    (task,) = await door.store.get_tasks([task_id])
+    await door.bench.queue(task, lane=None)
+    for lease in await door.bench.claim(50, worker="w", routes=["agent"]):
+        await door.bench.end(lease, failed())
+
+
 @pytest.fixture
 def asking(door, operations, things):  # noqa: F811
     """Carry an operation out as somebody who may."""
@@ -63,6 +72,9 @@ def asking(door, operations, things):  # noqa: F811
         return who.ask(method, address(operation_id, path, things), said, **headers)
 
     def prepare(operation_id):
+        if operation_id == "retry_task":
+            door.main.post("/v1/resume-all")
+            door.run(_fail(door, int(things["task"])))
         if operation_id in LATER:
             method, path, body = LATER[operation_id]
             who = door.main if operation_id in WHOLE else door.ann

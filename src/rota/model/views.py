@@ -80,6 +80,16 @@ class WorkerView:
     fenced: bool
 
 
+class SlotView(NamedTuple):
+    """A slot of a worker that is in use: the run in it, and since when."""
+
+    run_id: RunId
+    task: str
+    space: str
+    worker: str | None
+    since: datetime
+
+
 class PoolView(NamedTuple):
     """What is ready in a pool."""
 

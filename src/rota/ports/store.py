@@ -24,7 +24,15 @@ from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
-from rota.model.views import Claimed, QueueView, Renewal, RunFilter, TaskFilter, WorkerView
+from rota.model.views import (
+    Claimed,
+    QueueView,
+    Renewal,
+    RunFilter,
+    SlotView,
+    TaskFilter,
+    WorkerView,
+)
 from rota.ports.beating import Beating
 from rota.ports.conversing import Conversing
 from rota.ports.entrance import Entrance
@@ -234,6 +242,9 @@ class Views(Timed, Protocol):
 
     async def list_spaces(self) -> list[Space]:
         """Return every space."""
+
+    async def used_slots(self, space_id: int | None, most: int) -> list[SlotView]:
+        """Return the runs that workers are at, of one space or of all, the longest first."""
 
     async def list_runs(self, wanted: RunFilter) -> list[Run]:
         """Return runs, newest first."""

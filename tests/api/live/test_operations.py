@@ -40,7 +40,9 @@ async def test_status_counts_pools_slots_and_messages(door):
     assert sum(pools.values()) == 1
     ages = [p["oldest_seconds"] for p in status["pools"].values() if p["ready"]]
     assert ages == [7.0]
+    (slot,) = status["slots"].pop("running")
     assert status["slots"] == {"used": 1, "of": 10}
+    assert slot["task"] == "job"
     assert status["deliveries"]["pending"] == 1
     assert status["daemon"] is None
 

@@ -39,6 +39,7 @@ WAYS = {
     "show_run": "logs",
     "cancel_run": "cancel",
     "retry_run": "retry",
+    "retry_task": "retry",
     "list_artifacts": "artifacts",
     "answer_run": "answer",
     "show_status": "status",

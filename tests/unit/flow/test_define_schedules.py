@@ -170,3 +170,16 @@ async def test_the_same_interval_after_a_detour_has_new_slots(desk, task):
         await desk.planned(task, every="5m")
     keys = [run.slot_key for run in await desk.slots(task)]
     assert len(keys) == len(set(keys)) == 3
+
+
+@pytest.mark.parametrize("words", ["in 20 minutes", "In 20m", "in 1200 s"])
+async def test_gen_40_once_may_be_said_as_a_delay(desk, task, words):
+    first = await desk.planned(task, at=words)
+    assert first.next_at == desk.clock.now() + timedelta(minutes=20)
+    desk.clock.advance(minutes=5)
+    assert await desk.planned(task, at=words) == first, "the same wish again changes nothing"
+
+
+async def test_a_delay_that_is_no_instant_is_refused(desk, task):
+    with pytest.raises(Invalid):
+        await desk.planned(task, at="in a while")

@@ -172,6 +172,13 @@ def _nobody_works(desk: Desk) -> bool:
     return not any(worker["alive"] for worker in workers)
 
 
+def ending(run: Record) -> str:
+    """Return the sentence about a run that has ended otherwise than well."""
+    reason = said(run)
+    told = f"Run {run['id']} of {run['task']} {run['state']}{': ' + reason if reason else ''}"
+    return told if told.endswith((".", "!", "?", "…")) else f"{told}."
+
+
 def _outcome(desk: Desk, run: Record) -> int:
     desk.out.record(run)
     state, name = run["state"], f"Run {run['id']} of {run['task']}"
@@ -179,8 +186,7 @@ def _outcome(desk: Desk, run: Record) -> int:
         desk.out.line(said(run) or f"{name} succeeded.")
         return 0
     if state in FINISHED:
-        reason = said(run).rstrip(".")
-        desk.out.talk(f"{name} {state}{': ' + reason if reason else ''}.")
+        desk.out.talk(ending(run))
         return FAILED
     if state == "waiting":
         asked = [question for question in run["questions"] if question["answered_at"] is None]

@@ -15,6 +15,7 @@ from rota.doors.cli.values import (
     RunNumber,
     SpaceName,
     TaskName,
+    maybe_run,
     maybe_whole,
     run_number,
     whole,
@@ -93,14 +94,26 @@ def cancel(context: typer.Context, run: RunNumber, dry_run: DryRun = False) -> N
     desk.out.line(f"Run {found['id']} of {found['task']} {asked}.")
 
 
-def retry(context: typer.Context, run: RunNumber, dry_run: DryRun = False) -> None:
+def retry(
+    context: typer.Context,
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="The run's number, or a task: its newest failed run."),
+    ],
+    dry_run: DryRun = False,
+    space: SpaceName = None,
+) -> None:
     """Queue a new run with what a finished one was given.
 
     Example: rota retry 12
     """
     desk = Desk(context)
-    number = run_number(run)
-    done = desk.call("POST", f"/v1/runs/{number}/retry", dry_run=dry_run)
+    number = None if maybe_run(run) is None else run_number(run)
+    if number is None:
+        done = desk.task("POST", run, "/retry", {"space": space}, dry_run=dry_run)
+        number = done["retried"]
+    else:
+        done = desk.call("POST", f"/v1/runs/{number}/retry", dry_run=dry_run)
     desk.out.record(done)
     again = done["run"]
     desk.out.line(f"Queued run {again}, as run {number} was. Follow it: rota logs {again} -f")

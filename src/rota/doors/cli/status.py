@@ -10,6 +10,8 @@ from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.show import Output, instant
 from rota.flow.observe.telling import span
 
+SLOTS = ("run", "task", "space", "for", "worker")
+MOST_SHOWN = 20
 COLUMNS = ("worker", "state", "busy", "seen", "roles")
 NOBODY = "Nobody works: start `rota up`."
 
@@ -35,6 +37,12 @@ def tell_status(out: Output, seen: Record) -> None:
     out.pairs(queue_pairs(seen))
     out.line()
     out.table(COLUMNS, worker_rows(seen), NOBODY)
+    rows = slot_rows(seen)
+    if rows:
+        out.line()
+        out.table(SLOTS, rows, "")
+        if seen["slots"]["used"] > len(rows):
+            out.line(f"and {seen['slots']['used'] - len(rows)} more: rota runs --state running")
     if seen["warnings"]:
         out.line()
     for warning in seen["warnings"]:
@@ -70,6 +78,20 @@ def worker_rows(seen: Record) -> list[list[str]]:
             ",".join(worker["roles"]),
         ]
         for worker in seen["workers"]
+    ]
+
+
+def slot_rows(seen: Record) -> list[list[str]]:
+    """Return what is in the slots, the longest first."""
+    return [
+        [
+            str(slot["run"]),
+            slot["task"],
+            slot["space"],
+            span(max(instant(seen["at"]) - instant(slot["since"]), timedelta())),
+            slot["worker"] or "",
+        ]
+        for slot in seen["slots"]["running"][:MOST_SHOWN]
     ]
 
 

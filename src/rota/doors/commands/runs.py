@@ -29,6 +29,7 @@ from rota.doors.commands.shapes import (
     HeartbeatGiven,
     LogGiven,
     OneRun,
+    OneTask,
     QuestionGiven,
     RunGiven,
     attempt_given,
@@ -54,6 +55,7 @@ from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.states import RunState
 from rota.model.tasks import TaskKind
+from rota.model.views import RunFilter
 from rota.model.wishes import Output
 from rota.rules.programs import check_script
 
@@ -135,6 +137,12 @@ class RunQueued(Given):
 
     run: int
     created: bool
+
+
+class TaskRetried(RunQueued):
+    """A run that does again what another one failed at."""
+
+    retried: int
 
 
 class RunShown(RunGiven):
@@ -245,6 +253,18 @@ async def retry_run(office: Office, asked: OneRun) -> RunQueued:
     """Queue a new run with what a finished one was given."""
     done = await runs.run_again(office.store, office.caller, asked.run)
     return RunQueued(run=done.run_id, created=done.created)
+
+
+@command("POST", "/v1/tasks/{task}/retry", KeyScope.RUN, status=201)
+async def retry_task(office: Office, asked: OneTask) -> TaskRetried:
+    """Queue a new run with what the newest failed run of a task was given."""
+    task = await task_of(office, asked.task, asked.space)
+    wanted = RunFilter(task_id=task.id, state=RunState.FAILED, limit=1)
+    failed = await office.store.list_runs(wanted)
+    if not failed:
+        raise NotFound("failed run", task.name, f"see `rota runs --task {task.name}`")
+    done = await runs.run_again(office.store, office.caller, failed[0].id)
+    return TaskRetried(run=done.run_id, created=done.created, retried=failed[0].id)
 
 
 @command("POST", "/v1/runs/{run}/answer", KeyScope.RUN)

@@ -17,7 +17,7 @@ from rota.model.keys import KeyScope
 from rota.model.machines import Load
 from rota.model.spaces import Role
 from rota.model.tasks import Pool
-from rota.model.views import QueueView, WorkerView
+from rota.model.views import QueueView, SlotView, WorkerView
 from rota.rules.permission import check_main, seen_space
 
 UNREAD = Load()
@@ -74,11 +74,25 @@ class PoolGiven(Given):
     oldest_seconds: float | None
 
 
+class SlotGiven(Given):
+    """A slot that is in use: the run in it, and since when; workers are told to `main` alone."""
+
+    run: int
+    task: str
+    space: str
+    worker: str | None
+    since: datetime
+
+
 class SlotsGiven(Given):
-    """How many runs there are at once, of how many the living workers can take."""
+    """How many runs there are at once, of how many the living workers can take.
+
+    `running` has at most 100 of them, the longest first.
+    """
 
     used: int
     of: int
+    running: list[SlotGiven]
 
 
 class ServiceGiven(Given):
@@ -203,7 +217,11 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
             oldest_seconds=seen.ages,
         ),
         pools=_pools(queue, seen.now),
-        slots=SlotsGiven(used=queue.running, of=sum(w.slots for w in workers if w.alive)),
+        slots=SlotsGiven(
+            used=queue.running,
+            of=sum(w.slots for w in workers if w.alive),
+            running=[_slot(slot, whole=whole) for slot in seen.slots],
+        ),
         deliveries={state.value: 0 for state in UNSENT} | dict(queue.unsent),
         daemon=daemon,
         schedules=SchedulesGiven(active=queue.schedules, quarantined=queue.quarantined),
@@ -211,6 +229,16 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
         next_due=seen.next_due,
         workers=workers if whole else [],
         warnings=[WarningGiven(code=w.code, message=w.sentence) for w in _warned(seen, daemon)],
+    )
+
+
+def _slot(slot: SlotView, *, whole: bool) -> SlotGiven:
+    return SlotGiven(
+        run=slot.run_id,
+        task=slot.task,
+        space=slot.space,
+        worker=slot.worker if whole else None,
+        since=slot.since,
     )
 
 

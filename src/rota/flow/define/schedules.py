@@ -12,7 +12,7 @@ from rota.flow.define.names import check_name, get_task
 from rota.flow.define.standing import persistently, standing_schedules
 from rota.model.instants import from_micros, to_micros
 from rota.model.plans import PAST_ASKED_FOR, ScheduleState, StoredSchedule
-from rota.model.schedules import Rule
+from rota.model.schedules import Rule, RuleKind
 from rota.model.spaces import Space
 from rota.model.tasks import Task
 from rota.ports.store import Store
@@ -64,12 +64,21 @@ def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rul
         case "rrule":
             return rules.rrule(wish.rrule or "", created_at=begun, **options)
         case "at":
-            return rules.once(wish.at or "", now=now, allow_past=wish.allow_past, **options)
+            at = _moment(wish.at or "", now, options["timezone"])
+            return rules.once(at, now=now, allow_past=wish.allow_past, **options)
         case "words":
             said = natural.read(wish.words or "", now=now, timezone=options["timezone"])
             return build(said.kind, said.expression, anchor=said.anchor, **options)
         case _:
             return rules.calendar(wish.times or "", weekdays=wish.weekdays, **options)
+
+
+def _moment(at: str | datetime, now: datetime, timezone: str) -> str | datetime:
+    """Return an instant; one that is said as `in 20 minutes` counts from now."""
+    if not isinstance(at, str) or not at.strip().lower().startswith("in "):
+        return at
+    said = natural.read(at, now=now, timezone=timezone)
+    return said.expression if said.kind is RuleKind.ONCE else at
 
 
 async def put_schedule(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from rota.flow.observe.telling import counted, span
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.pauses import paused_since
-from rota.model.views import QueueView, WorkerView
+from rota.model.views import QueueView, SlotView, WorkerView
 from rota.ports.store import Store
 
+MOST_SLOTS = 100
+"""Of how many slots it is told what is in them."""
 OVERDUE = timedelta(seconds=60)
 """A schedule that has been due for this long has no planner."""
 
@@ -42,12 +44,14 @@ class Status:
     ages: dict[str, float] = field(default_factory=dict)
     paused_since: datetime | None = None
     warnings: list[Warned] = field(default_factory=list)
+    slots: list[SlotView] = field(default_factory=list)
 
 
 async def view_status(store: Store, bounds: Thresholds, space_id: int | None = None) -> Status:
     """Return how the whole is doing, or one space: then every number is its own."""
     queue = await store.view_queue(space_id)
-    return judge(
+    slots = await store.used_slots(space_id, MOST_SLOTS) if queue.running else []
+    seen = judge(
         from_micros(store.now()),
         queue,
         await store.list_workers(),
@@ -56,6 +60,7 @@ async def view_status(store: Store, bounds: Thresholds, space_id: int | None = N
         maybe_instant(paused_since(await store.pauses())),
         await store.held_back(space_id),
     )
+    return replace(seen, slots=slots)
 
 
 def judge(

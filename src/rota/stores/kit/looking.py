@@ -10,7 +10,7 @@ from rota.model.plans import LedgerRow
 from rota.model.runs import Attempt, Question, Run
 from rota.model.spaces import Limit, Space
 from rota.model.tasks import Task
-from rota.model.views import QueueView, RunFilter, TaskFilter, WorkerView
+from rota.model.views import QueueView, RunFilter, SlotView, TaskFilter, WorkerView
 from rota.stores.kit import views
 from rota.stores.kit.dialect import Dialect
 
@@ -29,6 +29,10 @@ class Looking(Dialect):
     async def list_spaces(self) -> list[Space]:
         """Return every space."""
         return await self.read(views.list_spaces)
+
+    async def used_slots(self, space_id: int | None, most: int) -> list[SlotView]:
+        """Return the runs that workers are at, the longest first."""
+        return await self.read(views.used_slots, space_id, most)
 
     async def list_runs(self, wanted: RunFilter) -> list[Run]:
         """Return runs, newest first."""

@@ -15,7 +15,7 @@ from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Limit, Scope, Space
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Task
-from rota.model.views import PoolView, QueueView, RunFilter, TaskFilter, WorkerView
+from rota.model.views import PoolView, QueueView, RunFilter, SlotView, TaskFilter, WorkerView
 from rota.stores.kit.outbox import as_delivery
 from rota.stores.kit.session import Row, Session
 from rota.stores.kit.tasks import as_space, as_task
@@ -254,6 +254,12 @@ async def successors(session: Session, task_ids: list[int]) -> dict[int, list[Ta
     for row in await session.rows("successors_of", ids=task_ids) if task_ids else []:
         found.setdefault(row[0], []).append(as_task(row[1:]))
     return found
+
+
+async def used_slots(session: Session, space_id: int | None, most: int) -> list[SlotView]:
+    """Return the runs that workers are at, the longest first."""
+    rows = await session.rows("used_slots", space_id=space_id, most=most)
+    return [SlotView(RunId(row[0]), row[1], row[2], row[3], from_micros(row[4])) for row in rows]
 
 
 async def list_spaces(session: Session) -> list[Space]:

@@ -98,6 +98,12 @@ order by id desc;
 -- name: count_by_state
 select state, count(*) from rota.runs where task_id = :task_id::bigint group by state;
 
+-- name: used_slots  what workers are at, the longest first
+select r.id, t.name as task, p.name as space, r.holder, r.started_at
+from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
+where r.state = 'running' and (:space_id::bigint is null or r.space_id = :space_id::bigint)
+order by r.started_at, r.id limit :most::int;
+
 -- name: list_workers
 select w.id, w.host, w.pid, w.roles, w.routes, w.slots,
   (select count(*) from rota.runs r where r.state = 'running' and r.holder = w.id) as running,

@@ -90,6 +90,12 @@ from deliveries where :run_id is null or run_id = :run_id order by id desc limit
 -- name: count_by_state
 select state, count(*) from runs where task_id = :task_id group by state;
 
+-- name: used_slots  what workers are at, the longest first
+select r.id, t.name as task, p.name as space, r.holder, r.started_at
+from runs r indexed by runs_running join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
+where r.state = 'running' and (:space_id is null or r.space_id = :space_id)
+order by r.started_at, r.id limit :most;
+
 -- name: list_workers
 select w.id, w.host, w.pid, w.roles, w.routes, w.slots,
   (select count(*) from runs r where r.state = 'running' and r.holder = w.id) as running,
