@@ -10,6 +10,7 @@ from rota.testing.contracts import (
     conversing,
     define,
     entrance,
+    finishing,
     held,
     keeping,
     lanes,
@@ -200,4 +201,8 @@ class TestMessages(conversing.MessageContract):
 
 
 class TestThreads(threads.ThreadContract):
+    pass
+
+
+class TestFinishing(finishing.FinishingContract):
     pass

@@ -71,7 +71,8 @@ def _is_plain(
     """Whether a success without a result ends a run, and that is all."""
     lease, policy = assignment.lease, assignment.task.policy
     followed = followers.get(lease.task_id) if followers else None
-    return not followed and policy.deliver_to is None and lease.run_id not in asked
+    told = policy.deliver_to is not None or policy.until_success
+    return not followed and not told and lease.run_id not in asked
 
 
 def _plain_success(lease: Lease) -> Settlement:

@@ -59,6 +59,8 @@ class Extras:
     counts: int = 0
     """+1 adds to the task's consecutive failures, -1 resets them, 0 leaves them."""
     disable_after: int = 0
+    finishes: bool = False
+    """Whether the task was to run until it has succeeded, which it has."""
     ending: str | None = None
     """How the processes of the attempt ended, as JSON."""
     aside: Aside | None = None

@@ -106,13 +106,16 @@ class Policy:
 
     `idle_timeout` is how long a program may write nothing, `grace` how long it has to end once it
     was asked to; callables have neither.
+
+    `pool` None means: foreground for what people say, who wait, and background for the rest. With
+    `until_success` the task is disabled once a run of it has succeeded.
     """
 
     retry: Retry = field(default_factory=Retry)
     timeout: timedelta | None = None
     idle_timeout: timedelta | None = None
     grace: timedelta | None = None
-    pool: Pool = Pool.BACKGROUND
+    pool: Pool | None = None
     priority: int = 0
     lane: str | None = None
     group: str | None = None
@@ -122,6 +125,7 @@ class Policy:
     on_lost: OnLost = OnLost.AUTO
     deadline: timedelta | None = None
     disable_after: int = 0
+    until_success: bool = False
     deliver_to: str | None = None
     isolate: bool = False
 

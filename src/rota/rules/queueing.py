@@ -6,7 +6,7 @@ from rota.model.ids import RunId, ScheduleId, SpaceId, TaskId
 from rota.model.instants import to_micros
 from rota.model.runs import NewRun, Source
 from rota.model.schedules import Slot
-from rota.model.tasks import Overlap, Policy, task_lane
+from rota.model.tasks import Overlap, Policy, Pool, task_lane
 
 DEEPEST_CHAIN = 16
 PLANNED = frozenset({Source.SLOT, Source.CATCH_UP, Source.BACKFILL})
@@ -38,6 +38,11 @@ def conversation_of(task_id: int, thread: str | None) -> str:
     return task_lane(task_id) if thread is None else thread
 
 
+def reading_pool(policy: Policy) -> Pool:
+    """Return the pool of a run that reads what people have said: they wait for it."""
+    return policy.pool or Pool.FOREGROUND
+
+
 def new_run(
     task_id: TaskId,
     space_id: SpaceId,
@@ -66,7 +71,7 @@ def new_run(
         space_id=space_id,
         task_id=task_id,
         route=route,
-        pool=policy.pool,
+        pool=policy.pool or Pool.BACKGROUND,
         priority=policy.priority if priority is None else priority,
         lane=lane_of(task_id, policy, source, conversation),
         group=policy.group or "",

@@ -225,7 +225,9 @@ def _end(
     name = state.value
     deliveries = _deliveries(run, report.messages, state, result, error, context.policy)
     followers = _followers(run, state, result, context)
-    if state is RunState.SUCCEEDED and result is None and not deliveries and not followers:
+    success = state is RunState.SUCCEEDED
+    finishes = success and context.policy.until_success and not is_quiet(report)
+    if success and result is None and not deliveries and not followers and not finishes:
         extras = PLAIN_SUCCESS
     else:
         extras = Extras(
@@ -237,6 +239,7 @@ def _end(
             counts=_counts(state),
             disable_after=context.policy.disable_after,
             notice=of_end(run, state, _sentence(state, error)),
+            finishes=finishes,
         )
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 

@@ -213,3 +213,42 @@ def test_status_warns_of_work_that_nobody_does(rota, hello):
     assert seen["workers"] == []
     assert [w["code"] for w in seen["warnings"]] == ["no_worker"]
     assert "! no_worker" in rota.ok("status").out
+
+
+def test_gen_43_retry_takes_a_tasks_name_and_means_its_newest_failed_run(rota, hello):
+    rota.ok("task", "create", "flaky", "--call", "rota.samples:flaky")
+    assert "failed run" in rota.refused("retry", "flaky", code=3)
+    for _ in range(2):
+        rota.ok("task", "run", "flaky")
+    rota.ok("once")
+    failed = [run["id"] for run in rota.json("runs", "--state", "failed")["runs"]]
+    done = rota.json("retry", "flaky")
+    assert (done["retried"], done["run"] > failed[0]) == (failed[0], True)
+    assert "no task" in rota.refused("retry", "nothing", code=3)
+    assert f"as run {failed[0]} was" in rota.ok("retry", str(failed[0])).out
+
+
+def test_a_sentence_that_has_ended_gets_no_second_full_stop(rota):
+    rota.ok("task", "create", "gone", "--call", "rota.samples:flaky")
+    ended = {
+        "id": 1,
+        "task": "gone",
+        "state": "failed",
+        "error": "Correct its path.",
+        "result": None,
+    }
+    from rota.doors.cli.run import ending
+
+    assert ending(ended) == "Run 1 of gone failed: Correct its path."
+    assert ending(ended | {"error": "no such program"}) == "Run 1 of gone failed: no such program."
+    assert ending(ended | {"error": None}) == "Run 1 of gone failed."
+
+
+def test_ist_25_a_task_may_run_until_it_has_succeeded(rota, hello):
+    rota.ok("task", "edit", hello, "--every", "1h", "--until-success")
+    assert "disabled once it has succeeded" in rota.ok("task", "show", hello).out
+    rota.ok("task", "run", hello)
+    rota.ok("once")
+    assert "it has succeeded, and was to run until then" in rota.ok("why", hello).out
+    rota.ok("task", "edit", hello, "--not-until-success")
+    assert rota.json("task", "show", hello)["policy"]["until_success"] is False

@@ -16,7 +16,7 @@ from rota.agents.command.agent import CommandAgent
 from rota.errors import Invalid, NotFound
 from rota.flow.claim import assigned
 from rota.flow.define.messages import say
-from rota.flow.define.runs import answer_question, enqueue
+from rota.flow.define.runs import answer_question, enqueue, run_again
 from rota.flow.define.tasks import put_task
 from rota.flow.settle import settle_attempts
 from rota.model.checks import Mark
@@ -25,8 +25,11 @@ from rota.model.messages import MessageState
 from rota.model.outcomes import Asked, Cancelled, Succeeded
 from rota.model.sessions import SessionFilter
 from rota.model.states import RunState
-from rota.model.tasks import OnLost, Overlap, Policy, TaskKind
+from rota.model.tasks import OnLost, Overlap, Policy, Pool, TaskKind
+from rota.model.threads import NewThread
+from rota.model.views import RunFilter
 from rota.ports.agent import Agents
+from rota.rules.addressing import asks
 from rota.rules.permission import LOCAL
 from rota.rules.prompts import INTERRUPTED
 
@@ -294,3 +297,46 @@ async def test_what_an_agent_asks_for_beside_its_result_is_not_lost_with_interna
     assert report.outcome == Succeeded(result='"calm"', silent=True, next_check="2h")
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     assert await desk.store.list_deliveries(given.lease.run_id, 10) == []
+
+
+async def test_ist_39_people_wait_for_what_reads_them_and_a_named_pool_wins(desk):
+    task = await answering(desk)
+    assert (await enqueue(desk.store, task, None)).created
+    runs = [await desk.run(message.reader) for message in await tell(desk, "one")]
+    (asked, *_) = await desk.store.list_runs(RunFilter(task_id=task.id, limit=2))
+    assert (asked.id, runs[0].pool) == (runs[0].id, Pool.FOREGROUND)
+    first = await desk.store.list_runs(RunFilter(before=asked.id))
+    assert [run.pool for run in first] == [Pool.BACKGROUND]
+    await desk.end_open(asked.id, Cancelled(reason="not now"))
+    again = await run_again(desk.store, LOCAL, asked.id)
+    assert (await desk.run(again.run_id)).pool is Pool.FOREGROUND
+    named = await answering(desk, "named", "talk:there")
+    policy = replace(named.policy, pool=Pool.BACKGROUND)
+    await put_task(
+        desk.store, LOCAL, "named", kind=TaskKind.AGENT, route="agent", thread="talk:there",
+        spec=dict(named.spec), policy=policy, replace=True,
+    )  # fmt: skip
+    (other,) = await tell(desk, "two", thread="talk:there")
+    assert (await desk.run(other.reader)).pool is Pool.BACKGROUND
+
+
+async def test_g2_49_a_registered_task_answers_in_many_threads(desk):
+    task = await answering(desk)
+    owner = await desk.space("main")
+    for key in ("talk:one", "talk:two"):
+        await desk.store.put_thread(NewThread(owner.id, key, {"task_id": task.id}))
+        (message,) = await tell(desk, "Hello?", thread=key)
+        run = await desk.run(message.reader)
+        assert (run.task, run.lane) == ("talk", key)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("@Rota, hello", True), ("hello @ROTA!", True), ("hello\n@rota", True),
+        ("me@rota.example", False), ("@rotating", False), ("rota", False), ("", False),
+    ],
+)  # fmt: skip
+def test_g2_09_a_trigger_is_a_word_of_its_own_in_any_case(text, wanted):
+    assert asks("@rota", text) is wanted
+    assert asks(None, text)

@@ -79,7 +79,10 @@ Every = Annotated[
     Text, typer.Option("--every", metavar="LENGTH", help="When: a length of time, '10m'.")
 ]
 OnceAt = Annotated[
-    Text, typer.Option("--once-at", metavar="TIME", help="When: once, '2026-12-24T09:00'.")
+    Text,
+    typer.Option(
+        "--once-at", metavar="TIME", help="When: once, '2026-12-24T09:00' or 'in 20 minutes'."
+    ),
 ]
 AtTimes = Annotated[
     Text, typer.Option("--at-times", metavar="TIMES", help="When: times of day, '07:00,17:30'.")
@@ -106,7 +109,7 @@ Grace = Annotated[
 ]
 Priority = Annotated[Text, typer.Option("--priority", metavar="N", help="Higher goes first [0].")]
 PoolName = Annotated[
-    Text, typer.Option("--pool", metavar="POOL", help="foreground or background [background].")
+    Text, typer.Option("--pool", metavar="POOL", help="foreground or background [as people wait].")
 ]
 OverlapMode = Annotated[
     Text,
@@ -127,6 +130,12 @@ OnLost = Annotated[
 ]
 DisableAfter = Annotated[
     Text, typer.Option("--disable-after", metavar="N", help="Failures in a row; 0 is never [0].")
+]
+UntilSuccess = Annotated[
+    bool | None,
+    typer.Option(
+        "--until-success/--not-until-success", help="Disable the task once it has succeeded."
+    ),
 ]
 Deadline = Annotated[
     Text, typer.Option("--deadline", metavar="LENGTH", help="Longest wait in the queue, '1h'.")
@@ -189,7 +198,7 @@ OPTIONS = {
 }
 PLAIN = (
     *("timeout", "idle_timeout", "grace", "pool", "overlap", "on_lost", "deadline"),
-    *("group", "lane", "deliver_to"),
+    *("group", "lane", "deliver_to", "until_success"),
 )
 
 

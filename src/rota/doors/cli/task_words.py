@@ -18,7 +18,7 @@ USUAL = MappingProxyType(
         "idle_timeout": None,
         "grace": None,
         "deadline": None,
-        "pool": "background",
+        "pool": None,
         "priority": 0,
         "lane": None,
         "group": None,
@@ -159,4 +159,6 @@ def policy_words(policy: Record) -> str:
         words.append(f"catch up {policy['catch_up']['mode']}")
     if policy["disable_after"]:
         words.append(f"disabled after {counted(policy['disable_after'], 'failure')} in a row")
+    if policy["until_success"]:
+        words.append("disabled once it has succeeded")
     return ", ".join(words)

@@ -129,16 +129,19 @@ class PolicyAsked(Asked):
     on_lost: OnLost | None = None
     deadline: Length | None = None
     disable_after: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS), WHOLE] | None = None
+    until_success: bool | None = Field(
+        default=None, description="Disable the task once a run of it has succeeded."
+    )
     deliver_to: Word | None = None
 
     def over(self, base: Policy) -> Policy:
         """Return a policy with everything set that was said."""
         plain = ("timeout", "pool", "priority", "lane", "group", "overlap", "on_lost", "deadline")
-        names = (*plain, "idle_timeout", "grace", "disable_after", "deliver_to")
+        names = (*plain, "idle_timeout", "grace", "disable_after", "until_success", "deliver_to")
         said: dict[str, Any] = {
             name: getattr(self, name) for name in names if name in self.model_fields_set
         }
-        for name in ("pool", "priority", "on_lost", "disable_after"):
+        for name in ("priority", "on_lost", "disable_after", "until_success"):
             if name in said and said[name] is None:
                 raise Invalid(name, None, "leave it out, or give a value")
         if self.retry is not None:

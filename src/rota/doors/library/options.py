@@ -35,7 +35,7 @@ def _read(name: str, value: object) -> object:
         case "timeout" | "idle_timeout" | "grace" | "deadline":
             return _span(name, value)
         case "pool":
-            return _choice(Pool, name, value)
+            return None if value is None else _choice(Pool, name, value)
         case "overlap":
             return None if value is None else _choice(Overlap, name, value)
         case "on_lost":

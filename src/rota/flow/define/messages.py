@@ -10,14 +10,14 @@ from rota.flow.define.agents import with_agent
 from rota.flow.define.runs import encode_payload, template_for
 from rota.model.messages import LONGEST_MESSAGE, READER, NewMessage, ThreadMessage
 from rota.model.runs import RunBatch, Source
-from rota.model.tasks import Pool, Task, TaskKind
+from rota.model.tasks import Task, TaskKind
 from rota.model.threads import Thread
 from rota.model.wishes import SessionContext
 from rota.ports.agent import Agents
 from rota.ports.store import Store
 from rota.rules.addressing import asks
 from rota.rules.permission import Caller, check_space
-from rota.rules.queueing import conversation_of
+from rota.rules.queueing import conversation_of, reading_pool
 
 INSTRUCTIONS = "People have written to you in this conversation. Answer them."
 
@@ -57,7 +57,7 @@ async def say(
     else:
         payload = dict(READER)
     template = template_for(task, Source.ENQUEUE, store.now())._replace(
-        thread=thread, lane=conversation_of(task.id, thread), pool=Pool.FOREGROUND
+        thread=thread, lane=conversation_of(task.id, thread), pool=reading_pool(task.policy)
     )
     reader = RunBatch(template=template, payloads=[encode_payload(payload)])
     return await store.say(message, reader)

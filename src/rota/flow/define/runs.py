@@ -21,7 +21,7 @@ from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.rules.approvals import check_decision
 from rota.rules.permission import Caller, check_person, may_act_for
-from rota.rules.queueing import new_run
+from rota.rules.queueing import new_run, reading_pool
 from rota.rules.settlement import Context
 from rota.rules.settlement import answer as decide_answer
 from rota.rules.wishes import is_in_conversation
@@ -97,6 +97,7 @@ async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
     payload = json.loads(run.payload)
     if is_to_read(payload):
         template = template_for(tasks[0], Source.MANUAL, store.now())
+        template = template._replace(pool=reading_pool(tasks[0].policy))
         again = await store.read_again(run.id, RunBatch(template=template, payloads=[run.payload]))
         if again is None:
             raise IllegalMove(run.state, "be tried again: what it was to read was read")

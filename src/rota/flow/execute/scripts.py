@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from rota.errors import Invalid
 from rota.model.outcomes import LONGEST_RESULT
+from rota.model.tasks import Pool
 from rota.model.wishes import Output, Wish
 from rota.ports.runner import Assignment
 from rota.timing.durations import parse_duration
@@ -46,7 +47,7 @@ def profile_of(assignment: Assignment) -> str:
         "thread": thread_of(assignment),
         "attempts": task.policy.retry.attempts,
         "timeout_seconds": _seconds(task.policy.timeout),
-        "pool": task.policy.pool.value,
+        "pool": (task.policy.pool or Pool.BACKGROUND).value,
         "group": task.policy.group,
     }
     metadata = task.spec.get("metadata")

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rota.faultpoints import reach
@@ -91,6 +92,7 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
     await noticing.withdraw_closed(session, moved, now)
     await _ping(session, moved, rows, now)
     await _count_failures(session, moved, now)
+    await _finish_tasks(session, moved, now)
     if late:
         await _record_late(session, [s for s in late if s.run_id in rows], now)
     return verdicts
@@ -321,19 +323,39 @@ async def _count_failures(session: Session, moved: list[Settlement], now: int) -
     watched = [t for t in tallies.values() if t["disable_after"]]
     if watched:
         for row in await session.rows("disable_failing", rows=Rows(watched), now=now):
-            task_id = row[0]
-            await session.run("touch_schedules", task_ids=[task_id])
-            await _cancel_planned(session, task_id, now)
-            told = await noticing.tell_of_disabled(session, row, failing[task_id], now)
-            event: dict[str, object] = {
-                "name": EventName.TASK_DISABLED.value,
-                "task_id": task_id,
-                "data": json.dumps({"reason": "too many failures in a row", **told}),
-            }
-            await session.run("insert_events", rows=Rows([event]), now=now)
+            why = "its task was disabled after failing too often"
+            told = await noticing.tell_of_disabled(session, row, failing[row[0]], now)
+            await _after_disabling(session, row[0], "too many failures in a row", why, now, told)
 
 
-async def _cancel_planned(session: Session, task_id: int, now: int) -> None:
+async def _finish_tasks(session: Session, moved: list[Settlement], now: int) -> None:
+    """Disable the tasks that were to run until they have succeeded."""
+    done = sorted({s.task_id for s in moved if s.extras.finishes})
+    for row in await session.rows("disable_done", ids=done, now=now) if done else []:
+        why = "its task has succeeded, and was to run until then"
+        await _after_disabling(session, row[0], "it has succeeded", why, now)
+
+
+async def _after_disabling(
+    session: Session,
+    task_id: int,
+    reason: str,
+    why: str,
+    now: int,
+    told: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    """Say that a task was disabled, and end the slots that wait in its queue."""
+    await session.run("touch_schedules", task_ids=[task_id])
+    await _cancel_planned(session, task_id, why, now)
+    event: dict[str, object] = {
+        "name": EventName.TASK_DISABLED.value,
+        "task_id": task_id,
+        "data": json.dumps({"reason": reason, **told}),
+    }
+    await session.run("insert_events", rows=Rows([event]), now=now)
+
+
+async def _cancel_planned(session: Session, task_id: int, why: str, now: int) -> None:
     """End the slots that wait in the queue of a task that has just been disabled."""
     rows = await session.rows("queued_runs_of", task_id=task_id, planned_only=1, most=10_000)
     ends = [
@@ -344,7 +366,7 @@ async def _cancel_planned(session: Session, task_id: int, now: int) -> None:
             RunState.QUEUED,
             RunState.CANCELLED,
             RunState.CANCELLED.value,
-            Extras(error_code="cancelled", error="its task was disabled after failing too often"),
+            Extras(error_code="cancelled", error=why),
         )
         for row in rows
         if row[3] == RunState.QUEUED and row[4] == 0

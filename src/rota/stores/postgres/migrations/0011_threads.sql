@@ -19,3 +19,7 @@ alter table rota.messages
 
 -- What is going on in a conversation, or is to.
 create index runs_thread on rota.runs (thread) where thread is not null and finished_at is null;
+
+-- A pool that nobody has named: people who wait for an answer go before the rest.
+update rota.tasks set policy = (policy::jsonb - 'pool')::text
+where policy::jsonb ->> 'pool' = 'background';

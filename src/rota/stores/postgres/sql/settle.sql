@@ -111,6 +111,12 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, disable_after i
 where t.id = w.task_id and t.enabled <> 0 and t.failures >= w.disable_after
 returning t.id, t.space_id, t.name, t.disabled_reason, t.policy;
 
+-- name: disable_done  tasks that were to run until they have succeeded
+update rota.tasks set enabled = 0, disabled_reason = 'it has succeeded, and was to run until then',
+  updated_at = greatest(:now::bigint, updated_at + 1)
+where id = any(:ids::bigint[]) and enabled = 1
+returning id;
+
 -- name: request_cancel
 update rota.runs set cancel_at = :now::bigint
 where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_at is null

@@ -41,3 +41,6 @@ create index messages_box on messages (box, number) where box is not null;
 
 -- What is going on in a conversation, or is to.
 create index runs_thread on runs (thread) where thread is not null and finished_at is null;
+
+-- A pool that nobody has named: people who wait for an answer go before the rest.
+update tasks set policy = json_remove(policy, '$.pool') where policy ->> 'pool' = 'background';

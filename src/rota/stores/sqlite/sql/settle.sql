@@ -101,6 +101,12 @@ where tasks.id = w.value ->> 'task_id' and tasks.enabled = 1
   and tasks.failures >= w.value ->> 'disable_after'
 returning id, space_id, name, disabled_reason, policy;
 
+-- name: disable_done  tasks that were to run until they have succeeded
+update tasks set enabled = 0, disabled_reason = 'it has succeeded, and was to run until then',
+  updated_at = max(:now, updated_at + 1)
+where id in (select value from json_each(:ids)) and enabled = 1
+returning id;
+
 -- name: request_cancel
 update runs set cancel_at = :now
 where id in (select value from json_each(:ids)) and state = 'running' and cancel_at is null
