@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -58,7 +59,7 @@ def _plain(value: object) -> str | int | bool:
         return format_duration(value) if value else "0s"
     if isinstance(value, Path):
         return str(value)
-    if value is None or isinstance(value, tuple):
+    if value is None or isinstance(value, (tuple, Mapping)):
         return ", ".join(value or ())
     return (
         hidden_password(value)
