@@ -217,8 +217,8 @@ select id from rota.messages where box = :box::text and number = :number::int;
 
 -- name: list_messages  what nobody is there to read any more is unread
 select m.id, m.thread, m.sender, m.body, m.at,
-  case when m.state = 'pending' and m.reader is not null and not exists (
-    select 1 from rota.runs r where r.id = m.reader and r.state in ('queued', 'running', 'waiting'))
+  case when m.state = 'pending' and m.reader is not null and not coalesce((
+    select r.state in ('queued', 'running', 'waiting') from rota.runs r where r.id = m.reader), false)
   then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
 from rota.messages m join rota.spaces p on p.id = m.space_id
 where m.thread = :thread::text and m.id < :before::bigint
@@ -236,6 +236,6 @@ delete from rota.sessions where id in (select s.id from rota.sessions s
 
 -- name: prune_messages
 delete from rota.messages where id in (select m.id from rota.messages m
-  where m.at < :before::bigint and (m.state <> 'pending' or not exists (select 1 from rota.runs r
-    where r.id = m.reader and r.state in ('queued', 'running', 'waiting')))
+  where m.at < :before::bigint and (m.state <> 'pending' or not coalesce((
+    select r.state in ('queued', 'running', 'waiting') from rota.runs r where r.id = m.reader), false))
   order by m.id limit :most::int);

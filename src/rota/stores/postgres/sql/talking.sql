@@ -28,10 +28,10 @@ join rota.runs r on r.id = d.run_id and r.epoch = d.epoch
 where d.run_id = any(:ids::bigint[]) and d.kind = 'question' and coalesce(r.state, '') = 'running';
 
 -- name: outward_of  runs that have done what cannot be taken back
-select r.id from rota.runs r where r.id = any(:ids::bigint[]) and (
-  exists (select 1 from rota.effects e where e.run_id = r.id and e.early = 1)
-  or exists (select 1 from rota.questions q
-    where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve'));
+select r.id from rota.runs r where r.id = any(:ids::bigint[]) and
+  (select count(*) from rota.effects e where e.run_id = r.id and e.early = 1)
+  + (select count(*) from rota.questions q
+    where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve') > 0;
 
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from rota.kept k

@@ -25,10 +25,10 @@ select d.run_id, d.data from deferred d join runs r on r.id = d.run_id and r.epo
 where d.run_id in (select value from json_each(:ids)) and d.kind = 'question' and r.state = 'running';
 
 -- name: outward_of  runs that have done what cannot be taken back
-select r.id from runs r where r.id in (select value from json_each(:ids)) and (
-  exists (select 1 from effects e where e.run_id = r.id and e.early = 1)
-  or exists (select 1 from questions q
-    where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve'));
+select r.id from runs r where r.id in (select value from json_each(:ids)) and
+  (select count(*) from effects e where e.run_id = r.id and e.early = 1)
+  + (select count(*) from questions q
+    where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve') > 0;
 
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from kept k
