@@ -43,10 +43,7 @@ class CatchUpMode(StrEnum):
 
 
 class OnLost(StrEnum):
-    """What becomes of a run whose attempt vanished without a result.
-
-    `auto` asks where doing it twice may hurt, and else tries again: see `rules.settlement`.
-    """
+    """What becomes of a run whose attempt vanished; `auto` asks where twice may hurt."""
 
     AUTO = "auto"
     RETRY = "retry"

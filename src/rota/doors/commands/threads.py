@@ -14,6 +14,7 @@ from rota.doors.commands.fields import (
     Json,
     Limit,
     SpaceName,
+    Spelled,
     ThreadKey,
 )
 from rota.doors.commands.finding import task_of
@@ -25,9 +26,13 @@ from rota.model.keys import KeyScope
 from rota.model.threads import Thread, ThreadFilter
 from rota.rules.permission import seen_space
 
-Title = Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)]
-Trigger = Annotated[str, StringConstraints(pattern=rf"^[^{UNSEEN}\x20\xa0]{{0,64}}$")]
-Answering = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.:-]{0,127})?$")]
+Title = Annotated[str, StringConstraints(max_length=200), PLAIN]
+Trigger = Annotated[
+    str, Spelled(rf"[^{UNSEEN}\x20\xa0]{{0,64}}", "write a word without spaces, such as @rota")
+]
+Answering = Annotated[
+    str, Spelled(r"([A-Za-z0-9_][A-Za-z0-9_.:-]{0,127})?", "name a task, such as inbox")
+]
 
 
 class ThreadsWanted(Asked):

@@ -14,7 +14,10 @@ from pydantic import BaseModel
 
 DEFINITIONS = "#/$defs/"
 DROPPED = frozenset(
-    {"title", "$defs", "pattern", "not", "minLength", "maxLength", "minItems", "maxItems"}
+    {
+        *("title", "$defs", "pattern", "not", "additionalProperties"),
+        *("minLength", "maxLength", "minItems", "maxItems"),
+    }
 )
 
 
@@ -40,7 +43,7 @@ def _plain(part: Any, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any va
     kept = {
         name: _named(value, known) if name == "properties" else _plain(value, known)
         for name, value in part.items()
-        if name not in DROPPED and not (name == "default" and value is None)
+        if name not in DROPPED and not (name == "default" and not value)
     }
     return _single(kept)
 

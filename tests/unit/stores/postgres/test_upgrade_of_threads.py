@@ -66,7 +66,7 @@ async def _carried_over(old, tmp_path, clock, request):
     try:
         two, one = await store.list_messages("cli:default", None, 1 << 62, 10)
         assert (one.body, one.state, one.run_id) == ("one", MessageState.GIVEN, 4)
-        assert (two.body, two.state, two.reader) == ("two", MessageState.PENDING, 5)
+        assert (two.body, two.state, two.reader) == ("two", MessageState.UNREAD, 5)
         (thread,) = await store.list_threads(ThreadFilter())
         assert (thread.title, thread.trigger, thread.facts, thread.pending) == ("", None, {}, 1)
         said = await store.say(NewMessage(1, "cli:default", "ann", "three"), None)
