@@ -97,7 +97,7 @@ async def test_sites_have_the_way_they_can_go(home):
         assert (walled.url, walled.socket) == ("http://127.0.0.1:7684/mcp", True)
         online = Site(executor="sandbox", isolated=True, network=Network.OPEN)
         assert not passes.way(LEASE, online).socket
-        assert passes.way(LEASE, Site(executor="container", isolated=True)) is None
+        assert passes.way(LEASE, Site(executor="container", isolated=True)) == walled
         assert walled.token == passes.way(LEASE, OPEN).token
         assert passes.read(walled.token) == (1, 1)
 

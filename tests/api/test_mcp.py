@@ -183,7 +183,7 @@ def test_zub_54_a_key_queues_work_and_asks_sql_and_no_run_does(door):
         message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
         return client.post("/mcp", message).json
 
-    made = call(door.ann, "create_run", agent={"instructions": "Look.", "model_tier": "low"})
+    made = call(door.ann, "create_run", agent={"instructions": "Look."})
     found = made["result"]["structuredContent"]
     run = door.ann.get(f"/v1/runs/{found['run']}").json
     assert (found["ok"], run["task"], run["space"]) == (True, "once-agent", "ann")

@@ -110,3 +110,20 @@ def test_a_run_does_not_fill_its_space_with_threads(door, monkeypatch):
     assert job.serve("register_thread", thread_key="web:2")["error"]["code"] == "conflict"
     assert job.serve("register_thread", thread_key="web:1", title="Known")["ok"]
     assert door.ann.put("/v1/threads/web:2", {}).status == 200
+
+
+def test_a_run_does_not_take_a_conversation_over(door):
+    door.ann.post("/v1/tasks", WORK | {"name": "desk"})
+    door.ann.post("/v1/tasks", WORK | {"name": "oldest", "thread": "web:8"})
+    door.ann.put("/v1/threads/web:7", {"task": "desk", "trigger": "@rota"})
+    job = begin(door, "ann")
+    assert job.serve("schedule_task", instructions="Listen.", name="ear", context="group")["ok"]
+    for fields in (
+        {"thread_key": "web:7", "task": "ear"}, {"thread_key": "web:7", "task": ""},
+        {"thread_key": "web:7", "trigger": ""}, {"thread_key": "web:7", "trigger": "@ear"},
+        {"thread_key": "web:8", "task": "ear"},
+    ):  # fmt: skip
+        assert job.serve("register_thread", **fields)["error"]["code"] == "not_permitted", fields
+    named = job.serve("register_thread", thread_key="web:7", title="Family", task="desk")
+    assert (named["ok"], named["title"], named["trigger"]) == (True, "Family", "@rota")
+    assert door.ann.put("/v1/threads/web:7", {"task": "ear"}).json["task"] == "ear"

@@ -12,6 +12,7 @@ from typing import Any
 from rota.errors import Conflict, Invalid, NotPermitted
 from rota.model.sites import Network, Share, Site
 from rota.model.tasks import TaskKind
+from rota.model.threads import Thread
 from rota.rules.sites import FIELDS
 
 MOST_MADE = 100
@@ -58,6 +59,14 @@ def check_threads(standing: int) -> None:
     """Refuse one more thread where there are many."""
     if standing >= MOST_THREADS:
         raise Conflict(f"this space has {standing} threads: ask a person to register the next one")
+
+
+def check_conversation(thread: Thread, changes: Mapping[str, Any]) -> None:
+    """Refuse an attempt that would change who answers people in a conversation, or when."""
+    told = {"task_id": thread.task_id, "trigger": thread.trigger}
+    for name, stood in told.items():
+        if stood is not None and changes.get(name, stood) != stood:
+            raise NotPermitted("only people change who answers in a conversation, and to what")
 
 
 def check_queue(queued: int) -> None:

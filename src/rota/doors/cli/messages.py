@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import typer
 
-from rota.doors.cli.desk import Desk
+from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.show import wall
 from rota.doors.cli.values import LARGEST, DryRun, SpaceName, maybe_whole, text_or_input, whole
 from rota.flow.observe.telling import first_line
@@ -94,7 +94,7 @@ def list_all(
             wall(message["at"], zone),
             message["sender"],
             message["state"],
-            str(message["run"] or f"({message['reader']})"),
+            _reader(message),
             first_line(message["text"], SHORT),
         ]
         for message in found["messages"]
@@ -103,6 +103,13 @@ def list_all(
     desk.out.table(columns, rows, f"Nothing was said in {thread}.")
     if found["next"] is not None:
         desk.out.talk(f"There may be more: --before {found['next']}")
+
+
+def _reader(message: Record) -> str:
+    """Return the run that has read a message, or in brackets the one that is to."""
+    if message["run"] is not None:
+        return str(message["run"])
+    return "" if message["reader"] is None else f"({message['reader']})"
 
 
 def _path(thread: str) -> str:

@@ -149,7 +149,7 @@ def _tell(desk: Desk, found: Record) -> None:
     desk.out.line(f"{found['thread']}{title} belongs to the space {found['space']}.")
     desk.out.line(f"What is said there is answered by {who}{when}.")
     if found["pending"]:
-        desk.out.line(f"{counted(found['pending'], 'message')} there nobody has read.")
+        desk.out.line(f"Nobody has read {counted(found['pending'], 'message')} there.")
 
 
 def _path(thread: str) -> str:

@@ -55,13 +55,11 @@ class NewThread(OneThread):
 
     title: Title | None = None
     task: Answering | None = Field(
-        default=None, description="Who answers there: an agent with the context `group`."
+        default=None, description="Who answers: an agent with the context `group`."
     )
-    trigger: Trigger | None = Field(
-        default=None, description="The word without which nothing that is said asks for an answer."
-    )
+    trigger: Trigger | None = Field(default=None, description="The word that asks for an answer.")
     facts: dict[str, Json] | None = Field(
-        default=None, description="What is known of it elsewhere; at most 16 KiB."
+        default=None, description="What is known of it elsewhere."
     )
 
 

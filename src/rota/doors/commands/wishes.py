@@ -129,9 +129,7 @@ class PolicyAsked(Asked):
     on_lost: OnLost | None = None
     deadline: Length | None = None
     disable_after: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS), WHOLE] | None = None
-    until_success: bool | None = Field(
-        default=None, description="Disable the task once a run of it has succeeded."
-    )
+    until_success: bool | None = None
     deliver_to: Word | None = None
 
     def over(self, base: Policy) -> Policy:

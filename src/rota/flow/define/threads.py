@@ -9,12 +9,13 @@ from typing import Any
 from rota.errors import Busy, Conflict, Invalid, NotFound
 from rota.flow.settle import settle_runs
 from rota.model.outcomes import Cancelled, Report
+from rota.model.spaces import Space
 from rota.model.states import FINISHED, RunState
 from rota.model.tasks import Task
 from rota.model.threads import NewThread, Thread, ThreadFilter
 from rota.ports.clock import Random
 from rota.ports.store import Store
-from rota.rules.inside import MOST_THREADS, check_threads
+from rota.rules.inside import MOST_THREADS, check_conversation, check_threads
 from rota.rules.permission import Caller, check_space, may_act_for
 from rota.rules.wishes import is_in_conversation
 
@@ -52,10 +53,19 @@ async def register(
     """Make sure a thread exists and is as is said; what is not said stays as it is."""
     check_space(caller, space)
     owner = await store.find_space(space)
-    if caller.attempt is not None and await store.get_thread(key) is None:
-        standing = await store.list_threads(ThreadFilter(space_id=owner.id, limit=MOST_THREADS))
-        check_threads(len(standing))
+    if caller.attempt is not None:
+        await _check_attempt(store, owner, key, changes)
     return await store.put_thread(NewThread(owner.id, key, changes))
+
+
+async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[str, Any]) -> None:
+    """Refuse what an attempt may not say of a thread."""
+    found = await store.get_thread(key)
+    if found is not None:
+        check_conversation(found, changes)
+        return
+    standing = await store.list_threads(ThreadFilter(space_id=owner.id, limit=MOST_THREADS))
+    check_threads(len(standing))
 
 
 def answering(task: Task) -> Task:

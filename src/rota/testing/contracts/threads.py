@@ -25,7 +25,7 @@ from rota.testing.bench import Bench
 from rota.testing.contracts.conversing import HERE, talk
 from rota.testing.fakes import FixedChance
 
-PENDING, GIVEN, TAKEN, PASSED = MessageState
+PENDING, GIVEN, TAKEN, PASSED, _ = MessageState
 
 
 async def agent(bench: Bench, name: str, thread: str | None = None, space: str = "main") -> Task:

@@ -69,7 +69,7 @@ TASKS: Final[dict[str, tuple[str, dict[str, Any], After | None]]] = {
     "asker": ("asker", {}, None),
     "patient": ("patient", {}, None),
     "threaded": ("threaded", {}, None),
-    "spoken": ("spoken", {}, None),
+    "spoken": ("spoken", {"on_lost": "retry"}, None),
     "stuck": ("stuck", {"timeout": "100ms"}, None),
     "apart": ("apart", {"isolate": True}, None),
 }

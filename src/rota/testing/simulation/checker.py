@@ -206,7 +206,8 @@ class Checker:
         outcome = batch.outcome(new.id, new.epoch)
         if old.cancel_at is not None and new.state == "queued":
             _broken("a cancelled run is not tried again", f"run {new.id} was {outcome}")
-        said = process_of(old.holder) == commit.process and new.error_code != "lost"
+        lost = "lost" in {new.error_code, outcome}
+        said = process_of(old.holder) == commit.process and not lost
         ended = said and outcome == new.state and new.state in {"succeeded", "failed"}
         ended = ended or (said and new.state == "waiting")
         if ended and new.id in self._to_deliver and not batch.sends(new.id):
