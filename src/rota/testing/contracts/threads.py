@@ -25,7 +25,7 @@ from rota.testing.bench import Bench
 from rota.testing.contracts.conversing import HERE, talk
 from rota.testing.fakes import FixedChance
 
-PENDING, GIVEN, TAKEN, PASSED, _ = MessageState
+PENDING, GIVEN, TAKEN, PASSED, UNREAD = MessageState
 
 
 async def agent(bench: Bench, name: str, thread: str | None = None, space: str = "main") -> Task:
@@ -175,5 +175,5 @@ class ThreadContract:
         assert (asked.state, asked.cancel_requested_at is None) == (RunState.RUNNING, False)
         assert await bench.state(elsewhere) is RunState.QUEUED
         assert await cancel_thread(bench.store, LOCAL, thread, FixedChance()) == (0, 1)
-        assert await states(bench) == [("one", PENDING)]
+        assert await states(bench) == [("one", UNREAD)]
         assert json.loads((await bench.run(message.reader)).payload) == READER
