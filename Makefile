@@ -5,7 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 
-.PHONY: help setup run test test-agents test-programs test-crash zoo oracle check format bench docs clean sim
+.PHONY: help setup run smoke test release test-agents test-programs test-crash zoo oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,12 @@ run: setup  ## start Rota with a few sample tasks in ./.rota
 
 test: setup  ## run the tests, PostgreSQL included
 	.venv/bin/pytest -n 3 --dist worksteal
+
+smoke: setup  ## does it stand: the folders, the command line and a daemon, in two minutes
+	.venv/bin/pytest -q -n 2 tests/architecture tests/system/cli/test_daemon.py tests/system/cli/test_both_ways.py
+
+release: check test test-programs test-agents  ## everything that must hold before a release, and the wheel
+	$(UV) build --quiet --out-dir dist
 
 test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of their providers
 	.venv/bin/python -m tests.agents.programs
@@ -59,4 +65,4 @@ bench: setup  ## measure Rota beside its peers
 	.venv/bin/python bench/run.py
 
 clean:  ## remove everything that was made
-	rm -rf .venv .boot .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf dist .venv .boot .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis
