@@ -65,4 +65,4 @@ bench: setup  ## measure Rota beside its peers
 	.venv/bin/python bench/run.py
 
 clean:  ## remove everything that was made
-	rm -rf dist .venv .boot .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf dist .venv .boot .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis /dev/shm/rota-postgres-$$(id -u)
