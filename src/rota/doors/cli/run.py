@@ -76,6 +76,7 @@ def run(
     waiting = _waiting(wait=wait, timeout=timeout, interval=interval_ms)
     asked = {"input": text, "payload": payload, "key": key}
     asked |= {"instructions": instructions, "command": command}
+    opening = ""
     if task is not None and _is_run(task):
         stray = next((name for name, value in asked.items() if value is not None), None)
         if stray is not None:
@@ -85,9 +86,13 @@ def run(
             _show(desk, desk.call("GET", f"/v1/runs/{number}"))
             return
     else:
-        number = _queued(desk, task, {**asked, "space": space}, dry_run=dry_run, quiet=wait)
+        done = _queued(desk, task, {**asked, "space": space}, dry_run=dry_run)
+        number, opening = int(done["run"]), _there(done, task)
+        if waiting is None:
+            desk.out.record(done)
+            desk.out.line(f"{opening}. Follow it: rota logs {number} -f")
     if waiting is not None:
-        raise typer.Exit(_wait(desk, number, *waiting))
+        raise typer.Exit(_wait(desk, number, *waiting, opening))
 
 
 def queue_run(desk: Desk, task: str, asked: Record, *, dry_run: bool) -> Record:
@@ -98,27 +103,22 @@ def queue_run(desk: Desk, task: str, asked: Record, *, dry_run: bool) -> Record:
     return desk.task("POST", task, "/run-now", wanted, dry_run=dry_run)
 
 
-def _queued(desk: Desk, task: str | None, asked: Record, *, dry_run: bool, quiet: bool) -> int:
+def _queued(desk: Desk, task: str | None, asked: Record, *, dry_run: bool) -> Record:
     once = {"agent": asked.pop("instructions"), "script": asked.pop("command")}
     if [task, *once.values()].count(None) != len(once):
         advice = "name a task, or give --instructions or --command instead of one"
         raise Invalid("task", task or "", advice)
     if task is not None:
-        done = queue_run(desk, task, asked, dry_run=dry_run)
-    else:
-        if asked.pop("input") is not None:
-            raise Invalid("input", "", "goes with a task: put it into --instructions")
-        wanted = {**asked, **_errand(once), "payload": json_value("payload", asked["payload"])}
-        done = desk.call("POST", "/v1/runs", wanted, dry_run=dry_run)
-    number = int(done["run"])
+        return queue_run(desk, task, asked, dry_run=dry_run)
+    if asked.pop("input") is not None:
+        raise Invalid("input", "", "goes with a task: put it into --instructions")
+    wanted = {**asked, **_errand(once), "payload": json_value("payload", asked["payload"])}
+    return desk.call("POST", "/v1/runs", wanted, dry_run=dry_run)
+
+
+def _there(done: Record, task: str | None) -> str:
     what = "" if task is None else f" of {task}"
-    there = "Queued" if done["created"] else "Already there:"
-    if quiet:
-        desk.out.talk(f"{there} run {number}{what}; waiting for its end.")
-    else:
-        desk.out.record(done)
-        desk.out.line(f"{there} run {number}{what}. Follow it: rota logs {number} -f")
-    return number
+    return f"{'Queued' if done['created'] else 'Already there:'} run {done['run']}{what}"
 
 
 def _errand(once: dict[str, str | None]) -> Record:
@@ -150,10 +150,12 @@ def _waiting(
     return patience, whole("interval-ms", interval or INTERVAL, 10, LONGEST_INTERVAL) / 1_000
 
 
-def _wait(desk: Desk, number: int, patience: float, interval: float) -> int:
+def _wait(desk: Desk, number: int, patience: float, interval: float, opening: str) -> int:
     """Look at a run until it has ended, and return the exit code of its outcome."""
     end = time.monotonic() + patience
     try:
+        if opening:
+            desk.out.talk(f"{opening}; waiting for its end.")
         if _nobody_works(desk):
             desk.out.talk("Nobody works on it: start `rota up`.")
         while True:
