@@ -9,6 +9,7 @@ import typer
 
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.questions import approval_lines
+from rota.doors.cli.run_now import queue_run
 from rota.doors.cli.run_words import FINISHED, tell_run
 from rota.doors.cli.task_options import words_of
 from rota.doors.cli.task_words import said
@@ -93,14 +94,6 @@ def run(
             desk.out.line(f"{opening}. Follow it: rota logs {number} -f")
     if waiting is not None:
         raise typer.Exit(_wait(desk, number, *waiting, opening))
-
-
-def queue_run(desk: Desk, task: str, asked: Record, *, dry_run: bool) -> Record:
-    """Queue a run of a task and return the answer."""
-    wanted = {**asked, "payload": json_value("payload", asked.get("payload"))}
-    if wanted.get("input") is not None:
-        wanted["input"] = text_or_input(wanted["input"])
-    return desk.task("POST", task, "/run-now", wanted, dry_run=dry_run)
 
 
 def _queued(desk: Desk, task: str | None, asked: Record, *, dry_run: bool) -> Record:

@@ -8,7 +8,7 @@ import typer
 
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.done_words import done_pairs
-from rota.doors.cli.run import queue_run
+from rota.doors.cli.run_now import queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
 from rota.doors.cli.task_words import (

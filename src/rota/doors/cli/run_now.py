@@ -1,0 +1,14 @@
+"""Running a task now, as several commands do."""
+
+from __future__ import annotations
+
+from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.values import json_value, text_or_input
+
+
+def queue_run(desk: Desk, task: str, asked: Record, *, dry_run: bool) -> Record:
+    """Queue a run of a task and return the answer."""
+    wanted = {**asked, "payload": json_value("payload", asked.get("payload"))}
+    if wanted.get("input") is not None:
+        wanted["input"] = text_or_input(wanted["input"])
+    return desk.task("POST", task, "/run-now", wanted, dry_run=dry_run)
