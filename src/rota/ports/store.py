@@ -237,8 +237,8 @@ class Views(Timed, Protocol):
     async def list_tasks(self, space_id: int | None) -> list[Task]:
         """Return tasks by name."""
 
-    async def find_tasks(self, wanted: TaskFilter) -> list[Task]:
-        """Return tasks, newest first."""
+    async def find_tasks(self, wanted: TaskFilter) -> list[tuple[Task, list[StoredSchedule]]]:
+        """Return tasks, newest first, each with its schedules in the order they were made."""
 
     async def list_spaces(self) -> list[Space]:
         """Return every space."""

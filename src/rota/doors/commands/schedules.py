@@ -88,12 +88,12 @@ async def list_schedules(office: Office, asked: SchedulesWanted) -> Schedules:
     """List schedules, of one task or of every task the caller may see."""
     store = office.store
     if asked.task is not None:
-        found = [await task_of(office, asked.task, asked.space)]
+        own = await store.list_schedules([(await task_of(office, asked.task, asked.space)).id])
     else:
         space = seen_space(office.caller, asked.space)
         owner = None if space is None else (await store.find_space(space)).id
         found = await store.find_tasks(TaskFilter(space_id=owner, limit=asked.limit))
-    own = await store.list_schedules([task.id for task in found]) if found else []
+        own = [schedule for _, schedules in found for schedule in schedules]
     own.sort(key=lambda s: (s.space, s.task, s.name))
     return Schedules(schedules=[schedule_given(schedule) for schedule in own[: asked.limit]])
 

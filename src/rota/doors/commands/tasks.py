@@ -156,12 +156,9 @@ async def list_tasks(office: Office, asked: TasksWanted) -> Tasks:
         limit=asked.limit,
     )
     found = await store.find_tasks(wanted)
-    own: dict[int, list[Any]] = {task.id: [] for task in found}
-    for schedule in await store.list_schedules(list(own)) if own else ():
-        own[schedule.task_id].append(schedule)
     now = from_micros(store.now())
-    more = found[-1].id if len(found) == asked.limit else None
-    return Tasks(tasks=[task_listed(task, own[task.id], now) for task in found], next=more)
+    more = found[-1][0].id if len(found) == asked.limit else None
+    return Tasks(tasks=[task_listed(task, own, now) for task, own in found], next=more)
 
 
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)

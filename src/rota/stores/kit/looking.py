@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rota.model.deliveries import Delivery
 from rota.model.events import Event
-from rota.model.plans import LedgerRow
+from rota.model.plans import LedgerRow, StoredSchedule
 from rota.model.runs import Attempt, Question, Run
 from rota.model.spaces import Limit, Space
 from rota.model.tasks import Task
@@ -22,8 +22,8 @@ class Looking(Dialect):
         """Return tasks by name."""
         return await self.read(views.list_tasks, space_id)
 
-    async def find_tasks(self, wanted: TaskFilter) -> list[Task]:
-        """Return tasks, newest first."""
+    async def find_tasks(self, wanted: TaskFilter) -> list[tuple[Task, list[StoredSchedule]]]:
+        """Return tasks, newest first, each with its schedules."""
         return await self.read(views.find_tasks, wanted)
 
     async def list_spaces(self) -> list[Space]:

@@ -65,6 +65,9 @@ async def add_thread(session: Session, space_id: int, key: str, now: int) -> Non
     await session.run("insert_threads", rows=Rows([{"space_id": space_id, "key": key}]), now=now)
 
 
+TASK_COLUMNS = 21
+
+
 def as_task(row: Row) -> Task:
     """Return a row of tasks as a value; a claim reads the same few rows again and again."""
     return _as_task(tuple(row))

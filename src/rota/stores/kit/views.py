@@ -10,15 +10,16 @@ from rota.model.deliveries import Delivery
 from rota.model.events import Event, EventName
 from rota.model.ids import Epoch, EventId, QuestionId, RunId, ScheduleId, TaskId, WorkerId
 from rota.model.instants import from_micros, maybe_instant
-from rota.model.plans import LedgerReason, LedgerRow
+from rota.model.plans import LedgerReason, LedgerRow, StoredSchedule
 from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Limit, Scope, Space
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Task
 from rota.model.views import PoolView, QueueView, RunFilter, SlotView, TaskFilter, WorkerView
 from rota.stores.kit.outbox import as_delivery
+from rota.stores.kit.schedules import as_schedule
 from rota.stores.kit.session import Row, Session
-from rota.stores.kit.tasks import as_space, as_task
+from rota.stores.kit.tasks import TASK_COLUMNS, as_space, as_task
 
 MOST_AHEAD = 10_000
 
@@ -227,8 +228,10 @@ def as_event(row: Row) -> Event:
     )
 
 
-async def find_tasks(session: Session, wanted: TaskFilter) -> list[Task]:
-    """Return tasks, newest first."""
+async def find_tasks(
+    session: Session, wanted: TaskFilter
+) -> list[tuple[Task, list[StoredSchedule]]]:
+    """Return tasks, newest first, each with its schedules."""
     rows = await session.rows(
         "find_tasks",
         space_id=wanted.space_id,
@@ -240,7 +243,14 @@ async def find_tasks(session: Session, wanted: TaskFilter) -> list[Task]:
         before=LAST if wanted.before is None else wanted.before,
         most=wanted.limit,
     )
-    return [as_task(row) for row in rows]
+    found: dict[int, tuple[Task, list[StoredSchedule]]] = {}
+    for row in rows:
+        task = found.get(row[0])
+        if task is None:
+            task = found[row[0]] = (as_task(row[:TASK_COLUMNS]), [])
+        if row[TASK_COLUMNS] is not None:
+            task[1].append(as_schedule(row[TASK_COLUMNS:]))
+    return list(found.values())
 
 
 async def list_tasks(session: Session, space_id: int | None) -> list[Task]:

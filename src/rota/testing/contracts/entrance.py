@@ -255,7 +255,7 @@ class TaskListContract:
 
         async def listed(**wanted: Any) -> list[int]:  # noqa: ANN401 - fields of a filter
             found = await bench.store.find_tasks(TaskFilter(**wanted))
-            return [ids.index(task.id) for task in found]
+            return [ids.index(task.id) for task, _ in found]
 
         assert await listed() == [4, 3, 2, 1, 0]
         assert await listed(limit=2) == [4, 3]
@@ -267,6 +267,17 @@ class TaskListContract:
         assert await listed(words="JOB-3") == [3]
         assert await listed(name="job-2") == [2]
         assert await listed(thread="cli:default") == [1]
+
+    async def test_a_task_is_listed_once_with_all_its_schedules(self, bench: Bench) -> None:
+        one, two, three = [await bench.task(name) for name in ("one", "two", "three")]
+        first, second, gone = [
+            await bench.schedule(two, bench.every("1h"), name=name) for name in ("z", "a", "gone")
+        ]
+        last = await bench.schedule(three, bench.every("1h"))
+        await bench.store.drop_schedule(gone)
+        listed = [(three, [last]), (two, [first, second]), (one, [])]
+        assert await bench.store.find_tasks(TaskFilter()) == listed
+        assert await bench.store.find_tasks(TaskFilter(limit=2)) == listed[:2]
 
     async def test_a_thread_belongs_to_one_space(self, bench: Bench) -> None:
         main, guests = await bench.space(), await bench.space("guests")

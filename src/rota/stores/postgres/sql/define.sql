@@ -95,20 +95,27 @@ left join rota.tasks u on u.id = t.after_task_id
 where t.deleted_at is null and (:space_id::bigint is null or t.space_id = :space_id::bigint)
 order by p.name, t.name;
 
--- name: find_tasks
+-- name: find_tasks  each task once for each of its schedules, or once without one
+with t as (
+  select * from rota.tasks t
+  where t.id < :before::bigint and t.deleted_at is null
+    and (:space_id::bigint is null or t.space_id = :space_id::bigint)
+    and (:name::text is null or t.name = :name::text)
+    and (:thread::text is null or t.thread = :thread::text)
+    and (:kind::text is null or t.kind = :kind::text)
+    and (:enabled::int is null or t.enabled = :enabled::int)
+    and (:words::text is null or strpos(lower(t.name || ' ' || t.title), lower(:words::text)) > 0)
+  order by t.id desc limit :most::bigint
+)
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
-from rota.tasks t join rota.spaces p on p.id = t.space_id
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread,
+  s.id, s.task_id, t.name, p.name, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
+from t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
-where t.id < :before::bigint and t.deleted_at is null
-  and (:space_id::bigint is null or t.space_id = :space_id::bigint)
-  and (:name::text is null or t.name = :name::text)
-  and (:thread::text is null or t.thread = :thread::text)
-  and (:kind::text is null or t.kind = :kind::text)
-  and (:enabled::int is null or t.enabled = :enabled::int)
-  and (:words::text is null or strpos(lower(t.name || ' ' || t.title), lower(:words::text)) > 0)
-order by t.id desc limit :most::bigint;
+left join rota.schedules s on s.task_id = t.id and s.deleted_at is null
+order by t.id desc, s.id;
 
 -- name: successors_of
 select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,

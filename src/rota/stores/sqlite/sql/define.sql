@@ -89,16 +89,23 @@ from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.af
 where t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
 order by p.name, t.name;
 
--- name: find_tasks
+-- name: find_tasks  each task once for each of its schedules, or once without one
+with t as (
+  select * from tasks t
+  where t.id < :before and t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
+    and (:name is null or t.name = :name) and (:thread is null or t.thread = :thread)
+    and (:kind is null or t.kind = :kind) and (:enabled is null or t.enabled = :enabled)
+    and (:words is null or instr(lower(t.name || ' ' || t.title), lower(:words)) > 0)
+  order by t.id desc limit :most
+)
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
-from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
-where t.id < :before and t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
-  and (:name is null or t.name = :name) and (:thread is null or t.thread = :thread)
-  and (:kind is null or t.kind = :kind) and (:enabled is null or t.enabled = :enabled)
-  and (:words is null or instr(lower(t.name || ' ' || t.title), lower(:words)) > 0)
-order by t.id desc limit :most;
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread,
+  s.id, s.task_id, t.name, p.name, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
+from t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
+left join schedules s on s.task_id = t.id and s.deleted_at is null
+order by t.id desc, s.id;
 
 -- name: successors_of
 select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
