@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import logging
 import threading
@@ -22,6 +23,12 @@ KINDS = ("memory", "sqlite", "postgres")
 THREAD_PATIENCE = 5.0
 INVENTED = {Invariant.EVERY_SLOT, Invariant.OF_A_SLOT}
 """Contract suites hand stores plans and slots that no rule has made."""
+
+
+def pytest_collection_finish():
+    """Let the collector pass over ten thousand tests that stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

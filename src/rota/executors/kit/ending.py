@@ -14,7 +14,7 @@ from rota.model.keeping import Ending, Reason, Spooled
 
 def read_ending(folder: Path) -> Ending | None:
     """Return the ending in an attempt's folder, if there is one."""
-    data = read_if_there(str(folder / "exit"), 2 * RESERVE_BYTES)
+    data = read_if_there(f"{folder}/exit", 2 * RESERVE_BYTES)
     if data is None:
         return None
     try:

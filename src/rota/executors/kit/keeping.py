@@ -117,8 +117,11 @@ def start(
 
 def read_spool(folder: Path, stream: str, offset: int, most: int) -> bytes:
     """Return what a stream (`out` or `err`) has at an offset; nothing if it is not so far yet."""
+    path = f"{folder}/{stream}"
     try:
-        file = os.open(folder / stream, os.O_RDONLY | SAFELY)
+        if os.lstat(path).st_size <= offset:
+            return b""
+        file = os.open(path, os.O_RDONLY | SAFELY)
     except FileNotFoundError:
         return b""
     try:

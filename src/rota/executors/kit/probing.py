@@ -57,15 +57,13 @@ class Beat:
 class Alive:
     """A keeper holds the attempt, or the kernel is just clearing its tree away.
 
-    `pid` is 0 until the keeper has introduced itself. Of an `orphaned` tree the keeper is dead and
-    the ending is near: look again soon.
+    `pid` is 0 until the keeper has introduced itself.
     """
 
     pid: int = 0
     pid_started: int = 0
     tree: str = ""
     beat: Beat | None = None
-    orphaned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +74,28 @@ class Ended:
 
 
 def probe(folder: Path, identity: Identity) -> Alive | Ended:
-    """Return whether an attempt is kept, or its ending, which is given here if nobody can else."""
+    """Return who keeps an attempt, or how it ended."""
+    ending = look(folder, identity)
+    return glance(folder, identity) if ending is None else Ended(ending=ending)
+
+
+def look(folder: Path, identity: Identity) -> Ending | None:
+    """Return how an attempt ended, which is said here if nobody else can; None while it is kept.
+
+    Every attempt is looked at every second: this asks for no more than it needs.
+    """
     ending = read_ending(folder)
     if ending is not None:
         _reap(folder)
-        return Ended(ending=ending)
-    if not folder.exists():
-        return Ended(ending=_never_made(identity))
+        return ending
     try:
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        return Ended(ending=_never_made(identity))
+        return _never_made(identity)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _alive(folder, identity)
+        return None
     else:
         return _judge(folder, identity)
     finally:
@@ -99,7 +104,10 @@ def probe(folder: Path, identity: Identity) -> Alive | Ended:
 
 def glance(folder: Path, identity: Identity) -> Alive:
     """Return who keeps an attempt and what it last said, whether it lives or not."""
-    return _alive(folder, identity)
+    facts, beat = _facts(folder), read_beat(folder)
+    if facts is None or facts.nonce != identity.nonce:
+        return Alive(beat=beat)
+    return Alive(pid=facts.pid, pid_started=facts.pid_started, tree=facts.tree, beat=beat)
 
 
 def state_of(seen: Alive, *, alive: bool) -> str:
@@ -164,21 +172,8 @@ def _facts(folder: Path) -> _Facts | None:
         return _Facts()
 
 
-def _alive(folder: Path, identity: Identity, *, orphaned: bool = False) -> Alive:
-    facts, beat = _facts(folder), read_beat(folder)
-    if facts is None or facts.nonce != identity.nonce:
-        return Alive(beat=beat, orphaned=orphaned)
-    return Alive(
-        pid=facts.pid,
-        pid_started=facts.pid_started,
-        tree=facts.tree,
-        beat=beat,
-        orphaned=orphaned,
-    )
-
-
-def _judge(folder: Path, identity: Identity) -> Alive | Ended:
-    """Give the ending about a keeper that is dead; the lock is held."""
+def _judge(folder: Path, identity: Identity) -> Ending | None:
+    """Give the ending about a keeper that is dead, or None while its tree dies."""
     facts = _facts(folder)
     ending = read_ending(folder)
     if ending is None:
@@ -187,7 +182,7 @@ def _judge(folder: Path, identity: Identity) -> Alive | Ended:
         elif facts is None:
             lost, proven, detail = Reason.LOST_NEVER_STARTED, True, _last_words(folder)
         elif _inner_lives(facts):
-            return _alive(folder, identity, orphaned=True)
+            return None
         else:
             lost, (proven, detail) = Reason.LOST_KEEPER_DIED, _clear(folder, facts, identity)
         write_ending(folder, _told(folder, facts, identity, lost, detail, proven=proven))
@@ -196,7 +191,7 @@ def _judge(folder: Path, identity: Identity) -> Alive | Ended:
     if ending is None:
         message = f"the ending in {folder} is gone"
         raise FileNotFoundError(message)
-    return Ended(ending=ending)
+    return ending
 
 
 def _last_words(folder: Path) -> str:

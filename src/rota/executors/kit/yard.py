@@ -30,14 +30,7 @@ from rota.executors.kit.leading import WayOut
 from rota.executors.kit.leading import attempt_name as _name
 from rota.executors.kit.leading import room_name as _room_name
 from rota.executors.kit.lease import NANOSECONDS, Lease, boot_time
-from rota.executors.kit.probing import (
-    Ended,
-    glance,
-    kill_keeper,
-    probe,
-    state_of,
-    wake_keeper,
-)
+from rota.executors.kit.probing import glance, kill_keeper, look, state_of, wake_keeper
 from rota.executors.kit.resources import read_config, resources_of
 from rota.executors.kit.signs import is_alive, usage_below, waits_for_a_disk, wrote_at
 from rota.executors.kit.spec import Spec
@@ -89,6 +82,7 @@ class HomeYard:
         self._artifacts = HomeArtifacts(folder.absolute())
         self._python = Interpreter.running().program
         self._folder = folder / "keepers"
+        self._attempts = self._folder / "attempts"
         self._way_out = WayOut(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._rung: dict[str, asyncio.Event] = {}
@@ -131,10 +125,6 @@ class HomeYard:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-    @property
-    def _attempts(self) -> Path:
-        return self._folder / "attempts"
 
     @property
     def _rooms(self) -> Path:
@@ -266,8 +256,7 @@ class HomeYard:
 
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
-        found = probe(self._attempts / _name(kept), _identity(kept))
-        return found.ending if isinstance(found, Ended) else None
+        return look(self._attempts / _name(kept), _identity(kept))
 
     def beside(self, kept: Kept) -> Sequence[Kept]:
         """Return what else was ever started for an attempt, by the names of its folders."""

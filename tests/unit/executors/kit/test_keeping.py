@@ -155,6 +155,4 @@ def test_a_keeper_whose_facts_were_spoilt_is_no_proof(tmp_path, spoilt):
 def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(tmp_path, name):
     os.mkfifo(tmp_path / name)
     assert probe(tmp_path, introduce("nobody-carries-this")).ending
-    if name == "out":
-        with pytest.raises(OSError, match="Illegal seek"):
-            read_spool(tmp_path, "out", 0, 10)
+    assert read_spool(tmp_path, "out", 0, 10) == b""

@@ -98,6 +98,7 @@ class Inner:
         if os.read(self.pipes.command[0], 1) == b"G":
             self._start()
             self._watch()
+        self._proven()
         os._exit(0)
 
     def _tell(self, line: str) -> None:
@@ -143,7 +144,6 @@ class Inner:
                 self._obey(os.read(self.pipes.command[0], 64))
             if rest:
                 self._count()
-        self._proven()
 
     def _reap(self) -> bool:
         while True:
