@@ -9,9 +9,10 @@ from bench.kit import HOME, Marks, call, start, stop
 from bench.measures.base import Bench, of
 from bench.table import Row
 
-PARTS = {"sqlite": (0.53, 0.73), "postgres": (0.79, 0.98)}
-"""1 and 3 ms on SQLite, 1.5 and 4 ms on PostgreSQL, where PgQueuer needs 1.9 and 4.1: parts of what
-it needs here. Huey looks at the clock and not at the queue, and is no measure."""
+MOST = {"sqlite": ((1.0, 0.53), (3.0, 0.73)), "postgres": ((1.5, 0.79), (4.0, 0.98))}
+"""The most milliseconds at p50 and p99; or, on a slower machine, the same parts of what PgQueuer
+needs there: it needed 1.9 and 4.1 ms where the figures were set. Huey looks at the clock and not at
+the queue, and is no measure."""
 
 GAP = 0.05
 
@@ -30,11 +31,11 @@ def measure(bench: Bench) -> Iterator[Row]:
     takes = bench.takes(**sides)
     peer = takes["pgqueuer"]
     if "sqlite" in bench.stores:
-        yield from _rows("SQLite, same process", takes["same"], peer, parts=PARTS["sqlite"])
+        yield from _rows("SQLite, same process", takes["same"], peer, most=MOST["sqlite"])
         yield from _rows("SQLite, other process", takes["other"], takes["huey"], "Huey")
     if "postgres" in bench.stores:
         yield from _rows(
-            "PostgreSQL, other process", takes["postgres"], peer, parts=PARTS["postgres"]
+            "PostgreSQL, other process", takes["postgres"], peer, most=MOST["postgres"]
         )
 
 
@@ -60,13 +61,15 @@ def _rows(
     ours: list[dict[str, Any]],
     theirs: list[dict[str, Any]],
     peer_name: str = "PgQueuer",
-    parts: tuple[float, float] | None = None,
+    most: tuple[tuple[float, float], tuple[float, float]] | None = None,
 ) -> Iterator[Row]:
     for index, key in enumerate(("p50", "p99")):
         rota, peer = of(ours, key, "ms"), of(theirs, key, "ms")
         ratio, target, met = rota.median / peer.median, "", None
-        if parts is not None:
-            target, met = f"<= {parts[index]} of peer", ratio <= parts[index]
+        if most is not None:
+            limit, part = most[index]
+            target = f"<= {limit:g} ms, or {part} of peer"
+            met = rota.median <= limit or ratio <= part
         yield Row(
             measure=f"pick-up {key}, {name}", rota=rota, peer=peer, peer_name=peer_name,
             ratio=f"{ratio:.2f} of peer", target=target, met=met, note="-",
