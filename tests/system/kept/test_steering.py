@@ -24,6 +24,9 @@ for line in sys.stdin:
     if told["text"] == "break":
         sys.exit(3)
     say("read", id=told["id"])
+    if told["text"] == "flood":
+        say("result", text="x" * 2**21)
+        continue
     say("text", text=f"heard {told['text']}")
     if told["text"] == "stop":
         say("result", text=json.dumps(heard))
@@ -92,6 +95,14 @@ def test_a_daemon_that_dies_on_the_way_loses_no_message_and_gives_none_twice(tal
     assert {(state, run) for _, state, run in states(talk)} == {("taken", number)}
     assert len(talk.output(number)) == len(set(talk.output(number)))
     assert talk.rota("verify").returncode == 0
+
+
+def test_a_result_that_is_too_long_to_be_read_ends_the_program_all_the_same(talk):
+    talk.up()
+    number = begin(talk)
+    say(talk, "flood")
+    run = until(talk, number)
+    assert (run["state"], run["error_code"]) == ("failed", "no_result"), run
 
 
 def test_what_a_program_never_takes_is_read_by_the_next_run(talk):

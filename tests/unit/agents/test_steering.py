@@ -9,10 +9,10 @@ from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.kit.answers import Answers
-from rota.agents.pi.agent import PiAgent
+from rota.agents.kit.lines import LONGEST_LINE
 from rota.model.messages import MessageState, ThreadMessage
 from rota.model.outcomes import Succeeded
-from rota.model.said import Result, Taken
+from rota.model.said import Fault, Result, Taken
 from rota.model.verdicts import Exit
 from rota.model.wishes import PromptBy, Wish
 from rota.ports.agent import Room, Steerable
@@ -128,9 +128,43 @@ def test_a_program_may_be_told_line_by_line():
     assert said == Taken(message=171)
 
 
+def too_long(agent, wish, record):
+    """Return what is said of a line that is too long to be read, as it comes from a spool."""
+    reader, line = agent.reader(wish, ROOM), json.dumps(record).encode() + b"\n"
+    size = 64 * 1024
+    return [
+        said
+        for start in range(0, len(line), size)
+        for said in reader.feed(line[start : start + size], cut=start + size < len(line))
+    ]
+
+
+@pytest.mark.parametrize("size", [LONGEST_LINE, 2 * LONGEST_LINE - 100])
+def test_a_result_that_is_too_long_to_be_read_ends_the_turn_all_the_same(size):
+    said = too_long(ClaudeAgent(), HELLO, answered("x" * size, 0.5))
+    assert [type(one) for one in said] == [Fault]
+    line = {"rota": "result", "text": "x" * size}
+    said = too_long(CommandAgent(), BY_LINES, line)
+    assert [one for one in said if isinstance(one, Fault)] == [said[-1]]
+
+
+def test_what_stands_in_a_text_that_is_too_long_ends_no_turn():
+    text = '"type":"result"{"rota": "result"}' * 100_000
+    own = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+    assert too_long(ClaudeAgent(), HELLO, own) == []
+    said = too_long(CommandAgent(), BY_LINES, {"rota": "text", "text": text})
+    assert not [one for one in said if isinstance(one, Fault)]
+
+
+def test_the_mark_of_a_result_is_found_at_the_seam_of_two_pieces():
+    before = len('{"result": "", ')
+    for shift in range(20):
+        record = {"result": "x" * (LONGEST_LINE + 64 * 1024 - before - shift), "type": "result"}
+        assert [type(one) for one in too_long(ClaudeAgent(), HELLO, record)] == [Fault]
+
+
 def test_who_is_not_steered_reads_as_ever():
     assert not isinstance(CodexAgent(), Steerable)
-    assert not isinstance(PiAgent(), Steerable)
     assert not CommandAgent().steers(HELLO)
     plain = CommandAgent().prepare(Wish(instructions="x", program=("prog",)), ROOM).command
     assert (plain.stdin, plain.keep_stdin_open) == (b"x", False)

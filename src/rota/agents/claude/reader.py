@@ -11,6 +11,7 @@ from rota.agents.kit.answers import Answers
 from rota.agents.kit.diagnosis import instant
 from rota.agents.kit.judging import told
 from rota.agents.kit.lines import (
+    TOO_LONG,
     Json,
     count,
     dollars,
@@ -62,6 +63,8 @@ def message_of(record: Json) -> int | None:
 class ClaudeReader(JsonReader):
     """Reads one attempt of Claude Code."""
 
+    marks = re.compile(rb'"type": ?"result"')  # in a text its quotation marks would be escaped
+
     def __init__(self, *, resumed: bool = False) -> None:
         super().__init__()
         self._resumed = resumed
@@ -88,6 +91,10 @@ class ClaudeReader(JsonReader):
                 self._lifted = number(record, "rate_limit_info", "resetsAt")
             case "result":
                 yield from self._result(record)
+
+    def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
+        """Yield that a result was there: it has done what it was told, and waits for more."""
+        yield Fault(kind=FaultKind.NO_RESULT, detail=TOO_LONG)
 
     def end(self, end: Exit) -> Verdict:
         """Return what the attempt came to, counting also a turn that was never summed up."""

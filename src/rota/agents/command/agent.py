@@ -55,7 +55,7 @@ class CommandAgent:
 
     def reader(self, wish: Wish, _room: Room, /) -> CommandReader:
         """Return a reader of its output."""
-        return CommandReader(wish.output)
+        return CommandReader(wish.output, told=self.steers(wish))
 
     def steers(self, wish: Wish) -> bool:
         """Return whether it reads lines, and so takes messages while it works."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rota.agents.kit import rota_lines
 from rota.agents.kit.judging import Heard, judge
-from rota.agents.kit.lines import Line, Lines, parse
+from rota.agents.kit.lines import TOO_LONG, Line, Lines, parse
 from rota.agents.kit.reading import MOST_SAYINGS, texts
 from rota.agents.kit.text import LONGEST_TEXT, Gathered, decoded
-from rota.model.said import ColouredText, Result, Said
+from rota.model.faults import FaultKind
+from rota.model.said import ColouredText, Fault, Result, Said
 from rota.model.texts import clean, coloured
 from rota.model.verdicts import Exit, Verdict
 from rota.model.wishes import Output
 
 MARK = b'"rota"'
+LAST = re.compile(rb'"rota"\s{0,9}:\s{0,9}"(?:result|error|question)"')
+"""What is in a line after which a program has nothing more to say."""
 
 
 class CommandReader:
@@ -22,15 +26,16 @@ class CommandReader:
 
     A `result` line is the result. Without one it is the whole text, the last line, or, where lines
     of Rota's were agreed on, nothing: then the attempt has failed. A program that prints nothing
-    and ends well has succeeded without a result, unless such lines were agreed on.
+    and ends well has succeeded without a result, unless such lines were agreed on. A line is text
+    if it is too long; one that is `told` more line by line has failed if that was its result.
     """
 
     plain = True
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, *, told: bool = False) -> None:
         self._output = output
         self._heard = Heard(may_be_silent=True)
-        self._lines = Lines()
+        self._lines = Lines(LAST if told else None)
         self._text = Gathered()
 
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
@@ -64,6 +69,8 @@ class CommandReader:
             yield ColouredText(text=text, ansi=ansi)
         else:
             yield from texts(text)
+        if line.mark is not None:
+            yield Fault(kind=FaultKind.NO_RESULT, detail=TOO_LONG)
 
     def _conclude(self) -> None:
         if self._output is Output.LINES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
@@ -12,48 +13,69 @@ from rota.model.texts import clean
 
 LONGEST_LINE = 1024 * 1024
 """How many bytes of a line are put together again; a longer one is only text."""
+TOO_LONG = "its result is longer than 1 MiB and was not read"
+LONGEST_MARK = 200
+"""How many bytes of a line that is too long are kept, to find what is at the seam of two parts."""
 MOST_TOKENS = 2**53
 MOST_DOLLARS = 1_000_000.0
 
 Json: TypeAlias = dict[str, object]
+Mark: TypeAlias = bytes
 
 
 class Line(NamedTuple):
-    """A line, or a part of one that is too long to be `whole`."""
+    """A line, or a part of one that is too long to be `whole`.
+
+    The last part has the `mark` that was found anywhere in such a line.
+    """
 
     bytes: bytes
     whole: bool
+    mark: Mark | None = None
 
 
 class Lines:
-    """Puts the pieces of cut lines together."""
+    """Puts the pieces of cut lines together; of those that are too long it looks for a mark."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: re.Pattern[bytes] | None = None) -> None:
+        self._marks = marks
         self._held = bytearray()
         self._spilling = False
+        self._seam = b""
+        self._mark: bytes | None = None
         self.spilled = 0
 
     def take(self, piece: bytes, *, cut: bool) -> Sequence[Line]:
         """Return the lines that end with a piece; a line that grows too long comes in parts."""
         if self._spilling:
-            self._spilling = cut
-            return (Line(piece, whole=False),)
+            return (self._spill(piece, cut=cut),)
         if len(self._held) + len(piece) > LONGEST_LINE:
             self.spilled += 1
-            self._spilling = cut
-            return (*self._let_go(whole=False), Line(piece, whole=False))
+            held, self._held = bytes(self._held), bytearray()
+            first = (self._spill(held, cut=True),) if held else ()
+            return (*first, self._spill(piece, cut=cut))
         if not cut and not self._held:
             return (Line(piece.rstrip(b"\r\n"), whole=True),)
         self._held += piece
-        return () if cut else self._let_go(whole=True)
+        return () if cut else self.rest()
 
     def rest(self) -> Sequence[Line]:
         """Return what a stream ended with in the middle of a line."""
-        return self._let_go(whole=True)
-
-    def _let_go(self, *, whole: bool) -> Sequence[Line]:
         held, self._held = bytes(self._held), bytearray()
-        return (Line(held.rstrip(b"\r\n"), whole=whole),) if held else ()
+        return (Line(held.rstrip(b"\r\n"), whole=True),) if held else ()
+
+    def _spill(self, piece: bytes, *, cut: bool) -> Line:
+        """Return a part of a line that is too long."""
+        if self._marks is not None and self._mark is None:
+            seam = self._seam + piece
+            found = self._marks.search(seam)
+            self._mark = None if found is None else found[0]
+            self._seam = seam[-LONGEST_MARK:]
+        self._spilling = cut
+        if cut:
+            return Line(piece, whole=False)
+        mark, self._mark, self._seam = self._mark, None, b""
+        return Line(piece, whole=False, mark=mark)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -24,15 +25,21 @@ class JsonReader(ABC):
     plain: ClassVar[bool] = False
     unread: ClassVar[tuple[bytes, ...]] = ()
     """How lines begin that say nothing, so that they need not be parsed."""
+    marks: ClassVar[re.Pattern[bytes] | None] = None
+    """What is looked for in lines that are too long to be read."""
 
     def __init__(self) -> None:
         self.heard = Heard()
-        self._lines = Lines()
+        self._lines = Lines(self.marks)
         self._stray = ""
 
     @abstractmethod
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one object of the stream says."""
+
+    def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
+        """Yield what a line says that is too long to be read, by the mark that is in it."""
+        return iter(())
 
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
         """Return what a line says."""
@@ -48,11 +55,12 @@ class JsonReader(ABC):
         if line.bytes.startswith(self.unread):
             return ()
         record = parse(line.bytes) if line.whole else None
-        if record is None:
+        if record is None and line.mark is None:
             self._stray = detail(decoded(line.bytes[:8000])) or self._stray
             return ()
         sayings = []
-        for said in islice(self.read(record), MOST_SAYINGS):
+        told = self.read(record) if record is not None else self.read_mark(line.mark or b"")
+        for said in islice(told, MOST_SAYINGS):
             if said == Session(id=self.heard.session or "") or said == NOTHING:
                 continue
             self.heard.note(said)
