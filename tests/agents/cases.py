@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rota.model.faults import FaultKind
 from rota.model.wishes import Wish
-from rota.testing.providers import Cut, Refusal, Text, Tool, Word
+from rota.testing.providers import Cut, Refusal, Slow, Text, Tool, Word
 
 HELLO = Wish(instructions="say hello")
 TOOLS = {
@@ -47,6 +47,7 @@ class Case:
     fault: FaultKind | None = None
     tools: int = 0
     session: str | None = None
+    more: str = ""
     lines: list[str] = field(default_factory=list)
 
 
@@ -80,6 +81,9 @@ def of_agent(agent: str) -> list[Case]:
     ]
     if agent != "pi":  # which takes the half for the whole
         told.append(Case(agent, "cut", (Cut("hello there"),), wish, fault=FaultKind.NETWORK))
+    if agent == "pi":
+        words = (Slow("the first"), Text("the second"))
+        told.append(Case(agent, "steered", words, wish, "the first\n\nthe second", more="go on"))
     if agent == "claude":
         told.append(Case(agent, "turns", (TOOLS[agent],), wish, fault=FaultKind.TURNS, tools=3))
     for name, (refusal, fault) in refusals.items():

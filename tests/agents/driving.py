@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.agents.programs import PROGRAMS
@@ -16,7 +17,8 @@ from tests.agents.programs import PROGRAMS
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.pi.agent import PiAgent
-from rota.model.said import Said
+from rota.model.messages import MessageState, ThreadMessage
+from rota.model.said import Over, Said, Wanted
 from rota.model.verdicts import Exit, Stop, Verdict
 from rota.model.wishes import Wish
 from rota.ports.agent import McpServer, Room
@@ -104,10 +106,15 @@ def drive(
     session: str | None = None,
     servers: Sequence[McpServer] = (),
     stop_when_asked: bool = False,
+    more: str = "",
 ) -> Told:
-    """Run one attempt to its end, or until its first request when it shall be stopped then."""
+    """Run one attempt to its end, or until its first request when it shall be stopped then.
+
+    If there is more to say, it is said while the agent waits for its first answer.
+    """
     known = AGENTS[agent]
     room = place.room(agent, provider.url, session, servers)
+    room = replace(room, steered=bool(more))
     prepared = known.prepare(wish, room)
     for file in prepared.files:
         (Path(room.folder) / file.name).write_bytes(file.content)
@@ -130,6 +137,8 @@ def drive(
             assert provider.script.heard.wait(PATIENCE)
             end_all(process)
             out, err = process.communicate(timeout=PATIENCE)
+        elif more:
+            out, err = told_more(process, command.stdin, known, provider, more)
         else:
             out, err = process.communicate(command.stdin, timeout=PATIENCE)
     finally:
@@ -139,6 +148,39 @@ def drive(
     told = read(agent, out.splitlines(), end, wish, resumed=session)
     told.argv, told.asked = command.argv, provider.script.asked
     return told
+
+
+def told_more(process, stdin, agent, provider, more):
+    """Tell a steered agent more during its first request, and whatever it wants, until it is over.
+
+    Both streams are read here as they come; it says little enough to fit a pipe.
+    """
+    reader, lines = agent.reader(Wish(), Room(folder="/", cwd="/", home="/")), []
+    process.stdin.write(stdin)
+    process.stdin.flush()
+    assert provider.script.heard.wait(PATIENCE)
+    process.stdin.write(agent.line(said(more)))
+    process.stdin.flush()
+    over = False
+    while not over and (line := process.stdout.readline()):
+        lines.append(line)
+        if b"queue_update" in line:
+            provider.script.released.set()
+        for one in reader.feed(line):
+            over = over or isinstance(one, Over)
+            if isinstance(one, Wanted):
+                process.stdin.write(one.line.encode())
+                process.stdin.flush()
+    out, err = process.communicate(timeout=PATIENCE)
+    return b"".join(lines) + out, err
+
+
+def said(text: str) -> ThreadMessage:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    return ThreadMessage(
+        id=171, thread="cli:default", sender="ann", body=text, at=at,
+        state=MessageState.PENDING, reader=9, run_id=None, epoch=None, read_at=None,
+    )  # fmt: skip
 
 
 def end_all(process: subprocess.Popen[bytes]) -> None:

@@ -58,7 +58,8 @@ def write(case: Case, told: Told, end: dict[str, object], stream: str) -> None:
 def record(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, Provider(*case.script) as provider:
         place = Path(folder)
-        first = drive(case.agent, Place(place), provider, case.wish, session=case.session)
+        told = {"session": case.session, "more": case.more}
+        first = drive(case.agent, Place(place), provider, case.wish, **told)
         both = b"\n".join([*first.lines, b"\x1e", first.end.stderr_tail]).decode()
         stream, _, stderr = normal(both, place).partition("\x1e\n")
     end = {"code": first.end.code, "signal": first.end.signal, "stderr": stderr}

@@ -41,12 +41,14 @@ def place(tmp_path):
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.agent}-{case.name}")
 def test_what_the_provider_answers_is_what_is_read(case, place):
     with Provider(*case.script) as provider:
-        told = drive(installed(case.agent), place, provider, case.wish, session=case.session)
+        words = {"session": case.session, "more": case.more}
+        told = drive(installed(case.agent), place, provider, case.wish, **words)
     assert told.verdict.fault is case.fault, told.verdict
     assert sum(isinstance(said, ToolCall) for said in told.said) == case.tools
     if case.text:
         assert told.verdict.text == case.text
-        assert Text(text=case.text) in told.said
+        spoken = [said.text for said in told.said if isinstance(said, Text)]
+        assert "\n\n".join(spoken) == case.text
         assert isinstance(told.verdict.outcome, Succeeded)
     if case.name == "question":
         assert told.verdict.outcome == Asked(

@@ -1,4 +1,4 @@
-"""The real Claude Code is told more while it works, through a death of its daemon."""
+"""The real Claude Code and pi are told more while they work, through a death of their daemon."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ pytestmark = pytest.mark.agents
 WAITS = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo 42"
 
 
-@pytest.fixture
-def agent():
-    if not PROGRAMS["claude"].here:
-        pytest.skip("claude could not be downloaded; see the list above")
-    return "claude"
+WAITING = {
+    "claude": Tool("Bash", {"command": WAITS, "description": "wait"}),
+    "pi": Tool("bash", {"command": WAITS}),
+}
+
+
+@pytest.fixture(params=WAITING)
+def agent(request):
+    if not PROGRAMS[request.param].here:
+        pytest.skip(f"{request.param} could not be downloaded; see the list above")
+    return request.param
 
 
 def in_thread(place):
@@ -57,9 +63,8 @@ def until_ended(place, number):
 
 
 @everywhere
-def test_claude_is_told_what_is_said_while_it_uses_a_tool(lodging, provider):  # noqa: F811
-    waiting = Tool("Bash", {"command": WAITS, "description": "wait"})
-    provider.script.words = (waiting, Says("it is 42, and blue"))
+def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, provider):  # noqa: F811
+    provider.script.words = (WAITING[agent], Says("it is 42, and blue"))
     thread = in_thread(lodging)
     first = say(lodging, thread, "what is it?")["reader"]
     lodging.until(first, lambda run: any(e["name"] == "run.tool" for e in run["events"]), 60.0)
@@ -94,3 +99,21 @@ def test_a_refusal_ends_a_steered_run_as_it_ends_any_other(lodging, provider):  
     provider.script.words = (Refusal(401, "authentication_error", "invalid key"),)
     run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader"])
     assert (run["state"], run["error_code"]) == ("failed", "authentication"), run
+
+
+@pytest.mark.parametrize("agent", ["pi"], indirect=True)
+def test_an_agent_that_tries_again_by_itself_is_let_do_so(lodging, provider):  # noqa: F811
+    provider.script.words = (Refusal(529, "overloaded_error", "Overloaded"), Says("done"))
+    run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader"])
+    assert (run["state"], run["result"]) == ("succeeded", "done"), run
+    assert not [event for event in run["events"] if event["name"] == "run.fault"]
+
+
+@pytest.mark.parametrize("agent", ["pi"], indirect=True)
+def test_a_session_goes_on_that_was_begun_by_a_run_that_was_told_more(lodging, provider):  # noqa: F811
+    provider.script.words = (Says("the word is heron"), Says("again"))
+    thread = in_thread(lodging)
+    for text in ("one", "two"):
+        run = until_ended(lodging, say(lodging, thread, text)["reader"])
+        assert run["state"] == "succeeded", run
+    assert "the word is heron" in json.dumps(provider.script.asked[-1])

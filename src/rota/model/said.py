@@ -120,4 +120,18 @@ class Taken:
     message: int
 
 
-Said: TypeAlias = Text | Progress | ToolCall | Usage | Session | Question | Result | Fault | Taken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A line that it must be told to go on, or to say how it stands."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """It takes nothing more in, whatever lies on its input."""
+
+
+Said: TypeAlias = (
+    Text | Progress | ToolCall | Usage | Session | Question | Result | Fault | Taken | Wanted | Over
+)

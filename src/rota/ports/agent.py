@@ -143,7 +143,9 @@ class Steerable(Protocol):
     """An agent that takes messages on its input while it works.
 
     Its reader says `Taken` for each of them once the agent has taken it in, and a result when it
-    has nothing more to do.
+    has nothing more to do. What lies on the input of an agent then is its next turn, unless the
+    reader says that it is `Over`. What must be asked to know that is `Wanted`: a line that is put
+    there once.
     """
 
     def steers(self, wish: Wish) -> bool:

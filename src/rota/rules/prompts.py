@@ -114,9 +114,10 @@ def message(sent: Sent) -> str:
     return _element("message", told, sent.text)
 
 
-def said_by(said: ThreadMessage) -> str:
-    """Return what was said in a thread as it stands in a prompt."""
-    return message(Sent(said.sender, said.at, said.thread, said.body))
+def said_by(said: ThreadMessage, *, numbered: bool = False) -> str:
+    """Return what was said in a thread as it stands in a prompt, with its id if it is numbered."""
+    sent = message(Sent(said.sender, said.at, said.thread, said.body))
+    return sent.replace("<message", f'<message id="{said.id}"', 1) if numbered else sent
 
 
 def escape(text: str) -> str:

@@ -14,16 +14,24 @@ from rota.agents.codex.reader import CodexReader
 from rota.agents.command.reader import CommandReader
 from rota.agents.kit.reading import MOST_SAYINGS
 from rota.agents.kit.text import LONGEST_TEXT, clean
-from rota.agents.pi.reader import PiReader
+from rota.agents.pi.steered import SteeredPiReader
 from rota.model.outcomes import LONGEST_RESULT, Succeeded
 from rota.model.said import Progress, Result, Usage
 from rota.model.verdicts import Exit
 from rota.model.wishes import Output
 
+
+def commanded(reader):
+    """Return a reader that has heard an answer to a command."""
+    reader.feed(b'{"type":"response"}')
+    return reader
+
+
 READERS = {
     "claude": ClaudeReader,
     "codex": CodexReader,
-    "pi": PiReader,
+    "pi": SteeredPiReader,
+    "steered pi": lambda: commanded(SteeredPiReader()),
     "text": lambda: CommandReader(Output.TEXT),
     "last_line": lambda: CommandReader(Output.LAST_LINE),
     "lines": lambda: CommandReader(Output.LINES),
@@ -159,7 +167,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-@pytest.mark.parametrize("kind", ["claude", "codex", "pi", "text"])
+@pytest.mark.parametrize("kind", ["claude", "codex", "pi", "steered pi", "text"])
 def test_a_flood_does_not_fill_the_memory(kind, flood):
     piece, cut = FLOODS[flood]
     reader = READERS[kind]()

@@ -27,6 +27,7 @@ FAULTS = {
     "no-model": "unknown_model",
     "question": None,
     "quota": "billing",
+    "steered": None,
     "text": None,
     "too-long": "context_too_long",
     "tool": None,

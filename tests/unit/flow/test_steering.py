@@ -101,6 +101,37 @@ async def test_the_input_ends_only_when_all_of_it_was_taken(yard):
 
 
 @pytest.mark.anyio
+async def test_the_input_of_one_that_takes_nothing_more_ends_whatever_lies_there(yard):
+    one = steer(yard)
+    await one.put(message(5))
+    one.close()
+    assert yard.ended
+
+
+@pytest.mark.anyio
+async def test_a_line_that_is_wanted_is_put_there_once_whoever_puts_it(yard):
+    line = '{"type": "get_state"}\n'
+    one = steer(yard)
+    one.want(line)
+    one.want(line)
+    later = steer(yard)
+    later.want(line)
+    await later.put(message(5))
+    assert yard.data.count(line.encode()) == 1
+
+
+@pytest.mark.anyio
+async def test_a_line_that_is_wanted_waits_until_a_torn_one_is_whole(yard):
+    whole = CommandAgent().line(message(5, "a"))
+    yard.data += whole[:20]
+    one = steer(yard)
+    one.want('{"text": "how is it?"}\n')
+    assert yard.data.endswith(whole[:20])
+    await one.put(message(5, "a"))
+    assert yard.told() == ["go", "a", "how is it?"]
+
+
+@pytest.mark.anyio
 async def test_a_program_takes_only_what_it_was_given(yard):
     one = steer(yard)
     await one.put(message(5))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rota.agents.kit import asking
 from rota.agents.kit.environment import environment
-from rota.agents.pi.reader import PiReader
+from rota.agents.pi import steered
+from rota.model.messages import ThreadMessage
 from rota.model.programs import Command
 from rota.model.wishes import Wish
 from rota.ports.agent import Abilities, Prepared, Room
@@ -49,17 +50,35 @@ class PiAgent:
             argv=tuple(_words(wish, room)),
             env=environment(room, VARIABLES, FIXED),
             cwd=room.cwd,
-            stdin=wish.instructions.encode("utf-8", "replace"),
+            stdin=_input(wish.instructions, room),
+            keep_stdin_open=room.steered,
         )
         return Prepared(command=command)
 
-    def reader(self, _wish: Wish, _room: Room, /) -> PiReader:
+    def reader(self, _wish: Wish, _room: Room, /) -> steered.SteeredPiReader:
         """Return a reader of its stream."""
-        return PiReader()
+        return steered.SteeredPiReader()
+
+    def steers(self, _wish: Wish, /) -> bool:
+        """Return that it takes messages while it works."""
+        return True
+
+    def line(self, message: ThreadMessage) -> bytes:
+        """Return a message as a line of its input."""
+        return steered.line(message)
+
+    def message_in(self, line: bytes) -> int | None:
+        """Return the id of the message that a line of its input is."""
+        return steered.message_in(line)
+
+
+def _input(prompt: str, room: Room) -> bytes:
+    return steered.opening(prompt) if room.steered else prompt.encode("utf-8", "replace")
 
 
 def _words(wish: Wish, room: Room) -> Iterator[str]:
-    yield from (room.program or "pi", "--mode", "json", "--print")
+    yield room.program or "pi"
+    yield from ("--mode", "rpc") if room.steered else ("--mode", "json", "--print")
     if room.session:
         yield from ("--session", room.session)
     if wish.model:

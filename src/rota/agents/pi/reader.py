@@ -30,7 +30,7 @@ class PiReader(JsonReader):
             case "session":
                 yield Session(id=string(record, "id", most=LONGEST_NAME))
             case "message_end":
-                yield from _message(mapping(record, "message"))
+                yield from message_of(mapping(record, "message"))
             case "tool_execution_start":
                 given = mapping(record, "args")
                 telling = next((text for key in TELLING if (text := string(given, key))), "")
@@ -45,7 +45,8 @@ class PiReader(JsonReader):
                 yield told(string(record, "finalError"))
 
 
-def _message(message: Json) -> Iterator[Said]:
+def message_of(message: Json) -> Iterator[Said]:
+    """Yield what a message says that is whole."""
     if message.get("role") != "assistant":
         return
     yield _usage(mapping(message, "usage"), string(message, "model", most=LONGEST_NAME))

@@ -17,6 +17,7 @@ from rota.model.keeping import Happened, Heard, KeptSession, Stream, Used
 from rota.model.said import (
     ColouredText,
     Fault,
+    Over,
     Progress,
     Question,
     Result,
@@ -26,6 +27,7 @@ from rota.model.said import (
     Text,
     ToolCall,
     Usage,
+    Wanted,
 )
 from rota.model.texts import clean, coloured
 from rota.ports.agent import Reader, Summing
@@ -73,6 +75,10 @@ class Hearing:
         """The last message that the program has taken in while it worked."""
         self.at_rest = False
         """Whether it has said all it has to say of what it was told."""
+        self.over = False
+        """Whether it takes nothing more in."""
+        self.wanted: list[str] = []
+        """The lines that it must be told to go on, until somebody takes them from here."""
 
     def at(self, stream: Stream) -> int:
         """Return up to where a stream was heard."""
@@ -179,6 +185,10 @@ class Hearing:
             self.taken, self.at_rest = max(self.taken, said.message), False
         elif isinstance(said, (Result, Fault, Question)):
             self.at_rest = True
+        elif isinstance(said, Wanted):
+            self.wanted.append(said.line)
+        elif isinstance(said, Over):
+            self.over = True
 
     def _count(self, said: Said) -> None:
         """Count what is used, also when it is not recorded as an event any more."""

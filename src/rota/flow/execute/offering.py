@@ -149,7 +149,12 @@ class Offering:
             take = self._store.take_messages
             await patiently(lambda: take(kept.run_id, kept.epoch, upto))
             steer.taken = upto
-        if hearing.at_rest:
+        wanted, hearing.wanted = hearing.wanted, []
+        for line in wanted:
+            steer.want(line)
+        if hearing.over:
+            steer.close()
+        elif hearing.at_rest:
             steer.close_unless_more()
 
     def end(self, run_id: int) -> None:

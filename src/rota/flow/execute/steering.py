@@ -42,6 +42,8 @@ class Steer:
         self.taken = 0
         """The last message that is on record as taken."""
         self._given: list[int] = []
+        self._lines: set[bytes] = set()
+        self._wanted: list[bytes] = []
         self._at = 0
         self._torn = b""
         self._ended = True
@@ -52,6 +54,7 @@ class Steer:
         data, self._ended = self._yard.input(self.kept)
         *whole, self._torn = data.split(b"\n")
         self._at = len(data) - len(self._torn)
+        self._lines = {line + b"\n" for line in whole}
         found = (self._agent.message_in(line) for line in whole)
         self._given = [number for number in found if number is not None]
 
@@ -59,18 +62,37 @@ class Steer:
         """Put a message there unless it is there, and return its number; None if it has ended."""
         if message.id in self._given:
             return self._given.index(message.id) + 1
-        line = self._agent.line(message)
-        if self._ended or not line.startswith(self._torn):
+        if not self._write(self._agent.line(message)):
             return None
+        self._given.append(message.id)
+        self._write_wanted()
+        return len(self._given)
+
+    def want(self, line: str) -> None:
+        """Put a line there that the program must be told, unless it is there.
+
+        Behind a line that was torn it has to wait until that is whole.
+        """
+        self._wanted.append(line.encode())
+        self._write_wanted()
+
+    def _write_wanted(self) -> None:
+        while self._wanted and (self._wanted[0] in self._lines or self._write(self._wanted[0])):
+            self._wanted.pop(0)
+
+    def _write(self, line: bytes) -> bool:
+        """Put a line there; false if the input has ended or takes nothing now."""
+        if self._ended or not line.startswith(self._torn):
+            return False
         try:
             self._yard.write(self.kept, self._at, line)
         except OSError as fault:
             log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
             self._look()
-            return None
+            return False
         self._at, self._torn = self._at + len(line), b""
-        self._given.append(message.id)
-        return len(self._given)
+        self._lines.add(line)
+        return True
 
     def upto(self, taken: int) -> int:
         """Return the last message that was given of those up to one that was taken."""
@@ -78,6 +100,11 @@ class Steer:
 
     def close_unless_more(self) -> None:
         """End the input of a program that has done all it was told, unless more lies there."""
-        if not self._ended and max(self._given, default=0) <= self.taken:
+        if max(self._given, default=0) <= self.taken:
+            self.close()
+
+    def close(self) -> None:
+        """End the input: what was not taken from there will not be."""
+        if not self._ended:
             self._yard.write(self.kept, self._at, b"", end=True)
             self._ended = True
