@@ -2,22 +2,25 @@
 
 A file of its own, run with nothing but the standard library. It listens, leaves a process behind
 that carries the bytes, for each way, and becomes the program; or it stays until nobody holds a FIFO
-open for writing any more, whose opening tells the other side that every port answers.
+open for writing any more, whose opening tells the other side that every port answers. It runs
+before every program that has a way out: each import costs each of them, and `socket` alone would
+cost as much as all of Python's start.
 
 Words: [PORT SOCKET]... -- PROGRAM WORD... | [PORT SOCKET]... --while FIFO
 """
 
 from __future__ import annotations
 
+import _socket
 import os
-import selectors
-import signal
-import socket
+import select
 import sys
 
 NOT_STARTED = 126
 CONNECTIONS = 64
 CHUNK = 64 * 1024
+ACCEPT = "_accept"
+"""What `socket` builds upon, which is not loaded here."""
 
 
 def main(words: list[str]) -> int:
@@ -42,7 +45,10 @@ def forward(port: int, path: str) -> None:
     When it returns the port answers. The process is nobody's child here, so that the program never
     waits for it by accident.
     """
-    listener = socket.create_server(("127.0.0.1", port), backlog=CONNECTIONS)
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(CONNECTIONS)
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -50,7 +56,7 @@ def forward(port: int, path: str) -> None:
         return
     if os.fork():
         os._exit(0)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a program that is asked to end still calls
+    stay()
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
@@ -60,10 +66,17 @@ def forward(port: int, path: str) -> None:
         os._exit(1)
 
 
+def stay() -> None:
+    """Take no notice when everybody is asked to end: the program may still call."""
+    import signal  # noqa: PLC0415 - behind the program's back, where its time costs nobody
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 class Half:
     """One direction of a connection: at most one chunk is held, so a slow reader slows a writer."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket) -> None:
+    def __init__(self, source: _socket.socket, sink: _socket.socket) -> None:
         self.source = source
         self.sink = sink
         self.held = memoryview(b"")
@@ -76,7 +89,7 @@ class Half:
                 self.held = memoryview(self.source.recv(CHUNK))
                 if not self.held:
                     self.ended = True
-                    self.sink.shutdown(socket.SHUT_WR)
+                    self.sink.shutdown(_socket.SHUT_WR)
             if self.held:
                 self.held = self.held[self.sink.send(self.held) :]
         except BlockingIOError:
@@ -86,18 +99,18 @@ class Half:
 class Pair:
     """A caller inside and its connection outside."""
 
-    def __init__(self, inside: socket.socket, outside: socket.socket) -> None:
+    def __init__(self, inside: _socket.socket, outside: _socket.socket) -> None:
         self.ends = (inside, outside)
         self.halves = (Half(inside, outside), Half(outside, inside))
 
-    def wishes(self, end: socket.socket) -> int:
+    def wishes(self, end: _socket.socket) -> int:
         """Return what to wait for at one end."""
         wish = 0
         for half in self.halves:
             if half.source is end and not half.held and not half.ended:
-                wish |= selectors.EVENT_READ
+                wish |= select.EPOLLIN
             if half.sink is end and half.held:
-                wish |= selectors.EVENT_WRITE
+                wish |= select.EPOLLOUT
         return wish
 
     def done(self) -> bool:
@@ -113,10 +126,11 @@ class Pair:
 class Carrier:
     """Carries every connection of a port to one socket, in one thread and bounded memory."""
 
-    def __init__(self, listener: socket.socket, path: str) -> None:
+    def __init__(self, listener: _socket.socket, path: str) -> None:
         self.listener = listener
         self.path = path
-        self.waiting = selectors.DefaultSelector()
+        self.waiting = select.epoll()
+        self.watched: dict[int, Pair] = {}
         self.pairs: set[Pair] = set()
         self.listening = False
         listener.setblocking(False)
@@ -126,22 +140,23 @@ class Carrier:
         if self.listening != (len(self.pairs) < CONNECTIONS):
             self.listening = not self.listening
             if self.listening:
-                self.waiting.register(self.listener, selectors.EVENT_READ)
+                self.waiting.register(self.listener.fileno(), select.EPOLLIN)
             else:
-                self.waiting.unregister(self.listener)
-        for key, _ in self.waiting.select():
-            if key.data is None:
+                self.waiting.unregister(self.listener.fileno())
+        for number, _ in self.waiting.poll():
+            if number == self.listener.fileno():
                 self.accept()
-            elif key.data in self.pairs:
-                self.serve(key.data)
+            elif number in self.watched:
+                self.serve(self.watched[number])
 
     def accept(self) -> None:
         """Take a caller in, if the other side answers."""
         try:
-            inside, _ = self.listener.accept()
+            number, _ = getattr(self.listener, ACCEPT)()
         except OSError:
             return
-        pair = Pair(inside, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        inside = _socket.socket(fileno=number)
+        pair = Pair(inside, _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM))
         for end in pair.ends:
             end.setblocking(False)
         try:
@@ -168,25 +183,31 @@ class Carrier:
     def watch(self, pair: Pair) -> None:
         """Wait at each end for what is wanted there now."""
         for end in pair.ends:
-            wish = pair.wishes(end)
-            known = end in self.waiting.get_map()
+            wish, number = pair.wishes(end), end.fileno()
+            known = number in self.watched
             if wish and known:
-                self.waiting.modify(end, wish, pair)
+                self.waiting.modify(number, wish)
             elif wish:
-                self.waiting.register(end, wish, pair)
+                self.waiting.register(number, wish)
+                self.watched[number] = pair
             elif known:
-                self.waiting.unregister(end)
+                self.forget(number)
 
     def drop(self, pair: Pair) -> None:
         """Forget a connection."""
         for end in pair.ends:
-            if end in self.waiting.get_map():
-                self.waiting.unregister(end)
+            if end.fileno() in self.watched:
+                self.forget(end.fileno())
         pair.close()
         self.pairs.discard(pair)
 
+    def forget(self, number: int) -> None:
+        """Wait at one end for nothing."""
+        self.waiting.unregister(number)
+        del self.watched[number]
 
-def carry(listener: socket.socket, path: str) -> None:
+
+def carry(listener: _socket.socket, path: str) -> None:
     """Carry connections until the namespace ends."""
     carrier = Carrier(listener, path)
     while True:
