@@ -77,6 +77,18 @@ async def test_the_result_and_the_messages_come_back(work):
     assert [delivery.body for delivery in deliveries] == ["added"]
 
 
+async def test_no_file_in_the_current_folder_takes_the_place_of_a_module(
+    work, tmp_path, monkeypatch
+):
+    left = tmp_path / "left"
+    left.mkdir()
+    for name in ("json", "asyncio", "sitecustomize", "conftest"):
+        (left / f"{name}.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(left)
+    run, _ = await run_one(work.add, [1, 2, 3])
+    assert (run.state, run.result) == (RunState.SUCCEEDED, "6")
+
+
 async def test_it_runs_in_another_process(work):
     run, _ = await run_one(work.where)
     assert int(run.result) != os.getpid()

@@ -9,11 +9,17 @@ from rota.errors import Invalid
 from rota.executors.inprocess.calls import resolve
 
 
-def look_here() -> None:
-    """Let modules in the current folder be found, as `python -m` would."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def look_here(spaces: Path | None = None) -> None:
+    """Let modules in the current folder be found, behind all that is installed.
+
+    So no file there takes the place of a module that Rota has yet to load. One of the spaces, where
+    programs behind walls may leave what they like, is left out.
+    """
+    here = Path.cwd()
+    if spaces is not None and here.is_relative_to(spaces.resolve()):
+        return
+    if str(here) not in sys.path:
+        sys.path.append(str(here))
 
 
 def check_call(call: str, *, unchecked: bool) -> None:

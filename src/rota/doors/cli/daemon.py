@@ -85,7 +85,7 @@ def up(
         file=file,
         redact=secrets_of(settings).redactor.text,
     )
-    look_here()
+    look_here(settings.home / "spaces")
     import_first(desk, settings.home / FIRST_TASKS)
     settle_in()
     run_async(_up(desk, settings, samples, name_traces))
@@ -163,7 +163,7 @@ def once(
         color=settings.color,
         redact=secrets_of(settings).redactor.text,
     )
-    look_here()
+    look_here(settings.home / "spaces")
 
     async def work() -> dict[str, int]:
         async with opened(settings) as store:

@@ -48,6 +48,7 @@ async def run_in_child(path: str, assignment: Assignment) -> Report:
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             "rota.executors.inprocess.child",
             str(writer),
