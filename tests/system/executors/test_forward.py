@@ -127,3 +127,12 @@ def test_a_host_that_is_gone_ends_the_call(outside, port):
     outside.close()
     with call(port[0]) as inside, contextlib.suppress(ConnectionResetError):
         assert inside.recv(1) == b""
+
+
+def test_it_loads_little_before_it_becomes_the_program():
+    """Whatever it imports, every program with a way out waits for."""
+    words = (sys.executable, "-I", "-S", "-X", "importtime", forward.__file__, "--", "/bin/true")
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+    loaded = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert "_socket" in loaded
+    assert not loaded & {"socket", "selectors", "enum", "signal", "typing", "re"}
