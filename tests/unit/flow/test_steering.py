@@ -6,9 +6,14 @@ from datetime import UTC, datetime
 import pytest
 
 from rota.agents.command.agent import CommandAgent
+from rota.agents.pi.agent import PiAgent
+from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.offering import Offering
 from rota.flow.execute.steering import Steer
-from rota.model.keeping import Kept
+from rota.model.keeping import Kept, Stream
 from rota.model.messages import MessageState, ThreadMessage
+from rota.model.wishes import Wish
+from rota.ports.agent import Room
 
 PROMPT = b'{"rota": "instructions", "text": "go"}\n'
 
@@ -136,3 +141,34 @@ async def test_a_program_takes_only_what_it_was_given(yard):
     one = steer(yard)
     await one.put(message(5))
     assert [one.upto(number) for number in (4, 5, 99)] == [0, 5, 5]
+
+
+BEFORE = [
+    {"type": "response", "id": "session", "data": {"sessionId": "7f3a"}},
+    {"type": "response", "id": "prompt", "success": True},
+    {"type": "agent_start"},
+]
+ANSWER = {"type": "message_end", "message": {
+    "role": "assistant", "content": [{"type": "text", "text": "done"}], "stopReason": "stop"}}  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_an_agent_that_is_over_is_closed_though_a_message_came_too_late(yard):
+    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process")
+    offering, steer = Offering(None, None, yard), Steer(yard, kept, PiAgent())
+    offering._steered[kept.run_id] = steer
+    hearing = Hearing(PiAgent().reader(Wish(), Room(folder="/", cwd="/", home="/")))
+
+    async def hear(*records):
+        for record in records:
+            hearing.take(Stream.OUT, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            await offering.heard(kept, hearing)
+
+    await hear(*BEFORE)
+    assert yard.data.count(b'"rest-1"') == 1
+    assert await steer.put(message(5)) == 1
+    await hear(ANSWER)
+    assert not yard.ended
+    await hear({"type": "agent_end", "messages": []})
+    assert yard.ended
+    assert steer.taken == 0
