@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
+
+from rota.model.tasks import TaskKind
 
 MICROS = 1_000_000
 """Money is counted in millionths of a US dollar."""
@@ -43,6 +46,10 @@ class Amounts:
 
 
 UNITS = tuple(field.name for field in fields(Amounts))
+USABLE: Mapping[TaskKind, tuple[str, ...]] = MappingProxyType(
+    {TaskKind.AGENT: UNITS, TaskKind.SCRIPT: ("seconds",), TaskKind.PYTHON: ()}
+)
+"""Which units the runs of a kind can use; no other cap holds for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +71,17 @@ class Caps:
         """Whether there is any cap."""
         return any(True for _ in self)
 
+    def only(self, units: Collection[str]) -> Caps:
+        """Return the caps of some units alone."""
+        return Caps(**{unit: cap for unit, cap in self if unit in units})
+
 
 NO_CAPS = Caps()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spender:
-    """The attempt that something is set aside for, and the day it counts for."""
+    """The attempt that something is set aside for, the day it counts for, and what it can use."""
 
     run_id: int
     epoch: int
@@ -78,15 +89,17 @@ class Spender:
     task_id: int
     day: str
     began: int
+    units: tuple[str, ...] = UNITS
 
 
 class Refusal(NamedTuple):
-    """Which budget of the day has too little left."""
+    """Which budget of the day has too little left; `aside` is what others may still give back."""
 
     scope: BudgetScope
     unit: str
     cap: int
     left: int
+    aside: int = 0
 
 
 class Used(NamedTuple):

@@ -25,18 +25,21 @@ class Spending(Timed, Protocol):
     ) -> Amounts | Refusal | None:
         """Set aside up to `most` for an attempt, in the place of what was; one at a time.
 
-        Refused, with nothing changed, if a budget of the day has less than `least` left. None if
-        the run is another's.
+        Only the units that the spender can use are looked at. Refused, with nothing changed, if a
+        budget of the day has less than `least` left. None if the run is another's.
         """
 
     async def spent_by(self, run_id: int) -> list[Spent]:
         """Return what the attempts of a run have used, oldest first."""
 
-    async def history_of(self, task_id: int, most: int) -> list[Amounts]:
-        """Return what the newest finished runs of a task have used, each with all its attempts."""
+    async def history_of(self, task_id: int, most: int, *, told: bool = True) -> list[Amounts]:
+        """Return what the newest finished runs of a task have used, each with all its attempts.
+
+        With `told`, those alone that have told what they used; else all, for their time.
+        """
 
     async def used_on(self, scope: BudgetScope, key: int, day: str) -> Used:
         """Return what a task or a space has used on a day, and what is set aside beside that."""
 
     async def held_back(self, space_id: int | None) -> tuple[int, str | None]:
-        """Return how many runs wait for another day, and why one of them does."""
+        """Return how many runs budgets hold back, and why one of them."""

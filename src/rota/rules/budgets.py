@@ -1,7 +1,8 @@
 """Budgets: what is set aside for an attempt, when it has used that up, and what people are asked.
 
-An agent tells what it has used after the fact, so a run can pass its cap by what one turn uses. It
-is set aside as much as the task usually takes, and more when that is used up, as long as the run
+Only what runs of its kind can use counts for a run: a script uses time, and no tokens. An agent
+tells what it has used after the fact, so a run can pass its cap by what one turn uses. It is set
+aside as much as the task usually takes, and more when that is used up, as long as the run
 and the day allow it: what is set aside together is never more than a cap.
 """
 
@@ -13,18 +14,30 @@ from datetime import UTC, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from rota.model.budgets import MICROS, UNITS, Amounts, BudgetScope, Caps, Refusal, Spent
+from rota.model.budgets import (
+    MICROS,
+    UNITS,
+    USABLE,
+    Amounts,
+    BudgetScope,
+    Caps,
+    Refusal,
+    Spent,
+)
 from rota.model.instants import to_micros
 from rota.model.outcomes import Asked
 from rota.model.prices import MILLION, Prices
 from rota.model.runs import Question
 from rota.model.said import Usage
+from rota.model.tasks import TaskKind
 
 STOPPED = "budget: "
 """How the reason begins for which a program was ended at its budget."""
 OVER = "over_budget"
 CONTINUE, CHEAPER, STOP, PAUSE = "continue with more", "cheaper model", "stop", "pause the task"
 QUESTION_LIFE = timedelta(days=7)
+GIVEN_BACK = timedelta(minutes=1)
+"""How soon a run looks again that found all that is left set aside for others."""
 ONE = Amounts(**dict.fromkeys(UNITS, 1))
 FIRST_SHARE = 4
 """Which part of a cap is set aside for a task that nothing is known of."""
@@ -65,6 +78,11 @@ def forecast(history: Sequence[Amounts]) -> Forecast | None:
         Amounts(**{unit: column[middle] for unit, column in columns.items()}),
         Amounts(**{unit: column[-1] for unit, column in columns.items()}),
     )
+
+
+def unusable(kind: TaskKind, caps: Caps) -> tuple[str, ...]:
+    """Return the units of caps that no run of a kind can use."""
+    return tuple(unit for unit, _ in caps if unit not in USABLE[kind])
 
 
 def left_of_run(caps: Caps, used: Amounts, more: int) -> Caps:
@@ -158,7 +176,7 @@ def answers_in(questions: Sequence[Question], stops: Sequence[Spent]) -> Answers
 
     Only what Rota itself has on record as a stop makes a question one of a budget.
     """
-    epochs = {spent.epoch for spent in stops if spent.stopped is not None}
+    epochs = _stopped(stops)
     more, cheaper, stop, pause = 0, False, None, None
     for question in questions:
         if question.epoch not in epochs or question.answer is None:
@@ -174,11 +192,33 @@ def answers_in(questions: Sequence[Question], stops: Sequence[Spent]) -> Answers
     return Answers(more, cheaper, stop, pause)
 
 
-def refusal_words(refusal: Refusal) -> str:
-    """Return why nothing may begin today."""
+def own_answers(
+    answers: Sequence[str], questions: Sequence[Question], stops: Sequence[Spent]
+) -> tuple[str, ...]:
+    """Return the answers that a program has asked for itself, in order."""
+    epochs = _stopped(stops)
+    asked = [one for one in questions if one.kind != "lost" and one.answer is not None]
+    both = zip(asked, answers, strict=False)
+    return tuple(answer for question, answer in both if question.epoch not in epochs)
+
+
+def _stopped(stops: Sequence[Spent]) -> set[int]:
+    return {spent.epoch for spent in stops if spent.stopped is not None}
+
+
+def held_back(refusal: Refusal, now: datetime, timezone: str) -> tuple[int, str]:
+    """Return until when nothing may begin, in microseconds, and why.
+
+    What is set aside for others may be given back any moment; what is used, only the next day.
+    """
     whose = "task" if refusal.scope is BudgetScope.TASK else "space"
-    cap, left = (amount_words(refusal.unit, amount) for amount in refusal[2:])
-    return f"the {whose}'s budget of {cap} for today has {left} left"
+    cap, left, aside = (amount_words(refusal.unit, amount) for amount in refusal[2:])
+    why = f"the {whose}'s budget of {cap} for today has {left} left"
+    until = next_day(now, timezone)
+    if not refusal.left and refusal.aside:
+        soon = to_micros(now + GIVEN_BACK)
+        return min(until, soon), f"{why}; {aside} are set aside for what runs now"
+    return until, why
 
 
 def day_of(now: datetime, timezone: str) -> str:

@@ -118,6 +118,33 @@ def test_a_run_that_has_used_its_budget_stops_and_asks(simple):
     assert simple.json("task", "show", "dear")["state"] == "disabled"
 
 
+def test_a_script_that_has_used_its_time_stops_and_asks_whoever_watches_it(kept):
+    kept.create("count", "python3", "count.py", "1", kept.token)
+    kept.json("budget", "set", "count", "--per", "run", "--time", "2s")
+    kept.json("budget", "set", "--space", "main", "--time", "1h", "--tokens", "1")
+    kept.up()
+    number = kept.json("run", "count")["run"]
+    wait(kept.living)
+    kept.kill()
+    kept.up()
+    run = kept.until(number, lambda run: run["state"] == "waiting")
+    assert run["questions"][0]["options"] == ["continue with more", "stop", "pause the task"]
+    assert "this run may use 2 seconds" in run["questions"][0]["question"]
+    assert kept.living() == []
+    _, task, space = kept.json("budget", "show", "count")["budgets"]
+    assert task["used"]["seconds"] == space["used"]["seconds"] >= 2
+    assert space["aside"]["seconds"] == 0
+    kept.go()
+    assert kept.rota("answer", str(number), "continue with more").returncode == 0
+    run = kept.until(number, ended)
+    assert (run["state"], run["result"]) == ("succeeded", "finished"), run
+    shown = kept.json("task", "show", "count")
+    assert shown["forecast"]["usual"]["seconds"] >= task["used"]["seconds"]
+    assert kept.rota("verify").returncode == 0
+    refused = kept.rota("budget", "set", "count", "--tokens", "5")
+    assert "a script uses no tokens: cap its time" in refused.stderr
+
+
 def wait(test, seconds=30.0):
     end = time.monotonic() + seconds
     while not test():

@@ -13,11 +13,13 @@ def forecast_words(forecast: Record | None) -> str:
     """Return what a run of a task will probably use."""
     if forecast is None:
         return "unknown until one has told what it used"
-    tokens, cost, _, _, time = cells(forecast["usual"])
+    usual, most, runs = forecast["usual"], forecast["most"], forecast["runs"]
+    tokens, cost, _, _, time = cells(usual)
+    if not most["tokens"]:  # only its time is known
+        return f"about {_time(usual)}; at most {_time(most)} in {runs} runs"
     known = [f"{tokens} tokens", cost, time]
     words = ", ".join(part for part in known if part != NOTHING)
-    most = cells(forecast["most"])
-    return f"about {words}; at most {most[0]} tokens in {forecast['runs']} runs"
+    return f"about {words}; at most {cells(most)[0]} tokens in {runs} runs"
 
 
 def cells(amounts: Record) -> list[str]:
@@ -30,6 +32,10 @@ def cells(amounts: Record) -> list[str]:
         _number(amounts["tool_calls"]),
         NOTHING if seconds is None else span(timedelta(seconds=seconds)),
     ]
+
+
+def _time(amounts: Record) -> str:
+    return cells(amounts)[-1] if amounts["seconds"] else "less than a second"
 
 
 def _number(value: int | None) -> str:

@@ -48,7 +48,7 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
     if task["site"] is not None:
         out.line(f"  runs in {site_words(task)}")
     out.line(f"  {results_of(task)}")
-    if task["kind"] == "agent":
+    if task["kind"] == "agent" or task["forecast"] is not None:
         out.line(f"  a run uses: {forecast_words(task['forecast'])}")
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.errors import Invalid
-from rota.model.budgets import MICROS, NO_CAPS, BudgetScope, Caps, Used
+from rota.model.budgets import MICROS, NO_CAPS, USABLE, BudgetScope, Caps, Used
 from rota.model.instants import from_micros
 from rota.model.spaces import Space
 from rota.model.tasks import Task, TaskKind
 from rota.ports.agent import Agents
 from rota.ports.store import Store
-from rota.rules.budgets import Forecast, day_of, forecast, unpriced
+from rota.rules.budgets import WORDS, Forecast, day_of, forecast, unpriced, unusable
 from rota.rules.permission import Caller, check_main, check_space
 
 MOST_HISTORY = 20
@@ -46,9 +46,12 @@ async def set_task_budget(
     agents: Agents | None = None,
 ) -> Accounts:
     """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
-    if task.kind is not TaskKind.AGENT and caps:
-        raise Invalid("task", task.name, "budgets are for agents: give this task a timeout")
-    if agents is not None:
+    if caps and not USABLE[task.kind]:
+        raise Invalid("task", task.name, "a callable has no budget: give this task a timeout")
+    for unit in unusable(task.kind, caps):
+        advice = f"a {task.kind} uses no {WORDS[unit]}: cap its time"
+        raise Invalid("task", task.name, advice)
+    if agents is not None and task.kind is TaskKind.AGENT:
         check_priced(agents, task.spec, caps)
     await store.set_budget(scope, task.id, caps, caller.name)
     return await task_accounts(store, task)
@@ -96,9 +99,10 @@ async def space_accounts(store: Store, caller: Caller, name: str) -> Accounts:
 
 async def forecast_of(store: Store, task: Task) -> Forecast | None:
     """Return what a run of a task will probably use; None if nothing is known."""
-    if task.kind is not TaskKind.AGENT:
+    if not USABLE[task.kind]:
         return None
-    return forecast(await store.history_of(task.id, MOST_HISTORY))
+    told = task.kind is TaskKind.AGENT
+    return forecast(await store.history_of(task.id, MOST_HISTORY, told=told))
 
 
 def _today(store: Store, space: Space) -> str:

@@ -19,9 +19,19 @@ from rota.flow.execute.going import Going
 from rota.flow.execute.listening import Listening
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.model.asides import NOTHING
-from rota.model.budgets import MICROS, NO_CAPS, Amounts, BudgetScope, Caps, Refusal, Spender, Spent
+from rota.model.budgets import (
+    MICROS,
+    NO_CAPS,
+    USABLE,
+    Amounts,
+    BudgetScope,
+    Caps,
+    Refusal,
+    Spender,
+    Spent,
+)
 from rota.model.instants import from_micros
-from rota.model.keeping import Ending, Reason
+from rota.model.keeping import ASKING, Ending, Reason
 from rota.model.outcomes import Cancelled, Drained, Failed, Report
 from rota.model.prices import NO_PRICES, Prices
 from rota.model.tasks import TaskKind
@@ -48,6 +58,8 @@ class Purse(NamedTuple):
     answers: rules.Answers
     known: rules.Forecast | None
     spender: Spender
+    asked: tuple[str, ...]
+    """The answers to what its programs have asked themselves."""
 
     def used(self) -> Amounts:
         """Return what all attempts of the run have used."""
@@ -92,26 +104,25 @@ class Spending:
         self._listening = listening
 
     async def admitted(self, going: Going, agent: Agent) -> Report | None:
-        """Set aside what an agent may use; return the report of an attempt that may not begin.
+        """Set aside what a run may use; return the report of an attempt that may not begin.
 
         What is carried on was admitted before.
         """
         assignment = going.assignment
-        if assignment.kept is not None and assignment.kept.gate != "":
-            return None
-        if assignment.task.kind is not TaskKind.AGENT:
+        if assignment.kept is not None and assignment.kept.gate != ASKING:
+            if assignment.answers:
+                going.assignment = _told(assignment, await self._purse(assignment, {}))
             return None
         caps = await self._caps(assignment)
         going.budgeted = bool(caps)
         why = self._unpriced(assignment, agent, caps)
         if why is not None:
             return Report(outcome=Failed(code="no_price", message=why, retryable=False))
-        purse = await self._purse(assignment)
+        purse = await self._purse(assignment, caps)
         answered = await self._answered(assignment, purse.answers)
         if answered is not None:
             return answered
-        if purse.answers.cheaper:
-            going.assignment = cheaper(assignment)
+        going.assignment = _told(assignment, purse)
         unit = rules.used_up(purse.run_cap(), purse.used())
         most = Amounts() if unit else purse.most()
         got = await patiently(
@@ -138,8 +149,7 @@ class Spending:
     async def watched(self, going: Going, listen: Callable[[], Awaitable[Result]]) -> Result:
         """Hear an attempt to its end, and end it when it has used what it may."""
         if going.budgeted is None:
-            agent = going.assignment.task.kind is TaskKind.AGENT
-            going.budgeted = agent and bool(await self._caps(going.assignment))
+            going.budgeted = bool(await self._caps(going.assignment))
         if not going.budgeted:
             return await listen()
         watch = asyncio.ensure_future(self._watch(going))
@@ -155,17 +165,17 @@ class Spending:
         """Return the report of an attempt that was ended at its budget: a person is asked."""
         assignment = going.assignment
         spent = await patiently(lambda: self._store.spent_by(assignment.lease.run_id))
-        used = sum((one.used for one in spent), Amounts())
+        used = sum((one.used for one in spent), Amounts(seconds=self._seconds(going)))
         options = rules.options_for(models_of(assignment))
         aside = replace(report.aside or NOTHING, stopped=reason)
         return replace(report, outcome=rules.asked(reason, used, options), messages=(), aside=aside)
 
     async def _watch(self, going: Going) -> None:
-        purse = await self._purse(going.assignment)
+        caps = await self._caps(going.assignment)
+        purse = await self._purse(going.assignment, caps)
         aside = Amounts()
         while True:
-            purse = await self._purse(going.assignment, purse)
-            purse = self._with_now(going, purse)
+            purse = self._with_now(going, await self._anew(going.assignment, purse))
             reason, aside = await self._judged(going, purse, aside)
             if reason is not None and going.kept is not None:
                 self._yard.cancel(going.kept, going.grace, reason)
@@ -196,16 +206,24 @@ class Spending:
             return rules.stopped_words(got.scope, got.unit, got.cap), aside
         return None, got or aside
 
-    async def _purse(self, assignment: Assignment, before: Purse | None = None) -> Purse:
-        """Return what holds for an attempt; caps are read anew, for people change them."""
-        lease = assignment.lease
-        caps = await self._caps(assignment)
-        if before is not None:
-            spent = await patiently(lambda: self._store.spent_by(lease.run_id))
-            return before._replace(caps=caps, spent=tuple(spent))
+    async def _anew(self, assignment: Assignment, before: Purse) -> Purse:
+        """Return a purse with what was used by now, and with the caps, for people change them."""
+        spent = await patiently(lambda: self._store.spent_by(assignment.lease.run_id))
+        return before._replace(caps=await self._caps(assignment), spent=tuple(spent))
+
+    async def _purse(self, assignment: Assignment, caps: dict[BudgetScope, Caps]) -> Purse:
+        """Return what holds for an attempt; where nothing is capped, little has to be known."""
+        lease, kind = assignment.lease, assignment.task.kind
         space = await patiently(lambda: self._store.find_space(assignment.task.space))
-        spent = await patiently(lambda: self._store.spent_by(lease.run_id))
-        history = await patiently(lambda: self._store.history_of(lease.task_id, MOST_HISTORY))
+        spent: list[Spent] = []
+        if caps or assignment.answers:
+            spent = await patiently(lambda: self._store.spent_by(lease.run_id))
+        known = None
+        if caps:
+            told = kind is TaskKind.AGENT
+            history = self._store.history_of
+            past = await patiently(lambda: history(lease.task_id, MOST_HISTORY, told=told))
+            known = rules.forecast(past)
         now = self._store.now()
         spender = Spender(
             run_id=lease.run_id,
@@ -214,23 +232,30 @@ class Spending:
             task_id=lease.task_id,
             day=rules.day_of(from_micros(now), space.timezone),
             began=now,
+            units=USABLE[kind],
         )
-        answers = rules.Answers()
+        answers, own = rules.Answers(), assignment.answers
         if any(one.stopped is not None for one in spent):
             questions = await patiently(lambda: self._store.list_questions([lease.run_id]))
             answers = rules.answers_in(questions, spent)
-        return Purse(caps, tuple(spent), answers, rules.forecast(history), spender)
+            own = rules.own_answers(own, questions, spent)
+        return Purse(caps, tuple(spent), answers, known, spender, own)
 
     async def _caps(self, assignment: Assignment) -> dict[BudgetScope, Caps]:
-        lease = assignment.lease
-        return await patiently(lambda: self._store.budgets_of(lease.task_id, lease.space_id))
+        """Return the caps of what runs of this kind can use."""
+        lease, units = assignment.lease, USABLE[assignment.task.kind]
+        found = await patiently(lambda: self._store.budgets_of(lease.task_id, lease.space_id))
+        return {scope: kept for scope, caps in found.items() if (kept := caps.only(units))}
+
+    def _seconds(self, going: Going) -> int:
+        """Return how long an attempt has gone on; what is not begun yet takes no time."""
+        began = self._store.now() if going.kept is None else going.kept.began
+        return max(0, self._store.now() - began) // MICROS
 
     def _with_now(self, going: Going, purse: Purse) -> Purse:
         """Return a purse that knows what is not on record yet: time, and a turn that goes on."""
         followed = self._listening.followed.get(going.assignment.lease.run_id)
-        began = purse.spender.began if going.kept is None else going.kept.began
-        seconds = max(0, self._store.now() - began) // MICROS
-        fresh = Amounts(seconds=seconds)
+        fresh = Amounts(seconds=self._seconds(going))
         if followed is not None:
             fresh += replace(followed.hearing.pending(), turns=0)
         spent = tuple(
@@ -255,8 +280,9 @@ class Spending:
 
     async def _held_back(self, assignment: Assignment, refusal: Refusal) -> Report:
         space = await patiently(lambda: self._store.find_space(assignment.task.space))
-        until = rules.next_day(from_micros(self._store.now()), space.timezone)
-        return Report(outcome=Drained(until=until, reason=rules.refusal_words(refusal)))
+        now = from_micros(self._store.now())
+        until, why = rules.held_back(refusal, now, space.timezone)
+        return Report(outcome=Drained(until=until, reason=why))
 
 
 def is_stop(ending: Ending) -> bool:
@@ -278,6 +304,15 @@ def cheaper(assignment: Assignment) -> Assignment:
         return assignment
     spec = {**assignment.task.spec, "model": models[-1], "fallback_models": []}
     return assignment._replace(task=replace(assignment.task, spec=spec))
+
+
+def _told(assignment: Assignment, purse: Purse) -> Assignment:
+    """Return an assignment as people have answered: of their answers, a script is told its own."""
+    if purse.answers.cheaper:
+        assignment = cheaper(assignment)
+    if assignment.task.kind is TaskKind.AGENT or purse.asked == assignment.answers:
+        return assignment
+    return assignment._replace(answers=purse.asked)
 
 
 def _less(amounts: Amounts) -> Amounts:

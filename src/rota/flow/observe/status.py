@@ -109,7 +109,7 @@ def _pause_warnings(paused: datetime | None) -> list[Warned]:
 def _budget_warnings(runs: int, why: str | None) -> list[Warned]:
     if not runs:
         return []
-    sentence = f"{counted(runs, 'run')} held back until tomorrow: {why}"
+    sentence = f"{counted(runs, 'run')} held back by budgets: {why}"
     return [Warned(code="budget_spent", sentence=sentence)]
 
 

@@ -40,16 +40,16 @@ class Spending(Dialect):
         """Return what the attempts of a run have used, oldest first."""
         return await self.read(spent_by, run_id)
 
-    async def history_of(self, task_id: int, most: int) -> list[Amounts]:
+    async def history_of(self, task_id: int, most: int, *, told: bool = True) -> list[Amounts]:
         """Return what the newest finished runs of a task have used, each with all its attempts."""
-        return await self.read(history_of, task_id, most)
+        return await self.read(history_of, task_id, most, told)
 
     async def used_on(self, scope: BudgetScope, key: int, day: str) -> Used:
         """Return what a task or a space has used on a day, and what is set aside beside that."""
         return await self.read(used_on, scope, key, day)
 
     async def held_back(self, space_id: int | None) -> tuple[int, str | None]:
-        """Return how many runs wait for another day, and why one of them does."""
+        """Return how many runs budgets hold back, and why one of them."""
         return await self.read(held_back, space_id)
 
 
@@ -91,11 +91,13 @@ async def reserve(
         sums = await session.rows(
             "sum_spending", scope=scope.value, key=key, day=spender.day, **own
         )
-        taken = _amounts(sums[0][:5]) + _amounts(sums[0][5:])
-        for unit, cap in _caps(row[1:]):
-            left = cap - getattr(taken, unit)
+        used, aside = _amounts(sums[0][:5]), _amounts(sums[0][5:])
+        for unit, cap in _caps(row[1:]).only(spender.units):
+            unused = max(cap - getattr(used, unit), 0)
+            others = min(getattr(aside, unit), unused)
+            left = unused - others
             if left < max(getattr(least, unit), 1):
-                return Refusal(scope, unit, cap, max(left, 0))
+                return Refusal(scope, unit, cap, left, others)
             granted[unit] = min(granted[unit], left)
     await session.run(
         "put_spending",
@@ -117,9 +119,9 @@ async def spent_by(session: Session, run_id: int) -> list[Spent]:
     ]
 
 
-async def history_of(session: Session, task_id: int, most: int) -> list[Amounts]:
+async def history_of(session: Session, task_id: int, most: int, told: bool) -> list[Amounts]:
     """Return what the newest finished runs of a task have used."""
-    rows = await session.rows("spending_history", task_id=task_id, most=most)
+    rows = await session.rows("spending_history", task_id=task_id, most=most, told=int(told))
     return [_amounts(row) for row in rows]
 
 
@@ -131,7 +133,7 @@ async def used_on(session: Session, scope: BudgetScope, key: int, day: str) -> U
 
 
 async def held_back(session: Session, space_id: int | None) -> tuple[int, str | None]:
-    """Return how many runs wait for another day, and why one of them does."""
+    """Return how many runs budgets hold back, and why one of them."""
     rows = await session.rows("count_held_back", space_id=space_id)
     return rows[0][0], rows[0][1]
 

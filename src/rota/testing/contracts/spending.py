@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.model.budgets import Amounts, BudgetScope, Caps, Refusal, Spender
+from rota.model.budgets import UNITS, USABLE, Amounts, BudgetScope, Caps, Refusal, Spender
 from rota.model.keeping import Heard, Kept, Stream, Used
 from rota.model.outcomes import Drained, Lost
 from rota.model.runs import Lease
 from rota.model.states import Place
+from rota.model.tasks import TaskKind
 from rota.testing.bench import Bench, failed, micros
 
 DAY = "2026-03-02"
 NOTHING = Amounts()
 
 
-def spender_of(lease: Lease) -> Spender:
+def spender_of(lease: Lease, units: tuple[str, ...] = UNITS, began: int = 0) -> Spender:
     """Return the attempt of a lease as one that spends."""
     return Spender(
         run_id=lease.run_id,
@@ -24,7 +25,8 @@ def spender_of(lease: Lease) -> Spender:
         space_id=lease.space_id,
         task_id=lease.task_id,
         day=DAY,
-        began=0,
+        began=began,
+        units=units,
     )
 
 
@@ -60,7 +62,50 @@ class SpendingContract:
         assert await self._reserve(bench, first, 60) == Amounts(tokens=60)
         assert await self._reserve(bench, second, 60) == Amounts(tokens=40)
         refused = await self._reserve(bench, third, 60)
+        assert refused == Refusal(BudgetScope.TASK, "tokens", 100, 0, 100)
+
+    async def test_who_is_refused_knows_what_others_may_give_back(self, bench: Bench) -> None:
+        first, second, third = await self._leases(bench, 3)
+        await bench.store.set_budget(BudgetScope.TASK, first.task_id, Caps(tokens=100), "me")
+        await self._reserve(bench, first, 60)
+        await self._kept(bench, first)
+        assert await self._use(bench, first, 0, 70)
+        await self._reserve(bench, second, 60)
+        refused = await self._reserve(bench, third, 1)
+        assert refused == Refusal(BudgetScope.TASK, "tokens", 100, 0, 30)
+        await bench.end(second)
+        assert await self._use(bench, first, 1, 40)
+        refused = await self._reserve(bench, third, 1)
         assert refused == Refusal(BudgetScope.TASK, "tokens", 100, 0)
+
+    async def test_only_what_a_run_can_use_is_looked_at(self, bench: Bench) -> None:
+        first, second, third = await self._leases(bench, 3)
+        caps = Caps(tokens=10, turns=1, seconds=90)
+        await bench.store.set_budget(BudgetScope.SPACE, first.space_id, caps, "me")
+        assert await self._reserve(bench, first, 10)  # of tokens, nothing is left
+        units, most = USABLE[TaskKind.SCRIPT], Amounts(seconds=60)
+        told = [spender_of(lease, units) for lease in (second, third)]
+        reserve = bench.store.reserve
+        assert await reserve(told[0], "w1", NOTHING, most) == most
+        assert await reserve(told[1], "w1", NOTHING, most) == Amounts(seconds=30)
+        refused = await reserve(told[1], "w1", Amounts(seconds=31), most)
+        assert refused == Refusal(BudgetScope.SPACE, "seconds", 90, 30, 60)
+
+    async def test_time_is_charged_to_the_nearest_second(self, bench: Bench) -> None:
+        short, long = await self._leases(bench, 2)
+        units, began = USABLE[TaskKind.SCRIPT], bench.store.now()
+        for lease in (short, long):
+            spender = spender_of(lease, units, began)
+            assert await bench.store.reserve(spender, "w1", NOTHING, Amounts(seconds=9)) is not None
+        bench.clock.advance(timedelta(milliseconds=400))
+        await bench.end(short)
+        bench.clock.advance(timedelta(milliseconds=1_200))
+        await bench.end(long)
+        used = await bench.store.used_on(BudgetScope.TASK, long.task_id, DAY)
+        assert (used.used, used.aside) == (Amounts(seconds=2), NOTHING)
+        assert await bench.store.history_of(long.task_id, 20) == []  # they have told nothing
+        known = await bench.store.history_of(long.task_id, 20, told=False)
+        assert known == [Amounts(seconds=2), NOTHING]
 
     async def test_two_at_once_get_no_more_than_there_is(self, bench: Bench) -> None:
         leases = await self._leases(bench, 8)

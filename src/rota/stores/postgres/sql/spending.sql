@@ -60,10 +60,10 @@ update rota.spending set tokens = tokens + :tokens::bigint, cost = cost + :cost:
   seconds = seconds + :seconds::bigint, priced = greatest(priced, :priced::int)
 where run_id = :run_id::bigint and epoch = :epoch::int;
 
--- name: close_spending  with its time, and why it was ended if a budget did that
+-- name: close_spending  with its time to the nearest second, and why a budget ended it if one did
 update rota.spending s set open = 0, reserved_tokens = 0, reserved_cost = 0, reserved_turns = 0,
   reserved_tools = 0, reserved_seconds = 0,
-  seconds = greatest(0, (:now::bigint - s.began) / 1000000), stopped = w.stopped
+  seconds = greatest(0, (:now::bigint - s.began + 500000) / 1000000), stopped = w.stopped
 from jsonb_to_recordset(:rows::text::jsonb) as w(run_id bigint, epoch int, stopped text)
 where s.run_id = w.run_id and s.epoch = w.epoch and s.open = 1;
 
@@ -71,11 +71,11 @@ where s.run_id = w.run_id and s.epoch = w.epoch and s.open = 1;
 select epoch, tokens, cost, turns, tools, seconds, priced, stopped from rota.spending
 where run_id = :run_id::bigint order by epoch;
 
--- name: spending_history
+-- name: spending_history  of those that told what they used, or of all
 select sum(tokens)::bigint, sum(cost)::bigint, sum(turns)::bigint, sum(tools)::bigint,
   sum(seconds)::bigint
 from rota.spending where task_id = :task_id::bigint
-group by run_id having max(open) = 0 and sum(turns + tokens) > 0
+group by run_id having max(open) = 0 and (:told::int = 0 or sum(turns + tokens) > 0)
 order by run_id desc limit :most::int;
 
 -- name: prune_spending

@@ -50,9 +50,9 @@ update spending set tokens = tokens + :tokens, cost = cost + :cost, turns = turn
   tools = tools + :tools, seconds = seconds + :seconds, priced = max(priced, :priced)
 where run_id = :run_id and epoch = :epoch;
 
--- name: close_spending  with its time, and why it was ended if a budget did that
+-- name: close_spending  with its time to the nearest second, and why a budget ended it if one did
 update spending set open = 0, reserved_tokens = 0, reserved_cost = 0, reserved_turns = 0,
-  reserved_tools = 0, reserved_seconds = 0, seconds = max(0, (:now - began) / 1000000),
+  reserved_tools = 0, reserved_seconds = 0, seconds = max(0, (:now - began + 500000) / 1000000),
   stopped = w.value ->> 'stopped'
 from jsonb_each(:rows) w
 where spending.run_id = w.value ->> 'run_id' and spending.epoch = w.value ->> 'epoch'
@@ -62,10 +62,10 @@ where spending.run_id = w.value ->> 'run_id' and spending.epoch = w.value ->> 'e
 select epoch, tokens, cost, turns, tools, seconds, priced, stopped from spending
 where run_id = :run_id order by epoch;
 
--- name: spending_history
+-- name: spending_history  of those that told what they used, or of all
 select sum(tokens), sum(cost), sum(turns), sum(tools), sum(seconds) from spending
 where task_id = :task_id
-group by run_id having max(open) = 0 and sum(turns + tokens) > 0
+group by run_id having max(open) = 0 and (:told = 0 or sum(turns + tokens) > 0)
 order by run_id desc limit :most;
 
 -- name: prune_spending

@@ -1,0 +1,2 @@
+-- What the newest runs of a task have used, however many there were before.
+create index spending_run on rota.spending (task_id, run_id);
