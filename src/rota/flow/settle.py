@@ -41,7 +41,12 @@ async def decide_attempts(
     talking = [a.lease.run_id for a, _ in ended if a.lease.route in TALKING]
     asked = await store.asked_of(talking) if talking else {}
     outward = await _outward(
-        store, [(a.lease.run_id, a.task) for a, report in ended if isinstance(report.outcome, Lost)]
+        store,
+        [
+            (a.lease.run_id, a.task, report.outcome)
+            for a, report in ended
+            if isinstance(report.outcome, Lost)
+        ],
     )
     now = store.now()
 
@@ -82,18 +87,26 @@ def _plain_success(lease: Lease) -> Settlement:
     )
 
 
-async def _outward(store: Settling, lost: Sequence[tuple[int, Task]]) -> set[int]:
+async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
     """Return the lost runs that may have done what cannot be taken back.
 
     An agent with an open network may have done anything. Of all others it is known: a message or
-    another effect through Rota, or what a person approved.
+    another effect through Rota, what a person approved, or a write that the gateway passed on.
+    Whether it did is seen by the home of the attempt; where that is gone, it may have.
     """
-    undecided = [(run_id, task) for run_id, task in lost if task.policy.on_lost is OnLost.AUTO]
-    if not undecided:
-        return set()
-    open_agents = {run_id for run_id, task in undecided if await _is_open_agent(store, task)}
-    rest = [run_id for run_id, _ in undecided if run_id not in open_agents]
-    return open_agents | (await store.outward_of(rest) if rest else set())
+    undecided = [one for one in lost if one[1].policy.on_lost is OnLost.AUTO]
+    found = {
+        run_id
+        for run_id, task, outcome in undecided
+        if outcome.wrote or await _is_open_agent(store, task)
+    }
+    rest = {run_id: outcome for run_id, _, outcome in undecided if run_id not in found}
+    if rest:
+        found |= await store.outward_of(list(rest))
+    unseen = [run_id for run_id, outcome in rest.items() if outcome.wrote is None]
+    if unseen:
+        found |= await store.writers_of(unseen)
+    return found
 
 
 async def _is_open_agent(store: Settling, task: Task) -> bool:
@@ -117,9 +130,13 @@ async def settle_runs(
     followers = await store.successors(task_ids)
     attempts = [run.run_id for run, _ in ended if run.state is RunState.RUNNING]
     asked = await store.asked_of(attempts) if attempts else {}
-    lost = [run for run, report in ended if isinstance(report.outcome, Lost)]
     outward = await _outward(
-        store, [(run.run_id, tasks[run.task_id]) for run in lost if run.task_id in tasks]
+        store,
+        [
+            (run.run_id, tasks[run.task_id], report.outcome)
+            for run, report in ended
+            if isinstance(report.outcome, Lost) and run.task_id in tasks
+        ],
     )
     now = store.now()
     settlements = []

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import Unavailable
+from rota.gateway import wrote
 from rota.gateway.folder import CONTROL, DOOR, DOORS, LOCK, VERSION
 from rota.gateway.permits import digest_of, token_of
 from rota.gateway.upstreams import Upstream
@@ -123,8 +124,17 @@ class HomeGateway:
         except Unavailable as fault:
             log.warning("gateway.unreached", extra={"error": str(fault)})
 
+    def begin(self, name: str) -> None:
+        """Note of an attempt that could write, before it begins, that it has not."""
+        wrote.begin(str(self._folder), name)
+
+    def wrote(self, name: str) -> bool | None:
+        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+        return wrote.seen(str(self._folder), name)
+
     async def dismiss(self, name: str) -> None:
-        """Let an attempt in no more."""
+        """Let an attempt in no more, and forget what it has done."""
+        wrote.drop(str(self._folder), name)
         if self._permits.pop(name, None) is not None and self._line is not None:
             with contextlib.suppress(Unavailable):
                 await self._close([name])

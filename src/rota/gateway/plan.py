@@ -16,7 +16,7 @@ from typing import Any
 
 from rota.errors import Invalid
 from rota.gateway.hosts import address_in, is_public
-from rota.gateway.upstreams import HEADER, NAME, Upstream, address_of, allowed_in
+from rota.gateway.upstreams import HEADER, NAME, READS, Upstream, address_of, allowed_in
 
 MIB = 1 << 20
 REQUESTS = 10_000
@@ -37,6 +37,7 @@ KNOWN: dict[str, dict[str, Any]] = {
             "GET /v1/models/*",
         ],
         "variables": {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"},
+        "effects": False,
         "source": "ANTHROPIC_API_KEY",
         "address": "ANTHROPIC_BASE_URL",
     },
@@ -56,6 +57,7 @@ KNOWN: dict[str, dict[str, Any]] = {
             "OPENAI_API_KEY": "{token}",
             "CODEX_API_KEY": "{token}",
         },
+        "effects": False,
         "source": "OPENAI_API_KEY",
         "address": "OPENAI_BASE_URL",
     },
@@ -72,6 +74,7 @@ FIELDS = {
     "allow": list,
     "headers": list,
     "local": bool,
+    "effects": bool,
     "spaces": list,
     "variables": dict,
 }
@@ -82,7 +85,8 @@ class Planned:
     """An upstream before its secret is known.
 
     `variables` is what programs are told: `{url}` and `{token}` stand for where it is found and
-    what to show there. Without `spaces` it is for all of them.
+    what to show there. Without `spaces` it is for all of them. What is written there cannot be
+    taken back, unless it is without `effects`, as a model is.
     """
 
     name: str
@@ -95,12 +99,18 @@ class Planned:
     allow: tuple[tuple[str, str], ...]
     passed: tuple[str, ...] = ()
     local: bool = False
+    effects: bool = True
     spaces: frozenset[str] | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def is_for(self, space: str) -> bool:
         """Whether a space may use it."""
         return self.spaces is None or space in self.spaces
+
+    @property
+    def writes(self) -> bool:
+        """Whether a program could do something there that cannot be taken back."""
+        return self.effects and any(method not in READS for method, _ in self.allow)
 
     def takes(self, value: str | None) -> bool:
         """Whether a secret is there that can stand in a header."""
@@ -120,6 +130,7 @@ class Planned:
             passed=self.passed,
             secret=self.secret,
             local=self.local,
+            effects=self.effects,
         )
 
 
@@ -225,6 +236,7 @@ def _planned(name: str, said: object, environment: Mapping[str, str]) -> Planned
         allow=allowed_in(name, told["allow"]),
         passed=tuple(_passed(where, each) for each in told.get("headers", ())),
         local=local,
+        effects=bool(told.get("effects", True)),
         spaces=frozenset(told["spaces"]) if "spaces" in told else None,
         variables=_variables(where, told.get("variables", {})),
     )

@@ -34,6 +34,7 @@ from rota.gateway.reaching import Reach
 from rota.gateway.serving import Gate
 from rota.gateway.spent import Spending
 from rota.gateway.upstreams import upstream_in
+from rota.gateway.wrote import Writes
 
 TAKEN = 3
 LINGER_SECONDS = 2.0
@@ -48,9 +49,10 @@ NOT_DUMPABLE = 4
 class Doors:
     """The listening sockets: one for each attempt behind walls, one for all that have none."""
 
-    def __init__(self, folder: str, gate: Gate) -> None:
+    def __init__(self, folder: str, gate: Gate, writes: Writes) -> None:
         self._folder = folder
         self._gate = gate
+        self._writes = writes
         self._spending = Spending(folder)
         self.permits: dict[str, Permit] = {}
         self._servers: dict[str, asyncio.Server] = {}
@@ -59,6 +61,7 @@ class Doors:
     def begin(self) -> None:
         """Make room for what is written down."""
         self._spending.open()
+        self._writes.open()
 
     async def open(self, permit: Permit) -> None:
         """Let an attempt in; what it has used already stays used."""
@@ -91,6 +94,7 @@ class Doors:
         """Let an attempt in no more, end what it has under way, and tell what it has used."""
         permit = self.permits.pop(name, None)
         self._spending.drop(name)
+        self._writes.close(name)
         server = self._servers.pop(name, None)
         if server is not None:
             server.close()
@@ -156,8 +160,9 @@ class Gateway:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._noted: dict[str, float] = {}
-        self._gate = Gate({}, Reach(), self._note)
-        self._doors = Doors(folder, self._gate)
+        writes = Writes(folder)
+        self._gate = Gate({}, Reach(), self._note, writes.note)
+        self._doors = Doors(folder, self._gate, writes)
         self._daemons = 0
         self._ended = asyncio.Event()
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ class Gate:
     reach: Reach
     used: Callable[[str], None]
     """Told which secret has been shown."""
+    writing: Callable[[str], Awaitable[None]]
+    """Told which attempt is about to write, before that is passed on."""
     waits: Waits = field(default_factory=Waits)
 
     async def serve(
@@ -168,6 +170,8 @@ class Gate:
         upstream: Upstream,
         target: str,
     ) -> None:
+        if upstream.is_write(asking.method):
+            await self._note_write(permit)
         own = (("host", upstream.authority), *passed_on(asking, upstream.passed, upstream.headers))
         length = () if asking.body.empty and asking.method == "GET" else framed(asking.body)
         head = written(f"{asking.method} {target} HTTP/1.1", (*own, *length))
@@ -182,6 +186,13 @@ class Gate:
         except ConnectionError:
             if not out.writer.is_closing():
                 raise  # the program is gone; an upstream that hangs up may still have said why
+
+    async def _note_write(self, permit: Permit) -> None:
+        try:
+            await self.writing(permit.name)
+        except OSError as fault:
+            message = f"a write that cannot be noted is not passed on: {fault.strerror}"
+            raise Turned(503, "not_noted", message) from None
 
     async def _answer(
         self, reader: StreamReader, method: str, sending: asyncio.Future[None]

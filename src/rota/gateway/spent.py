@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 
+from rota.gateway.folder import forget_old
+
 FOLDER = "spent"
-FORGET_SECONDS = 30 * 24 * 3600.0
-"""How old is what a gateway has left that was killed, and that nobody came back for."""
 
 
 class Spending:
@@ -19,13 +19,7 @@ class Spending:
 
     def open(self) -> None:
         """Make the folder, and forget what is old."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-        os.utime(self._folder)
-        past = os.stat(self._folder).st_mtime - FORGET_SECONDS  # noqa: PTH116
-        for entry in tuple(os.scandir(self._folder)):
-            with contextlib.suppress(OSError):
-                if entry.stat().st_mtime < past:
-                    os.unlink(entry.path)  # noqa: PTH108
+        forget_old(self._folder)
 
     def known(self, name: str) -> tuple[int, int]:
         """Return the requests and bytes that an attempt has used before."""

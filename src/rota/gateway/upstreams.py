@@ -14,6 +14,8 @@ from rota.gateway.hosts import address_in, fault_in_host, is_public
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", re.ASCII)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+READS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
 PLAIN = re.compile(r"/[!-~]*", re.ASCII)
 PATTERN = re.compile(r"(?:/(?:[A-Za-z0-9._~:@-]+|\*))*(?:/\*\*)?", re.ASCII)
 NOT_IN_PATHS = re.compile(
@@ -32,7 +34,8 @@ HIGHEST_PORT = 65_535
 class Upstream:
     """A place outside; `headers` hold the real key, and this is told to nobody but the gateway.
 
-    `local` allows addresses that are not public, and plain HTTP. `allow` has pairs of a method and
+    `local` allows addresses that are not public, and plain HTTP; `effects` says that what is
+    written there cannot be taken back. `allow` has pairs of a method and
     a pattern of paths, in which `*` stands for one step and `**` for all that follow.
     """
 
@@ -46,6 +49,7 @@ class Upstream:
     passed: tuple[str, ...] = ()
     secret: str | None = None
     local: bool = False
+    effects: bool = False
 
     def record(self) -> dict[str, Any]:
         """Return what the gateway is told of it."""
@@ -56,6 +60,10 @@ class Upstream:
         """The host as it is written in a request."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def is_write(self, method: str) -> bool:
+        """Whether a request does something that cannot be taken back."""
+        return self.effects and method not in READS
 
     def allows(self, method: str, path: str) -> bool:
         """Whether something may be asked for; a path that can be read in two ways never."""

@@ -43,6 +43,7 @@ class Ways:
         self._redactor = redactor
         self._inside = inside
         self._open: dict[str, list[str]] = {}
+        self._writers: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], None]] = []
 
@@ -79,6 +80,8 @@ class Ways:
         if not open_to:
             return {}
         self._open[name] = [upstream.name for upstream in open_to]
+        if any(upstream.writes for upstream in open_to):
+            self._writers.add(name)
         address = f"http://127.0.0.1:{self._inside if walled else self._gateway.port()}"
         token = self._gateway.token(*ids)
         said = {ADDRESS: address, TOKEN: token}
@@ -88,8 +91,21 @@ class Ways:
                 said[variable] = template.replace("{url}", url).replace("{token}", token)
         return said
 
+    def writes(self, name: str) -> bool:
+        """Whether an attempt that was told of the gateway could write to somewhere outside."""
+        return name in self._writers
+
+    def wrote(self, name: str) -> bool | None:
+        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+        return self._gateway.wrote(name)
+
     async def admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
-        """Let an attempt in that was told of the gateway; return the path of its door."""
+        """Let an attempt in that is about to begin; return the path of its door."""
+        if self.writes(name):
+            self._gateway.begin(name)
+        return await self._admit(name, ids, ended, walled=walled)
+
+    async def _admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
         await self._gateway.permit(
             name,
             self._gateway.token(*ids),
@@ -103,7 +119,7 @@ class Ways:
 
     def carry_on(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> None:
         """Let an attempt in again that a process before this one has started."""
-        self._begin(partial(self.admit, name, ids, ended, walled=walled))
+        self._begin(partial(self._admit, name, ids, ended, walled=walled))
 
     def promise(self, until: float) -> None:
         """Let attempts ask until a moment of boot time."""
@@ -121,6 +137,7 @@ class Ways:
     async def dismiss(self, name: str) -> None:
         """Let an attempt in no more."""
         self._open.pop(name, None)
+        self._writers.discard(name)
         await self._gateway.dismiss(name)
 
     def on_close(self, then: Callable[[], None]) -> None:

@@ -115,7 +115,8 @@ class Kept:
     `until` is when the next one may begin, None while one goes on, and `began` is when the first
     one did. `session` is what this try goes on in, `agent` who does the work, whatever its task
     says meanwhile, and `said` what it was told. `gate` is empty while the gate of the attempt runs
-    and its work has not begun; then it is what the gate said, as JSON.
+    and its work has not begun; then it is what the gate said, as JSON. `writes` says that it could
+    write to somewhere outside.
     """
 
     run_id: RunId
@@ -134,6 +135,7 @@ class Kept:
     said: str = ""
     current: bool = True
     gate: str | None = None
+    writes: bool = False
 
     def at(self, stream: Stream) -> int:
         """Return up to where a stream is on record."""

@@ -68,9 +68,13 @@ class Expired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The attempt vanished; nobody knows how far it got."""
+    """The attempt vanished; nobody knows how far it got.
+
+    `wrote` says whether it has written to somewhere outside; None if nobody has looked, or could.
+    """
 
     reason: str
+    wrote: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,8 +68,8 @@ class Room:
     files for people go, and `result` the one there that counts as a script's result; `resources`
     has files for the task, and `config` is what they say of it, in JSON. `mailbox` is the folder of
     the try through which it talks to Rota. With `steered` its input stays open, and messages come
-    there while it works. `settled` says that what is there stays as it is: no new
-    attempt begins.
+    there while it works. `settled` says that what is there stays as it is: no new attempt begins;
+    `writes`, that what it writes to somewhere outside may be passed on.
     """
 
     folder: str
@@ -92,6 +92,7 @@ class Room:
     mailbox: str | None = None
     steered: bool = False
     settled: bool = False
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,9 @@ class Talking(Timed, Protocol):
     async def outward_of(self, run_ids: Sequence[int]) -> set[RunId]:
         """Return the runs of which something has left: an effect, or what a person approved."""
 
+    async def writers_of(self, run_ids: Sequence[int]) -> set[RunId]:
+        """Return the runs whose kept attempt could write to somewhere outside."""
+
     async def deferred_of(self, run_ids: Sequence[int]) -> list[tuple[RunId, Epoch, Deferred]]:
         """Return what is deferred, in order."""
 

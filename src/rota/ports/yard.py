@@ -73,6 +73,9 @@ class Yard(Protocol):
     def result(self, assignment: Assignment) -> bytes | None:
         """Return what an attempt left in its result file, one byte more than counts at most."""
 
+    def wrote(self, kept: Kept) -> bool | None:
+        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 
+import pytest
 from tests.system.gateway.conftest import REAL
 
 LOOKING = """
@@ -46,6 +47,17 @@ try:
 except OSError:
     pass
 print(json.dumps({"found": found, "reached": reached, "env": sorted(os.environ)}))
+"""
+
+ORDERING = """
+import os, sys, time, urllib.request
+address = os.environ["ROTA_GATEWAY_URL"] + "/shop/v1/orders"
+headers = {"Authorization": "Bearer " + os.environ["ROTA_GATEWAY_TOKEN"]}
+body = b"{}" if sys.argv[1] == "POST" else None
+wanted = urllib.request.Request(address, body, headers, method=sys.argv[1])
+with urllib.request.urlopen(wanted, timeout=60) as answer:
+    print("received", answer.read(), flush=True)
+time.sleep(120)
 """
 
 
@@ -152,6 +164,36 @@ def test_c6_what_an_agent_leaves_behind_opens_nothing(gated):
     ended = gated.done("use")
     assert ended["result"].strip() == "turned away: 401", ended
     assert len(gated.provider.script.noted) == 1
+
+
+@pytest.mark.parametrize("first", ["POST", "GET"])
+def test_a_lost_attempt_that_wrote_through_the_gateway_is_asked_about(gated, sandbox, first):
+    """The gateway is killed after it has passed the write on, and so is the keeper."""
+    gated.plan(
+        f'[upstreams.shop]\nurl = "{gated.provider.url}"\nlocal = true\n'
+        'allow = ["POST /v1/orders", "GET /v1/orders"]\n'
+    )
+    (gated.work / "order.py").write_text(ORDERING)
+    gated.up()
+    gated.keep("shop", REAL)
+    gated.keep("anthropic", REAL)
+    words = ("python3", "order.py", first, gated.token)
+    gated.task("order", *words, network="outlet", executor="sandbox")
+    run = gated.begin("order")
+    gated.until(run, lambda shown: any("received" in part["text"] for part in shown["logs"]))
+    os.kill(gated.gateway.pid(), signal.SIGKILL)
+    keeper, _ = gated.keeper()
+    os.kill(keeper, signal.SIGKILL)
+    shown = gated.until(run, lambda shown: shown["attempts"] or shown["questions"])
+    assert shown["attempts"][0]["outcome"] == "lost"
+    asked = [question["context"] for question in shown["questions"]]
+    if first == "POST":
+        assert shown["state"] == "waiting"
+        assert "it had written to somewhere outside" in asked[0]
+    else:
+        assert asked == []
+        again = gated.until(run, lambda shown: shown["state"] == "running")
+        assert again["losses"] == 1
 
 
 def test_a_script_without_leave_is_told_nothing_of_the_gateway(gated):

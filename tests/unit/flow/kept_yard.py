@@ -29,6 +29,8 @@ class FakeYard:
         self.roused = []
         self.beat = 1
         self.pane = None
+        self.writes = False
+        self.seen_writing = None
         self.swept = []
         self.forgotten = []
         self.starting = asyncio.Event()
@@ -51,7 +53,8 @@ class FakeYard:
         self.forgotten.append(kept.run_id)
 
     def room(self, assignment, site, offered, ids):
-        return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
+        told = {"offered": offered, "ids": ids, "writes": self.writes}
+        return Room(folder="/room", cwd="/work", home="/home", **told)
 
     def mailbox(self, kept):
         return f"/mailbox/{kept.nonce}"
@@ -66,6 +69,9 @@ class FakeYard:
 
     def beside(self, kept):
         return ()
+
+    def wrote(self, kept):
+        return self.seen_writing
 
     def look(self, kept):
         return self.ending

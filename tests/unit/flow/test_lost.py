@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 import pytest
+from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 from tests.unit.flow.test_rescue import lose
 from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, said
 
@@ -18,6 +20,7 @@ from rota.model.states import RunState
 from rota.model.tasks import NewTask, OnLost, Policy, TaskKind
 from rota.rules.prompts import INTERRUPTED
 from rota.rules.settlement import AGENTS_REST
+from rota.testing.contracts.keeping import kept_for
 from rota.testing.talk import talking
 
 
@@ -91,6 +94,43 @@ async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(de
     await lose(desk, chance)
     run = await desk.run(run_id)
     assert (run.losses, run.available_at) == (2, desk.clock.now() + AGENTS_REST)
+
+
+@pytest.mark.parametrize(
+    ("could", "wrote", "state", "said"),
+    [
+        (True, True, RunState.WAITING, "its keeper was killed; it had written to somewhere"),
+        (True, None, RunState.WAITING, "whether it had written to somewhere outside is not known"),
+        (True, False, RunState.QUEUED, "its keeper was killed"),
+        (False, None, RunState.QUEUED, "its keeper was killed"),
+        (False, True, RunState.WAITING, "it had written to somewhere outside"),
+    ],
+)
+async def test_a_lost_attempt_is_asked_about_if_it_has_or_may_have_written(
+    desk, chance, could, wrote, state, said
+):
+    given = await assignment(desk)
+    yard = FakeYard()
+    yard.writes, yard.seen_writing = could, wrote
+    yard.end(reason=Reason.LOST_KEEPER_DIED, code=None)
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert said in report.outcome.reason
+    assert report.outcome.reason.endswith("killed") is (state is RunState.QUEUED)
+    assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
+    assert await desk.state(given.lease.run_id) is state
+
+
+@pytest.mark.parametrize(("could", "state"), [(True, "waiting"), (False, "queued")])
+async def test_where_the_home_of_a_lost_attempt_is_gone_what_it_could_do_counts(
+    desk, chance, could, state
+):
+    given = await assignment(desk)
+    await desk.store.renew_home("elsewhere", "there", desk.store.now() + 1)
+    kept = replace(kept_for(given.lease), home="elsewhere", writes=could)
+    assert await desk.store.begin_kept(kept, "w1")
+    desk.clock.advance(timedelta(days=1))
+    await rescue(desk.store, chance, fence=True)
+    assert await desk.state(given.lease.run_id) == state
 
 
 @pytest.mark.parametrize("context", ["group", "isolated"])

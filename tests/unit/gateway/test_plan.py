@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rota.errors import Invalid
@@ -54,6 +56,8 @@ def test_a_plan_is_read_with_the_known_providers_in_it(tmp_path):
     assert known["anthropic"].with_secret("k").base == "/base"
     assert ("POST", "/v1/messages") in known["anthropic"].allow
     assert "ghp-1" not in repr(github)
+    assert (github.is_write("POST"), github.is_write("GET")) == (True, False)
+    assert not known["anthropic"].with_secret("k").is_write("POST")
 
 
 def test_without_a_file_the_known_providers_are_there(tmp_path):
@@ -130,6 +134,15 @@ class Gateway:
     def port(self):
         return 4000
 
+    async def permit(self, name, token, **said):
+        self.permitted = name
+
+    def begin(self, name):
+        self.begun = name
+
+    def door(self, name):
+        return f"/doors/{name}"
+
 
 def ways(plan, secrets, inside=7683):
     return Ways(Gateway(), plan, lambda: secrets, Redactor(secrets), inside)
@@ -152,6 +165,25 @@ def test_behind_walls_a_program_is_told_of_its_own_loopback(plan):
         "GITHUB_TOKEN": "sk-rota-3.2",
     }
     assert "GITHUB_TOKEN" not in known.told("3-2", (3, 2), "bob", {}, walled=True)
+
+
+@pytest.mark.parametrize(
+    ("allow", "more", "writes"),
+    [
+        ('"GET /repos/**"', "", False),
+        ('"GET /repos/**", "POST /repos/*/*/issues"', "", True),
+        ('"POST /v1/search"', "effects = false", False),
+    ],
+)
+def test_who_could_write_to_somewhere_outside_is_noted_before_it_begins(
+    tmp_path, allow, more, writes
+):
+    text = f'[upstreams.github]\nurl = "https://api.github.com"\nallow = [{allow}]\n{more}\n'
+    known = ways(plan_of(tmp_path, text), {"anthropic": "sk-ant-real-1", "github": "ghp-real-22"})
+    known.told("3-2", (3, 2), "ann", {}, walled=True)
+    assert known.writes("3-2") is writes
+    assert asyncio.run(known.admit("3-2", (3, 2), "/exit", walled=True)) == "/doors/3-2"
+    assert hasattr(known._gateway, "begun") is writes
 
 
 def test_without_walls_whoever_has_a_key_keeps_it(plan):

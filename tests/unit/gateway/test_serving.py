@@ -31,7 +31,8 @@ def provider():
 class Door:
     """A gate on loopback, for one attempt."""
 
-    def __init__(self, provider, gone, **more):
+    def __init__(self, provider, gone, effects=False, **more):
+        self.provider = provider
         known = Known(
             name="models",
             scheme="http",
@@ -41,9 +42,12 @@ class Door:
             headers=(("x-api-key", REAL),),
             secret="models",  # noqa: S106
             local=True,
+            effects=effects,
         )
         self.used = []
-        self.gate = Gate({"models": known}, Reach(), self.used.append, QUICK)
+        self.wrote = []
+        self.unnoted = None
+        self.gate = Gate({"models": known}, Reach(), self.used.append, self.note_write, QUICK)
         self.permit = Permit(
             name="1-1",
             digest=digest_of(TOKEN),
@@ -53,6 +57,11 @@ class Door:
             until=float("inf"),
             **{"requests_left": 100, "bytes_left": 1 << 40, **more},
         )
+
+    async def note_write(self, name):
+        if self.unnoted is not None:
+            raise self.unnoted
+        self.wrote.append((name, len(self.provider.script.noted)))
 
     def find(self, token):
         return self.permit if self.permit.opens_for(token) and self.permit.living else None
@@ -105,6 +114,31 @@ def test_c5_the_gateway_shows_its_own_key_and_none_that_it_was_shown(door, provi
     assert TOKEN not in str(noted)
     assert REAL not in head + body.decode()
     assert door.used == ["models"]
+
+
+@pytest.mark.parametrize(
+    ("first", "effects", "wrote"),
+    [
+        ("POST /models/v1/x", True, [("1-1", 0)]),
+        ("GET /models/v1/x", True, []),
+        ("HEAD /models/v1/x", True, []),
+        ("POST /models/v1/x", False, []),
+        ("POST /models/no", True, []),
+    ],
+)
+def test_a_write_is_noted_before_it_is_passed_on(provider, tmp_path, first, effects, wrote):
+    door = Door(provider, tmp_path / "exit", effects=effects)
+    told(door, first, HEAD + "Content-Length: 0\r\n")
+    assert door.wrote == wrote
+
+
+def test_a_write_that_cannot_be_noted_is_not_passed_on(provider, tmp_path):
+    door = Door(provider, tmp_path / "exit", effects=True)
+    door.unnoted = OSError(28, "No space left on device")
+    status, _, body = told(door, "POST /models/v1/x", HEAD + "Content-Length: 2\r\n", b"{}")
+    assert (status, json.loads(body)["error"]["code"]) == (503, "not_noted")
+    assert "No space left on device" in body.decode()
+    assert provider.script.noted == []
 
 
 @pytest.mark.parametrize(

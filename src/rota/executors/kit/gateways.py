@@ -26,6 +26,12 @@ class Gateway(Protocol):
     async def admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
         """Let an attempt in until a file says that it ended; return the path of its door."""
 
+    def writes(self, name: str) -> bool:
+        """Whether an attempt that was told of it could write to somewhere outside."""
+
+    def wrote(self, name: str) -> bool | None:
+        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+
     def carry_on(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> None:
         """Let an attempt in again that a process before this one has started."""
 

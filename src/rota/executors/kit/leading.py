@@ -74,6 +74,17 @@ class WayOut:
             raise Unavailable(NO_OUTLET)
         return self._outlet if site.isolated and (asked or room.outlet) else None
 
+    def writes(self, assignment: Assignment) -> bool:
+        """Whether an attempt could write to somewhere outside."""
+        lease = assignment.lease
+        name = room_name(lease.run_id, lease.epoch)
+        return self._gateway is not None and self._gateway.writes(name)
+
+    def wrote(self, kept: Kept) -> bool | None:
+        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+        name = room_name(kept.run_id, kept.epoch)
+        return None if self._gateway is None else self._gateway.wrote(name)
+
     def promise(self, until: float) -> None:
         """Let attempts ask until a moment of boot time."""
         if self._gateway is not None:

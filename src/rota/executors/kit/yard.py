@@ -185,6 +185,7 @@ class HomeYard:
             result=str(shelf / result_name(lease.epoch)) if leaves else None,
             config=read_config(resources) if is_script else None,
             outlet=assignment.task.kind is TaskKind.AGENT,
+            writes=self._way_out.writes(assignment),
         )
 
     def result(self, assignment: Assignment) -> bytes | None:
@@ -264,6 +265,10 @@ class HomeYard:
         names = sorted(path.name for path in self._attempts.glob(f"{first}*"))
         others = (replace(kept, nonce=name.removeprefix(first)) for name in names)
         return [other for other in others if other.nonce != kept.nonce]
+
+    def wrote(self, kept: Kept) -> bool | None:
+        """Return whether an attempt has written to somewhere outside; None if nobody knows."""
+        return self._way_out.wrote(kept)
 
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""

@@ -27,3 +27,9 @@ def read_result(yard: Yard, assignment: Assignment, reader: Reader) -> None:
         line = result_line(yard.result(assignment) or b"")
         if line is not None:
             reader.feed(line)
+
+
+def has_written(yard: Yard, kept: Kept) -> bool | None:
+    """Return whether an attempt has written to somewhere outside; None if that is not known."""
+    seen = yard.wrote(kept)
+    return seen if seen is not None or kept.writes else False

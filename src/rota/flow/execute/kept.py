@@ -21,7 +21,7 @@ from rota.flow.execute.beating import Watch
 from rota.flow.execute.beside import Beside
 from rota.flow.execute.checking import Checking
 from rota.flow.execute.concluding import Concluding
-from rota.flow.execute.ends import read_result, with_last_words
+from rota.flow.execute.ends import has_written, read_result, with_last_words
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.gating import Gating
 from rota.flow.execute.going import Going
@@ -288,7 +288,8 @@ class KeptWork:
             asked = await has_asked(self._store, kept)
             if pause is None or asked:
                 report = report_of(ending, verdict, kind, ready.bounds)
-                report = lost_because(report, self._watch.ended.get(kept.run_id))
+                wrote = partial(has_written, self._yard, kept)
+                report = lost_because(report, self._watch.ended.get(kept.run_id), wrote)
                 report = failed_because(report, broken)
                 if asked:
                     return report  # it is not done, so there is nothing to check
@@ -329,6 +330,7 @@ class KeptWork:
             gate=going.gate,
             agent=ready.agent.name,
             said=told.said,
+            writes=ready.room.writes,
         )
         room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 from rota.errors import RotaError, Unavailable
@@ -33,6 +34,11 @@ UNTOLD = {
 }
 """Ends that say nothing about the work itself: the attempt is lost."""
 
+WROTE = {
+    True: "; it had written to somewhere outside",
+    False: "",
+    None: "; whether it had written to somewhere outside is not known",
+}
 WITHOUT_WORDS = "It asks for an answer, and says no more."
 NOT_RUN = frozenset({Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PROCESSES})
 
@@ -85,11 +91,16 @@ def stopped(report: Report) -> Report:
     return replace(report, outcome=Cancelled(reason="somebody cancelled it"), messages=())
 
 
-def lost_because(report: Report, why: str | None) -> Report:
-    """Return a report whose loss has a reason that only whoever caused it knows."""
-    if why is None or not isinstance(report.outcome, Lost):
+def lost_because(report: Report, why: str | None, wrote: Callable[[], bool | None]) -> Report:
+    """Return a report whose loss has a reason that only whoever caused it knows.
+
+    It is looked whether the attempt has written to somewhere outside before it was lost.
+    """
+    if not isinstance(report.outcome, Lost):
         return report
-    return replace(report, outcome=Lost(reason=f"{why}: {report.outcome.reason}"))
+    reason, seen = report.outcome.reason, wrote()
+    reason = (reason if why is None else f"{why}: {reason}") + WROTE[seen]
+    return replace(report, outcome=Lost(reason=reason, wrote=seen))
 
 
 def failed_because(report: Report, why: str | None) -> Report:

@@ -95,6 +95,7 @@ async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
         gate=kept.gate,
         agent=kept.agent,
         said=kept.said,
+        writes=int(kept.writes),
     )
     return bool(rows)
 
@@ -195,10 +196,11 @@ async def kept_of(session: Session, home: str) -> list[Kept]:
             said=said,
             current=bool(current),
             gate=gate,
+            writes=bool(writes),
         )
         for (
             run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told, agent,
-            said, current, gate
+            said, current, gate, writes
         ) in await session.rows("kept_of", home=home)
     ]  # fmt: skip
 

@@ -60,6 +60,10 @@ class Talking(Dialect):
         """Return the runs of which something has left."""
         return await self.read(outward_of, list(run_ids))
 
+    async def writers_of(self, run_ids: Sequence[int]) -> set[RunId]:
+        """Return the runs whose kept attempt could write to somewhere outside."""
+        return await self.read(writers_of, list(run_ids))
+
     async def asked_of(self, run_ids: Sequence[int]) -> dict[RunId, Asked]:
         """Return what running attempts have asked and wait to be settled for."""
         return await self.read(asked_of, list(run_ids))
@@ -193,6 +197,11 @@ async def asked_of(session: Session, run_ids: list[int]) -> dict[RunId, Asked]:
 async def outward_of(session: Session, run_ids: list[int]) -> set[RunId]:
     """Return the runs of which something has left."""
     return {RunId(row[0]) for row in await session.rows("outward_of", ids=run_ids)}
+
+
+async def writers_of(session: Session, run_ids: list[int]) -> set[RunId]:
+    """Return the runs whose kept attempt could write to somewhere outside."""
+    return {RunId(row[0]) for row in await session.rows("writers_of", ids=run_ids)}
 
 
 def _asked(record: dict[str, Any]) -> Asked:

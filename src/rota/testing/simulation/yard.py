@@ -143,6 +143,10 @@ class SimYard:
         """Nothing runs beside an attempt here."""
         return ()
 
+    def wrote(self, kept: Kept) -> bool | None:  # noqa: ARG002
+        """Nothing leads outside here."""
+        return None
+
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
         keeper = self._home.keepers.get(_name(kept))

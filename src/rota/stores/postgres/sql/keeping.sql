@@ -11,9 +11,9 @@ returning id;
 
 -- name: begin_kept
 insert into rota.kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, agent,
-  said, gate)
+  said, gate, writes)
 select r.id, r.epoch, :home::text, :nonce::text, :boot::text, :executor::text, :tries::int,
-  :began::bigint, :session::text, :agent::text, :said::text, :gate::text
+  :began::bigint, :session::text, :agent::text, :said::text, :gate::text, :writes::int
 from rota.runs r join rota.workers w on w.id = r.holder
 where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
   and r.holder = :worker::text and w.fenced = 0
@@ -21,7 +21,9 @@ for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
   err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
-  session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate
+  session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate,
+  writes = greatest(excluded.writes,
+    case when kept.epoch = excluded.epoch then kept.writes else 0 end)
 returning run_id;
 
 -- name: pause_kept  until another keeper may try
@@ -59,7 +61,7 @@ select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tri
   k.began, k.session, k.agent, k.said,
   exists (select 1 from rota.runs r
     where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running'),
-  k.gate
+  k.gate, k.writes
 from rota.kept k where k.home = :home::text order by k.run_id;
 
 -- name: adopt_run  from a holder that nobody trusts any more

@@ -33,6 +33,10 @@ select r.id from rota.runs r where r.id = any(:ids::bigint[]) and
   + (select count(*) from rota.questions q
     where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve') > 0;
 
+-- name: writers_of  whose attempts could write to somewhere outside
+select k.run_id from rota.kept k join rota.runs r on r.id = k.run_id and r.epoch = k.epoch
+where k.run_id = any(:ids::bigint[]) and k.writes = 1;
+
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from rota.kept k
 join rota.deferred d on d.run_id = k.run_id and d.epoch = k.epoch and d.kind = 'question'

@@ -11,15 +11,17 @@ returning id;
 
 -- name: begin_kept
 insert into kept (run_id, epoch, home, nonce, boot, executor, tries, began, session, agent,
-  said, gate)
-select id, epoch, :home, :nonce, :boot, :executor, :tries, :began, :session, :agent, :said, :gate
+  said, gate, writes)
+select id, epoch, :home, :nonce, :boot, :executor, :tries, :began, :session, :agent, :said, :gate,
+  :writes
 from runs
 where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
   and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
   err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
-  session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate
+  session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate,
+  writes = max(excluded.writes, kept.writes * (kept.epoch = excluded.epoch))
 returning run_id;
 
 -- name: pause_kept  until another keeper may try
@@ -49,7 +51,7 @@ returning (select space_id from runs where id = kept.run_id),
 select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
   k.began, k.session, k.agent, k.said,
   exists (select 1 from runs r where r.id = k.run_id and r.epoch = k.epoch and r.state = 'running'),
-  k.gate
+  k.gate, k.writes
 from kept k where k.home = :home order by k.run_id;
 
 -- name: adopt_run  from a holder that nobody trusts any more

@@ -30,6 +30,10 @@ select r.id from runs r where r.id in (select value from json_each(:ids)) and
   + (select count(*) from questions q
     where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve') > 0;
 
+-- name: writers_of  whose attempts could write to somewhere outside
+select k.run_id from kept k join runs r on r.id = k.run_id and r.epoch = k.epoch
+where k.run_id in (select value from json_each(:ids)) and k.writes = 1;
+
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from kept k
 join deferred d on d.run_id = k.run_id and d.epoch = k.epoch and d.kind = 'question'
