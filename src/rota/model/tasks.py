@@ -151,6 +151,7 @@ class Task:
     updated_at: datetime
     deleted_at: datetime | None
     thread: str | None = None
+    disabled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

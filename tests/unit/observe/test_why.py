@@ -259,6 +259,20 @@ def test_a_slot_to_come_of_a_task_that_is_off(make, changes, sentence, note):
     assert note in why.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("at", "note"),
+    [
+        (True, "The task is disabled since Sun 2026-11-15 08:30: broken."),
+        (False, "The task is disabled: broken."),
+    ],
+)
+def test_a_disabled_task_says_since_when_if_that_is_known(make, at, note):
+    off = {"enabled": False, "disabled_reason": "broken"}
+    task = make.task(**off, disabled_at=make.at(8, 30) if at else None)
+    facts = make.facts(make.at(13), make.at(13, 0, 59), instant=make.at(13), task=task)
+    assert explain(facts, UTC).notes[0] == note
+
+
 def test_slots_that_nobody_planned_are_overdue_together(make):
     late = make.schedule(cursor=make.at(8))
     why = explain(make.facts(make.at(9), make.at(11), schedules=[late]), UTC)

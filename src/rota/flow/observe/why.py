@@ -106,9 +106,10 @@ class _Teller:
         if paused is not None:
             notes.append(f"Everything is paused since {wall(paused, self._zone)}.")
         if not task.enabled:
-            since = wall(task.enabled_since, self._zone)
+            at = task.disabled_at
+            since = "" if at is None else f" since {wall(at, self._zone)}"
             reason = f": {task.disabled_reason}" if task.disabled_reason else ""
-            notes.append(f"The task is disabled since {since}{reason}.")
+            notes.append(f"The task is disabled{since}{reason}.")
         elif task.paused_until is not None and task.paused_until > facts.now:
             reason = f": {task.disabled_reason}" if task.disabled_reason else ""
             notes.append(f"The task is paused until {wall(task.paused_until, self._zone)}{reason}.")

@@ -65,7 +65,7 @@ async def add_thread(session: Session, space_id: int, key: str, now: int) -> Non
     await session.run("insert_threads", rows=Rows([{"space_id": space_id, "key": key}]), now=now)
 
 
-TASK_COLUMNS = 21
+TASK_COLUMNS = 22
 
 
 def as_task(row: Row) -> Task:
@@ -97,6 +97,7 @@ def _as_task(row: tuple[Any, ...]) -> Task:
         updated_at,
         deleted_at,
         thread,
+        disabled_at,
     ) = row
     after = None if after_task is None else After(task=after_task, on=AfterOn(after_on))
     return Task(
@@ -120,6 +121,7 @@ def _as_task(row: tuple[Any, ...]) -> Task:
         updated_at=from_micros(updated_at),
         deleted_at=maybe_instant(deleted_at),
         thread=thread,
+        disabled_at=maybe_instant(disabled_at),
     )
 
 

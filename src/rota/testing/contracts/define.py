@@ -132,6 +132,10 @@ class TaskContract:
         found = await bench.task_of(task)
         assert (found.enabled, found.disabled_reason) == (False, "because")
         assert await bench.state(run_id) is RunState.CANCELLED
+        since = bench.clock.now()
+        bench.clock.advance(MINUTE)
+        await bench.store.disable_task(task, "once more", None, [])
+        assert (await bench.task_of(task)).disabled_at == found.disabled_at == since
 
     async def test_a_pause_is_a_disabling_with_an_end(self, bench: Bench) -> None:
         task = await bench.task()
@@ -145,10 +149,12 @@ class TaskContract:
         task = await bench.task(disable_after=1)
         await bench.queue(task)
         await bench.end(await bench.claim_one(), failed())
+        assert (await bench.task_of(task)).disabled_at == bench.clock.now()
         bench.clock.advance(MINUTE)
         await bench.store.enable_task(task)
         found = await bench.task_of(task)
         assert (found.enabled, found.failures, found.disabled_reason) == (True, 0, None)
+        assert found.disabled_at is None
         assert (found.paused_until, found.enabled_since) == (None, bench.clock.now())
 
     async def test_deleting_ends_the_queued_and_stops_the_running(self, bench: Bench) -> None:

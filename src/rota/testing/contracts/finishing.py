@@ -48,6 +48,7 @@ class FinishingContract:
             False,
             "it has succeeded, and was to run until then",
         )
+        assert found.disabled_at == bench.clock.now()
         states = [run.state for run in await bench.slots(task)]
         assert states[-2:] == [RunState.SUCCEEDED, RunState.CANCELLED]
         await self._slot(bench)

@@ -65,7 +65,7 @@ select space_id from rota.threads where key = :key::text;
 -- name: find_task
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.space_id = :space_id::bigint and t.name = :name::text and t.deleted_at is null;
@@ -73,7 +73,7 @@ where t.space_id = :space_id::bigint and t.name = :name::text and t.deleted_at i
 -- name: task_named
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where p.name = :space::text and t.name = :name::text and t.deleted_at is null;
@@ -81,7 +81,7 @@ where p.name = :space::text and t.name = :name::text and t.deleted_at is null;
 -- name: get_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.id = any(:ids::bigint[]);
@@ -89,7 +89,7 @@ where t.id = any(:ids::bigint[]);
 -- name: list_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 left join rota.tasks u on u.id = t.after_task_id
 where t.deleted_at is null and (:space_id::bigint is null or t.space_id = :space_id::bigint)
@@ -109,7 +109,7 @@ with t as (
 )
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at,
   s.id, s.task_id, t.name, p.name, s.name, s.rule, s.generation, s.version,
   s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
 from t join rota.spaces p on p.id = t.space_id
@@ -120,7 +120,7 @@ order by t.id desc, s.id;
 -- name: successors_of
 select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
   t.policy, u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from rota.tasks t join rota.spaces p on p.id = t.space_id
 join rota.tasks u on u.id = t.after_task_id
 where t.after_task_id = any(:ids::bigint[]) and t.after_task_id is not null
@@ -146,11 +146,12 @@ where t.id = w.id;
 
 -- name: enable_task
 update rota.tasks set enabled = 1, enabled_since = :now::bigint, paused_until = null,
-  disabled_reason = null, failures = 0, updated_at = greatest(:now::bigint, updated_at + 1)
+  disabled_reason = null, disabled_at = null, failures = 0, updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
 -- name: disable_task
 update rota.tasks set enabled = 0, paused_until = null, disabled_reason = :reason::text,
+  disabled_at = coalesce(disabled_at, :now::bigint),
   updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 

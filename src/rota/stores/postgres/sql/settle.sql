@@ -105,7 +105,8 @@ from (
 where t.id = w.task_id and (t.failures <> 0 or w.add > 0);
 
 -- name: disable_failing
-update rota.tasks t set enabled = 0, updated_at = greatest(:now::bigint, t.updated_at + 1),
+update rota.tasks t set enabled = 0, disabled_at = :now::bigint,
+  updated_at = greatest(:now::bigint, t.updated_at + 1),
   disabled_reason = 'failed ' || t.failures || ' times in a row'
 from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, disable_after int)
 where t.id = w.task_id and t.enabled <> 0 and t.failures >= w.disable_after
@@ -113,7 +114,7 @@ returning t.id, t.space_id, t.name, t.disabled_reason, t.policy;
 
 -- name: disable_done  tasks that were to run until they have succeeded
 update rota.tasks set enabled = 0, disabled_reason = 'it has succeeded, and was to run until then',
-  updated_at = greatest(:now::bigint, updated_at + 1)
+  disabled_at = :now::bigint, updated_at = greatest(:now::bigint, updated_at + 1)
 where id = any(:ids::bigint[]) and enabled = 1
 returning id;
 

@@ -63,28 +63,28 @@ select space_id from threads where key = :key;
 -- name: find_task
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where t.space_id = :space_id and t.name = :name and t.deleted_at is null;
 
 -- name: task_named
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where p.name = :space and t.name = :name and t.deleted_at is null;
 
 -- name: get_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where t.id in (select value from json_each(:ids));
 
 -- name: list_tasks
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from tasks t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
 where t.deleted_at is null and (:space_id is null or t.space_id = :space_id)
 order by p.name, t.name;
@@ -100,7 +100,7 @@ with t as (
 )
 select t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec, t.policy,
   u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread,
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at,
   s.id, s.task_id, t.name, p.name, s.name, s.rule, s.generation, s.version,
   s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
 from t join spaces p on p.id = t.space_id left join tasks u on u.id = t.after_task_id
@@ -110,7 +110,7 @@ order by t.id desc, s.id;
 -- name: successors_of
 select t.after_task_id, t.id, t.space_id, p.name as space, t.name, t.title, t.kind, t.route, t.spec,
   t.policy, u.name as after_task, t.after_on, t.origin, t.enabled, t.enabled_since, t.paused_until,
-  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread
+  t.disabled_reason, t.failures, t.created_at, t.updated_at, t.deleted_at, t.thread, t.disabled_at
 from tasks t join spaces p on p.id = t.space_id join tasks u on u.id = t.after_task_id
 where t.after_task_id in (select value from json_each(:ids)) and t.after_task_id is not null
   and t.deleted_at is null;
@@ -132,11 +132,12 @@ from jsonb_each(:rows) w where tasks.id = w.value ->> 'id';
 
 -- name: enable_task
 update tasks set enabled = 1, enabled_since = :now, paused_until = null, disabled_reason = null,
-  failures = 0, updated_at = max(:now, updated_at + 1)
+  disabled_at = null, failures = 0, updated_at = max(:now, updated_at + 1)
 where id = :id;
 
 -- name: disable_task
 update tasks set enabled = 0, paused_until = null, disabled_reason = :reason,
+  disabled_at = coalesce(disabled_at, :now),
   updated_at = max(:now, updated_at + 1)
 where id = :id;
 

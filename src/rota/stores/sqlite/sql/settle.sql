@@ -94,7 +94,7 @@ from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and (tasks.failures <> 0 or w.value ->> 'add' > 0);
 
 -- name: disable_failing
-update tasks set enabled = 0, updated_at = max(:now, updated_at + 1),
+update tasks set enabled = 0, disabled_at = :now, updated_at = max(:now, updated_at + 1),
   disabled_reason = 'failed ' || failures || ' times in a row'
 from jsonb_each(:rows) w
 where tasks.id = w.value ->> 'task_id' and tasks.enabled = 1
@@ -103,7 +103,7 @@ returning id, space_id, name, disabled_reason, policy;
 
 -- name: disable_done  tasks that were to run until they have succeeded
 update tasks set enabled = 0, disabled_reason = 'it has succeeded, and was to run until then',
-  updated_at = max(:now, updated_at + 1)
+  disabled_at = :now, updated_at = max(:now, updated_at + 1)
 where id in (select value from json_each(:ids)) and enabled = 1
 returning id;
 
