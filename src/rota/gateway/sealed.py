@@ -20,6 +20,7 @@ from rota.errors import NotFound, Unavailable
 
 PRIVATE = 0o600
 FOLDER = 0o700
+OTHERS = 0o077
 STORE, KEY, LOCK = "sealed.json", "key", "lock"
 MISSING = (
     "secrets can only be kept with the package cryptography: pip install 'rota[secrets]'; "
@@ -45,12 +46,8 @@ class SealedSecrets:
 
     @property
     def mark(self) -> object:
-        """Something that differs once anybody has changed the file."""
-        try:
-            facts = (self._folder / STORE).stat()
-        except FileNotFoundError:
-            return None
-        return facts.st_mtime_ns, facts.st_ino, facts.st_size
+        """Something that differs once anybody has changed a file, or who may read it."""
+        return _facts(self._folder / STORE), _facts(self._folder / KEY)
 
     def all(self) -> list[Sealed]:
         """Return every entry, opened."""
@@ -89,9 +86,11 @@ class SealedSecrets:
     def _key(self, *, make: bool) -> bytes:
         path = self._folder / KEY
         try:
-            if path.stat().st_mode & 0o077:
-                path.chmod(PRIVATE)
-            return path.read_bytes().strip()
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_mode & OTHERS:
+                    message = f"others may read {path}: chmod 600 {path}, or rota doctor --fix"
+                    raise Unavailable(message)
+                return file.read().strip()
         except FileNotFoundError:
             if not make:
                 message = f"the key of the secrets is gone: put {path} back, or set them anew"
@@ -133,6 +132,14 @@ class SealedSecrets:
                 os.close(folder)
         except OSError as fault:
             raise Unavailable(f"cannot write {path}: {fault.strerror}") from fault
+
+
+def _facts(path: Path) -> tuple[int, ...] | None:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return facts.st_mtime_ns, facts.st_ino, facts.st_size, facts.st_mode
 
 
 def _fernet() -> Any:  # noqa: ANN401 - a module that may not be there

@@ -71,6 +71,7 @@ BROKEN = {
     "damaged": lambda folder: (folder / "sealed.json").write_text("{"),
     "swapped": swapped,
     "cut": lambda folder: (folder / "key").write_bytes(b"short"),
+    "open to others": lambda folder: (folder / "key").chmod(0o640),
 }
 
 
@@ -80,6 +81,18 @@ def test_what_does_not_open_is_told_in_a_sentence(tmp_path, how):
     BROKEN[how](tmp_path)
     with pytest.raises(Unavailable):
         SealedSecrets(tmp_path).all()
+
+
+def test_whoever_reads_a_key_that_is_open_to_others_refuses_and_changes_nothing(tmp_path):
+    put(tmp_path, ["a"])
+    key = tmp_path / "key"
+    key.chmod(0o644)
+    for look in (SealedSecrets(tmp_path).all, lambda: put(tmp_path, ["b"])):
+        with pytest.raises(Unavailable, match=f"others may read {key}: chmod 600 {key}, or rota"):
+            look()
+    assert key.stat().st_mode & 0o777 == 0o644
+    key.chmod(0o600)
+    assert [each.name for each in SealedSecrets(tmp_path).all()] == ["a"]
 
 
 @pytest.fixture
@@ -135,3 +148,13 @@ def test_a_home_whose_key_is_gone_goes_on_without_what_was_kept(local, tmp_path)
     (tmp_path / "home" / "secrets" / "key").unlink()
     again = LocalSecrets(local._settings)
     assert again.values()["team"] == "sk-of-the-environment"
+
+
+def test_a_key_that_was_open_to_others_counts_again_as_soon_as_it_is_not(local, tmp_path):
+    asyncio.run(local.put("team", REAL, "ann"))
+    key = tmp_path / "home" / "secrets" / "key"
+    key.chmod(0o644)
+    assert local.values()["team"] == "sk-of-the-environment"
+    assert "rota doctor --fix" in local.trouble
+    key.chmod(0o600)
+    assert (local.values()["team"], local.trouble) == (REAL, None)
