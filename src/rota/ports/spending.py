@@ -32,11 +32,14 @@ class Spending(Timed, Protocol):
     async def spent_by(self, run_id: int) -> list[Spent]:
         """Return what the attempts of a run have used, oldest first."""
 
-    async def history_of(self, task_id: int, most: int, *, told: bool = True) -> list[Amounts]:
+    async def history_of(self, task_id: int, most: int) -> list[Amounts]:
         """Return what the newest finished runs of a task have used, each with all its attempts.
 
-        With `told`, those alone that have told what they used; else all, for their time.
+        Only runs that have told what they used are among them.
         """
+
+    async def times_of(self, task_id: int, most: int) -> list[Amounts]:
+        """Return how long the newest finished runs of a task have worked, and nothing else."""
 
     async def used_on(self, scope: BudgetScope, key: int, day: str) -> Used:
         """Return what a task or a space has used on a day, and what is set aside beside that."""

@@ -101,8 +101,8 @@ async def forecast_of(store: Store, task: Task) -> Forecast | None:
     """Return what a run of a task will probably use; None if nothing is known."""
     if not USABLE[task.kind]:
         return None
-    told = task.kind is TaskKind.AGENT
-    return forecast(await store.history_of(task.id, MOST_HISTORY, told=told))
+    history = store.history_of if task.kind is TaskKind.AGENT else store.times_of
+    return forecast(await history(task.id, MOST_HISTORY))
 
 
 def _today(store: Store, space: Space) -> str:

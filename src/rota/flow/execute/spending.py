@@ -115,6 +115,8 @@ class Spending:
             return None
         caps = await self._caps(assignment)
         going.budgeted = bool(caps)
+        if assignment.task.kind is TaskKind.SCRIPT and not caps and not assignment.answers:
+            return None  # its time is known without more ado
         why = self._unpriced(assignment, agent, caps)
         if why is not None:
             return Report(outcome=Failed(code="no_price", message=why, retryable=False))
@@ -220,10 +222,9 @@ class Spending:
             spent = await patiently(lambda: self._store.spent_by(lease.run_id))
         known = None
         if caps:
-            told = kind is TaskKind.AGENT
-            history = self._store.history_of
-            past = await patiently(lambda: history(lease.task_id, MOST_HISTORY, told=told))
-            known = rules.forecast(past)
+            agent, store = kind is TaskKind.AGENT, self._store
+            history = store.history_of if agent else store.times_of
+            known = rules.forecast(await patiently(lambda: history(lease.task_id, MOST_HISTORY)))
         now = self._store.now()
         spender = Spender(
             run_id=lease.run_id,

@@ -40,9 +40,13 @@ class Spending(Dialect):
         """Return what the attempts of a run have used, oldest first."""
         return await self.read(spent_by, run_id)
 
-    async def history_of(self, task_id: int, most: int, *, told: bool = True) -> list[Amounts]:
+    async def history_of(self, task_id: int, most: int) -> list[Amounts]:
         """Return what the newest finished runs of a task have used, each with all its attempts."""
-        return await self.read(history_of, task_id, most, told)
+        return await self.read(history_of, task_id, most)
+
+    async def times_of(self, task_id: int, most: int) -> list[Amounts]:
+        """Return how long the newest finished runs of a task have worked, and nothing else."""
+        return await self.read(times_of, task_id, most)
 
     async def used_on(self, scope: BudgetScope, key: int, day: str) -> Used:
         """Return what a task or a space has used on a day, and what is set aside beside that."""
@@ -119,10 +123,16 @@ async def spent_by(session: Session, run_id: int) -> list[Spent]:
     ]
 
 
-async def history_of(session: Session, task_id: int, most: int, told: bool) -> list[Amounts]:
+async def history_of(session: Session, task_id: int, most: int) -> list[Amounts]:
     """Return what the newest finished runs of a task have used."""
-    rows = await session.rows("spending_history", task_id=task_id, most=most, told=int(told))
+    rows = await session.rows("spending_history", task_id=task_id, most=most)
     return [_amounts(row) for row in rows]
+
+
+async def times_of(session: Session, task_id: int, most: int) -> list[Amounts]:
+    """Return how long the newest finished runs of a task have worked."""
+    rows = await session.rows("times_of", task_id=task_id, most=most)
+    return [Amounts(seconds=int(row[0])) for row in rows]
 
 
 async def used_on(session: Session, scope: BudgetScope, key: int, day: str) -> Used:

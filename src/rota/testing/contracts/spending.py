@@ -104,8 +104,23 @@ class SpendingContract:
         used = await bench.store.used_on(BudgetScope.TASK, long.task_id, DAY)
         assert (used.used, used.aside) == (Amounts(seconds=2), NOTHING)
         assert await bench.store.history_of(long.task_id, 20) == []  # they have told nothing
-        known = await bench.store.history_of(long.task_id, 20, told=False)
-        assert known == [Amounts(seconds=2), NOTHING]
+
+    async def test_how_long_the_newest_runs_have_worked_is_known(self, bench: Bench) -> None:
+        await bench.worker("w1", timedelta(hours=1))
+        task = await bench.task()
+        times = bench.store.times_of
+        await bench.queue(task)
+        lease = await bench.claim_one()
+        bench.clock.advance(timedelta(milliseconds=1_400))
+        await bench.end(lease, Drained())
+        assert await times(task.id, 20) == []  # it is not over
+        for seconds in (0.2, 3.0, 5.0):
+            lease = await bench.claim_one()
+            bench.clock.advance(timedelta(seconds=seconds))
+            await bench.end(lease)
+            await bench.queue(task)
+        assert [one.seconds for one in await times(task.id, 20)] == [5, 3, 2]
+        assert await times(task.id, 1) == [Amounts(seconds=5)]
 
     async def test_two_at_once_get_no_more_than_there_is(self, bench: Bench) -> None:
         leases = await self._leases(bench, 8)

@@ -71,12 +71,20 @@ where s.run_id = w.run_id and s.epoch = w.epoch and s.open = 1;
 select epoch, tokens, cost, turns, tools, seconds, priced, stopped from rota.spending
 where run_id = :run_id::bigint order by epoch;
 
--- name: spending_history  of those that told what they used, or of all
+-- name: spending_history
 select sum(tokens)::bigint, sum(cost)::bigint, sum(turns)::bigint, sum(tools)::bigint,
   sum(seconds)::bigint
 from rota.spending where task_id = :task_id::bigint
-group by run_id having max(open) = 0 and (:told::int = 0 or sum(turns + tokens) > 0)
+group by run_id having max(open) = 0 and sum(turns + tokens) > 0
 order by run_id desc limit :most::int;
+
+-- name: times_of  to the nearest second
+select (sum(a.ended_at - a.started_at)::bigint + 500000) / 1000000 from rota.attempts a
+where a.run_id in (
+  select r.id from rota.runs r where r.task_id = :task_id::bigint and r.finished_at is not null
+  order by r.id desc limit :most::int
+)
+group by a.run_id order by a.run_id desc;
 
 -- name: prune_spending
 delete from rota.spending where run_id = any(:ids::bigint[]) and open = 0;

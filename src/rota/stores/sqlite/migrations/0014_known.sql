@@ -1,6 +1,3 @@
--- What the newest runs of a task have used, however many there were before.
-create index spending_run on spending (task_id, run_id);
-
 -- Whether an attempt could write to somewhere outside, through the gateway.
 alter table kept add column writes integer not null default 0;
 

@@ -62,11 +62,19 @@ where spending.run_id = w.value ->> 'run_id' and spending.epoch = w.value ->> 'e
 select epoch, tokens, cost, turns, tools, seconds, priced, stopped from spending
 where run_id = :run_id order by epoch;
 
--- name: spending_history  of those that told what they used, or of all
+-- name: spending_history
 select sum(tokens), sum(cost), sum(turns), sum(tools), sum(seconds) from spending
 where task_id = :task_id
-group by run_id having max(open) = 0 and (:told = 0 or sum(turns + tokens) > 0)
+group by run_id having max(open) = 0 and sum(turns + tokens) > 0
 order by run_id desc limit :most;
+
+-- name: times_of  to the nearest second
+select (sum(a.ended_at - a.started_at) + 500000) / 1000000 from attempts a
+where a.run_id in (
+  select r.id from runs r where r.task_id = :task_id and r.finished_at is not null
+  order by r.id desc limit :most
+)
+group by a.run_id order by a.run_id desc;
 
 -- name: prune_spending
 delete from spending where run_id in (select value from json_each(:ids)) and open = 0;
