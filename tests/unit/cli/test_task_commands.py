@@ -4,6 +4,8 @@ import pytest
 
 HELLO = ("--call", "rota.samples:hello")
 
+PROGRAM = ("--command", "think")
+
 
 def test_a_task_is_created_with_its_schedule_and_told_in_words(rota):
     answer = rota.ok(
@@ -263,6 +265,16 @@ def test_a_gate_is_taken_away_and_stays_where_nothing_is_said(rota):
     assert rota.json("task", "edit", "x", "--no-gate")["gate"] is None
     said = rota.refused("task", "edit", "x", "--no-gate", "--gate", "true")
     assert "either --gate or --no-gate" in said
+
+
+def test_a_task_may_choose_no_more_when_it_looks_again(rota):
+    bounds = ("--next-check", "10m..1d")
+    rota.ok("task", "create", "x", "--instructions", "Look.", "--agent", "command", *PROGRAM)
+    assert rota.json("task", "edit", "x", *bounds)["next_check"] == {"min": "10m", "max": "1d"}
+    assert rota.json("task", "edit", "x", "--title", "Still")["next_check"] is not None
+    assert rota.json("task", "edit", "x", "--no-next-check")["next_check"] is None
+    said = rota.refused("task", "edit", "x", "--no-next-check", *bounds)
+    assert "either --next-check or --no-next-check" in said
 
 
 def test_results_are_sent_nowhere_any_more(rota):

@@ -43,6 +43,9 @@ NextCheck = Annotated[
         help="It may choose when it looks again: '10m..1d'.",
     ),
 ]
+NoNextCheck = Annotated[
+    bool, typer.Option("--no-next-check", help="It may no longer choose when it looks again.")
+]
 
 
 def done_of(given: Mapping[str, Any]) -> Record:
@@ -62,6 +65,10 @@ def done_of(given: Mapping[str, Any]) -> Record:
         told = {"command": words_of(gate), "timeout": timeout}
         said["gate"] = {name: value for name, value in told.items() if value is not None}
     bounds = given.get("next_check")
+    if given.get("no_next_check"):
+        if bounds is not None:
+            raise Invalid("no-next-check", bounds, "give either --next-check or --no-next-check")
+        said["next_check"] = NO_MORE
     if bounds is not None:
         least, dots, most = bounds.partition("..")
         if not dots:

@@ -157,6 +157,7 @@ def edit(
     gate_timeout: done.GateTimeout = None,
     no_gate: done.NoGate = False,
     next_check: done.NextCheck = None,
+    no_next_check: done.NoNextCheck = False,
     cron: opt.Cron = None,
     rrule: opt.RRule = None,
     every: opt.Every = None,
