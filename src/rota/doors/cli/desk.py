@@ -189,6 +189,10 @@ class Desk:
         found = self.daemon()
         return self._here if found is None else self._kept(found)
 
+    def ask_anew(self) -> None:
+        """Look for the daemon again before the next call: it may have come back elsewhere."""
+        self.__dict__.pop("_clerk", None)
+
     @cached_property
     def _here(self) -> Clerk:
         from rota.doors.cli.here import Here  # noqa: PLC0415 - slow to load

@@ -22,6 +22,8 @@ AGAIN_SECONDS = 1.0
 WIDTH = 18
 OUTPUT = "run.output"
 SETTLED = "run.settled"
+RESET = "reset"
+"""What a daemon sends that cannot go on from where the reader was."""
 
 
 def register(app: typer.Typer) -> None:
@@ -89,24 +91,41 @@ def _recorded(run: Record) -> list[Record]:
 
 
 def _following(desk: Desk, number: int, told: int) -> Iterator[Record]:
-    """Yield what happens in a run until it has ended; a daemon that restarts is waited for."""
-    daemon = desk.daemon()
+    """Yield what happens in a run until it has ended; a daemon that restarts is waited for.
+
+    It may come back at another address: the home tells where. What was told is not told again, and
+    what happened meanwhile is.
+    """
+    daemon, last, newest = desk.daemon(), None, told
     if daemon is None:
         yield from _looking(desk, number, told)
         return
-    last = None
     while True:
+        heard = False
         try:
-            for event in daemon.follow(f"/v1/runs/{number}/events", last):
+            path = f"/v1/runs/{number}/events"
+            for event in daemon.follow(path, last) if daemon is not None else ():
+                heard = True
+                if event.name == RESET:  # what comes now may have been told already
+                    told = newest
+                    continue
                 last = event.id
                 if event.data is not None and event.data.get("id", 0) > told:
+                    newest = max(newest, event.data["id"])
                     yield event.data
                 if event.name == SETTLED:
                     return
+            if daemon is not None and not heard and _state(desk, number) in FINISHED:
+                return
         except Unavailable:
-            time.sleep(AGAIN_SECONDS)
-        if desk.call("GET", f"/v1/runs/{number}")["state"] in FINISHED:
-            return
+            pass
+        time.sleep(AGAIN_SECONDS)
+        daemon = desk.daemon()
+        desk.ask_anew()
+
+
+def _state(desk: Desk, number: int) -> str:
+    return str(desk.call("GET", f"/v1/runs/{number}")["state"])
 
 
 def _looking(desk: Desk, number: int, told: int) -> Iterator[Record]:
