@@ -277,6 +277,15 @@ def test_a_task_may_choose_no_more_when_it_looks_again(rota):
     assert "either --next-check or --no-next-check" in said
 
 
+def test_results_go_only_where_something_leads(rota):
+    said = rota.refused("task", "create", "x", *HELLO, "--deliver-to", "pigeon:home")
+    assert said.endswith("deliver_to \"pigeon:home\": there is no channel 'pigeon': use log\n")
+    rota.ok("task", "create", "x", *HELLO, "--deliver-to", "log:home")
+    assert "use log" in rota.refused("task", "edit", "x", "--deliver-to", "pigeon:home")
+    rota.ok("thread", "register", "web:home")
+    rota.ok("task", "edit", "x", "--deliver-to", "web:home")
+
+
 def test_results_are_sent_nowhere_any_more(rota):
     rota.ok("notify", "set", "log:home", "--default")
     made = rota.json("task", "create", "x", *HELLO)

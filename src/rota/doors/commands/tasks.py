@@ -21,13 +21,7 @@ from rota.doors.commands.fields import (
 )
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.makers import check_maker, check_runner, origin_of
-from rota.doors.commands.shapes import (
-    Asked,
-    Given,
-    OneTask,
-    RunGiven,
-    run_given,
-)
+from rota.doors.commands.shapes import Asked, Given, OneTask, RunGiven, run_given
 from rota.doors.commands.task_requests import (
     KIND_OF,
     PROGRAM,
@@ -225,6 +219,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
         schedule=asked.schedule_name,
         thread=task.thread,
         stood=stood,
+        channels=office.channels,
     )
     return await _shown(office, await task_of(office, str(task.id), None))
 
@@ -338,6 +333,7 @@ async def _put(
         replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
+        channels=office.channels,
     )
 
 

@@ -31,7 +31,7 @@ async def set_preference(
     check_space(caller, space)
     channel, target = _place(to)
     if channel not in channels:
-        raise Invalid("to", to, f"there is no channel {channel!r}: use {', '.join(channels)}")
+        raise no_channel("to", to, channel, channels)
     await check_place(store, caller, space, to, "to")
     owner = await store.find_space(space)
     standing = await store.list_preferences(owner.id)
@@ -71,6 +71,24 @@ async def check_place(store: Store, caller: Caller, space: str, to: str, field: 
     owner = await store.thread_owner(to)
     if owner is not None and owner != (await store.find_space(space)).id:
         raise NotFound("thread", to, f"{field} may name threads of your own space")
+
+
+async def check_channel(
+    store: Store, channels: Sequence[str], to: str, own: str | None, field: str
+) -> None:
+    """Refuse a place that nothing leads to: neither a channel that there is, nor a conversation.
+
+    A conversation is one that is known, or the `own` one that comes into being with the task.
+    """
+    channel = to.partition(":")[0]
+    if channel in channels or to == own or await store.thread_owner(to) is not None:
+        return
+    raise no_channel(field, to, channel, channels)
+
+
+def no_channel(field: str, to: str, channel: str, channels: Sequence[str]) -> Invalid:
+    """Return the refusal of a channel that there is none of."""
+    return Invalid(field, to, f"there is no channel {channel!r}: use {', '.join(channels)}")
 
 
 def _place(to: str) -> tuple[str, str]:

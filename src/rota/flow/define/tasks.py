@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from rota.errors import Conflict, Invalid, NotFound
 from rota.flow.define.names import check_name, get_task
-from rota.flow.define.noticing import check_place, usual_place
+from rota.flow.define.noticing import check_channel, check_place, usual_place
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.flow.define.standing import persistently, standing_schedules
@@ -45,10 +46,12 @@ async def put_task(
     schedule: str = "default",
     thread: str | None = None,
     stood: int | None = None,
+    channels: Sequence[str] = (),
 ) -> Task:
     """Create a task, or with `replace` bring the one of its name up to date.
 
-    `stood` is when the caller believes it was last changed; Stale if it was changed since.
+    `stood` is when the caller believes it was last changed; Stale if it was changed since. Where
+    `channels` are told, results go nowhere else.
 
     With a wish its schedule comes into being in the same step; if anything is wrong with either,
     nothing changes. A task that a program declared is changed by that program only.
@@ -73,6 +76,8 @@ async def put_task(
     stands = None if found is None else found.policy.deliver_to
     if policy.deliver_to is not None and policy.deliver_to != stands:
         await check_place(store, caller, space, policy.deliver_to, "deliver_to")
+        if channels:
+            await check_channel(store, channels, policy.deliver_to, thread, "deliver_to")
     after_id = await _upstream(store, owner.id, name, after)
     task = NewTask(
         space_id=owner.id,
