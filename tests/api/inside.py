@@ -56,7 +56,7 @@ def begin(door, space: str = "main", name: str = "job", **task) -> Attempt:
     """Make a task in a space if there is none, run it, and hold it."""
     client = {"main": door.main, "ann": door.ann, "bob": door.bob}[space]
     if client.get(f"/v1/tasks/{name}").status == 404:
-        asked = {"name": name, "instructions": "Look.", "thread": f"{space}:chat", **task}
+        asked = {"name": name, "instructions": "Look.", "thread": f"cli:{space}:chat", **task}
         made = client.post("/v1/tasks", asked)
         assert made.status == 201, made
     assert client.post(f"/v1/tasks/{name}/run-now", {}).status == 201

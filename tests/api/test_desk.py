@@ -18,7 +18,7 @@ def test_a_run_schedules_a_task_in_its_conversation(door):
     job = begin(door, "ann")
     made = job.serve("schedule_task", instructions="Tell.", name="later", schedule=EVERY_HOUR)
     assert made["ok"], made
-    assert (made["name"], made["space"], made["thread"]) == ("later", "ann", "ann:chat")
+    assert (made["name"], made["space"], made["thread"]) == ("later", "ann", "cli:ann:chat")
     assert (made["origin"], made["site"]["executor"]) == ("attempt:1", "sandbox")
     (kept,) = [
         r for r in door.run(door.store.list_requests(None, 2**62, 9)) if "attempt" in r.caller
@@ -70,7 +70,7 @@ def test_the_same_request_is_answered_as_before(door):
 HOSTILE = [
     ("schedule_task", {"instructions": "x", "space": "bob"}),
     ("schedule_task", {"instructions": "x", "space": "main"}),
-    ("schedule_task", {"instructions": "x", "thread": "bob:chat"}),
+    ("schedule_task", {"instructions": "x", "thread": "cli:bob:chat"}),
     ("schedule_task", {"instructions": "x", "run_id": 1}),
     ("schedule_task", {"instructions": "x", "held": [1, 1]}),
     ("schedule_task", {"instructions": "x", "caller": "key:1"}),

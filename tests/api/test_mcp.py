@@ -40,7 +40,7 @@ def test_hands_are_shaken_and_tools_are_listed_and_called(door, job):
     assert tools["list_tasks"]["annotations"]["readOnlyHint"]
     made = job.call("schedule_task", instructions="Tell.", name="later", schedule={"every": "2h"})
     assert made["ok"], made
-    assert door.ann.get("/v1/tasks/later").json["thread"] == "ann:chat"
+    assert door.ann.get("/v1/tasks/later").json["thread"] == "cli:ann:chat"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rota.model.outcomes import Asked
 from rota.testing.bench import failed
 
 WORK = {"instructions": "Look.", "name": "job"}
-NOWHERE = "ann:kestrel"
+NOWHERE = "cli:ann:kestrel"
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_attack_results_into_a_thread_of_another_space_over_http(door, theirs):
     assert refused(door.bob.post("/v1/tasks", aimed))
     assert refused(door.bob.put("/v1/tasks/job", {k: v for k, v in aimed.items() if k != "name"}))
     of_thread = {"title": "T", "instructions": "Look.", "policy": {"deliver_to": theirs}}
-    assert refused(door.bob.post("/v1/threads/bob:own/tasks", of_thread))
+    assert refused(door.bob.post("/v1/threads/cli:bob:own/tasks", of_thread))
     assert door.bob.post("/v1/tasks", WORK).status == 201
     assert refused(door.bob.patch("/v1/tasks/job", {"policy": {"deliver_to": theirs}}))
     assert door.bob.get("/v1/tasks/job").json["policy"]["deliver_to"] is None
@@ -152,7 +152,7 @@ def test_who_acts_for_everybody_may_deliver_anywhere(door, theirs):
 
 
 def test_a_member_may_deliver_into_threads_of_its_own_and_nobodys(door, theirs):
-    own = WORK | {"thread": "bob:own", "policy": {"deliver_to": "bob:own"}}
+    own = WORK | {"thread": "cli:bob:own", "policy": {"deliver_to": "cli:bob:own"}}
     assert door.bob.post("/v1/tasks", own).status == 201
     assert door.ann.post("/v1/tasks", WORK | {"policy": {"deliver_to": theirs}}).status == 201
     free = WORK | {"name": "free", "policy": {"deliver_to": "log:anybody"}}

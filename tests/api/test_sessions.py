@@ -7,7 +7,7 @@ from tests.conftest import KINDS
 
 from rota.model.keeping import Heard, Kept, KeptSession, Stream
 
-HERE = "ann:talk"
+HERE = "cli:ann:talk"
 WORK = {"instructions": "Talk.", "answers": True, "thread": HERE}
 
 
@@ -128,8 +128,8 @@ def test_a_member_cannot_speak_as_somebody_else(talks):
 
 
 def test_a_thread_that_is_new_belongs_to_whoever_speaks_there_first(door):
-    told = door.bob.post("/v1/threads/web:7/messages", {"text": "Hello?"})
+    told = door.bob.post("/v1/threads/web:bob:7/messages", {"text": "Hello?"})
     assert told.status == 201
-    assert door.ann.post("/v1/threads/web:7/messages", {"text": "Hello?"}).status == 404
+    assert door.ann.post("/v1/threads/web:bob:7/messages", {"text": "Hello?"}).status == 404
     run = door.bob.get(f"/v1/runs/{told.json['reader']}").json
     assert (run["task"], run["payload"]["agent"]) == ("once-agent", "claude")

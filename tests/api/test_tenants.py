@@ -82,8 +82,8 @@ BODIES = {
     "defer_alert": {"text": "hello"},
     "record_effect": {"result": 1},
     "put_secret": {"value": "a value that nobody knows"},
-    "archive_session": {"thread": "ann:kestrel"},
-    "clear_session": {"thread": "ann:kestrel"},
+    "archive_session": {"thread": "cli:ann:kestrel"},
+    "clear_session": {"thread": "cli:ann:kestrel"},
     "resume_session": {},
     "say": {"text": "Hello?"},
     "register_thread": {"title": "Mine now"},
@@ -122,7 +122,7 @@ def things(door):
     """Everything that ann may have, made through the door; what stands for each parameter."""
     ann = door.ann
     task = {
-        "name": "secret", "title": CANARY, "instructions": CANARY, "thread": "ann:kestrel",
+        "name": "secret", "title": CANARY, "instructions": CANARY, "thread": "cli:ann:kestrel",
         "schedule": {"cron": "0 9 * * *"}, "policy": {"lane": CANARY, "deliver_to": f"log:{CANARY}"},
     }  # fmt: skip
     made = ann.post("/v1/tasks", task).json
@@ -135,10 +135,10 @@ def things(door):
     key = ann.post("/v1/keys", {"name": CANARY}).json["id"]
     ann.put("/v1/notify", {"to": f"log:{CANARY}"})
     door.run(_talk(door, run))
-    ann.post("/v1/threads/ann:kestrel/messages", {"text": CANARY})
+    ann.post("/v1/threads/cli:ann:kestrel/messages", {"text": CANARY})
     session = ann.get("/v1/sessions").json["sessions"][0]["id"]
     return {
-        "task": str(made["id"]), "run": str(run), "space": "ann", "thread_key": "ann:kestrel",
+        "task": str(made["id"]), "run": str(run), "space": "ann", "thread_key": "cli:ann:kestrel",
         "name": "default", "item": "item", ("state", "key"): "note", "key": str(key),
         "secret": "anthropic",
         "session": str(session),
@@ -237,7 +237,7 @@ def tries(operations, things):
 
 def list_tries(operation_id, method, path, things):
     for name in LISTS[operation_id]:
-        value = {"thread": "ann:kestrel", "text": "estre", "name": "secret"}.get(name)
+        value = {"thread": "cli:ann:kestrel", "text": "estre", "name": "secret"}.get(name)
         sign = "&" if "?" in path else "?"
         yield operation_id, method, f"{path}{sign}{name}={value or things[name]}", None
 
@@ -257,9 +257,9 @@ def test_e6_no_operation_shows_or_changes_what_belongs_to_somebody_else(
     for operation_id, method, path, body in tries(operations, things):
         told = door.bob.ask(method, address(operation_id, path, things), body)
         where = (operation_id, path, body, told.status, told.text)
-        assert CANARY not in told_of(told.text, {"ann:kestrel"}), where
+        assert CANARY not in told_of(told.text, {"cli:ann:kestrel"}), where
         assert not re.search(
-            r"\bann\b", told_of(told.text, {'"ann"', r"\"ann\"", "ann:kestrel"})
+            r"\bann\b", told_of(told.text, {'"ann"', r"\"ann\"", "cli:ann:kestrel"})
         ), where
         if operation_id in LISTS and told.status == 200:
             assert all(not value for name, value in told.json.items() if name != "keys"), where

@@ -42,7 +42,7 @@ UNCHANGED = {
     "change_space": {"timezone": "UTC"},
     "enable_task": {},
     "pause_all": None,
-    "clear_session": {"thread": "ann:kestrel"},
+    "clear_session": {"thread": "cli:ann:kestrel"},
 }
 OF_AN_ATTEMPT = {command.name for command in commands_of("talking")}
 """What only a run may ask for, about itself."""

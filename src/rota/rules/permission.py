@@ -12,6 +12,9 @@ from rota.model.spaces import Role
 OF_ATTEMPTS = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
 """What an attempt may do within its space: never what an administrator does, and no SQL."""
 
+OWN_DOORS = ("cli", "web")
+"""The providers of threads that every space has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
@@ -54,6 +57,27 @@ def check_space(caller: Caller, space: str) -> None:
     """Refuse a caller who may not act for a space, as if the space did not exist."""
     if not may_act_for(caller, space):
         raise NotFound("space", space)
+
+
+def check_claim(caller: Caller, space: str, key: str) -> None:
+    """Refuse a member a conversation that nobody has, as if it were somebody else's.
+
+    Who speaks where is settled by whoever acts for everybody. Of a space itself are the keys of the
+    doors that everybody has: `cli:SPACE` and `web:SPACE`, and what stands behind them.
+    """
+    own = tuple(f"{door}:{space}" for door in OWN_DOORS)
+    if caller.role is not Role.MAIN and key not in own and not key.startswith(_behind(own)):
+        raise no_thread(space, key)
+
+
+def no_thread(space: str, key: str) -> NotFound:
+    """Return the refusal of a conversation that is not a space's."""
+    own = " or ".join(f"{door}:{space}:NAME" for door in OWN_DOORS)
+    return NotFound("thread", key, f"use {own}, or have main register it for {space}")
+
+
+def _behind(keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{key}:" for key in keys)
 
 
 def check_main(caller: Caller) -> None:

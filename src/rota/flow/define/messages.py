@@ -16,7 +16,7 @@ from rota.model.wishes import SessionContext
 from rota.ports.agent import Agents
 from rota.ports.store import Store
 from rota.rules.addressing import asks
-from rota.rules.permission import Caller, check_space
+from rota.rules.permission import Caller, check_claim, check_space, no_thread
 from rota.rules.queueing import conversation_of, reading_pool
 
 INSTRUCTIONS = "People have written to you in this conversation. Answer them."
@@ -45,8 +45,10 @@ async def say(
         raise Invalid("text", body, f"needs 1 to {LONGEST_MESSAGE} characters")
     owner = await store.find_space(space)
     found = await store.get_thread(thread)
-    if found is not None and found.space != space:
-        raise NotFound("thread", thread)
+    if found is None:
+        check_claim(caller, space, thread)
+    elif found.space != space:
+        raise no_thread(space, thread)
     message = NewMessage(owner.id, thread, sender or caller.name, body, follow_up)
     if found is not None and not asks(found.trigger, body):
         return await store.say(message, None)

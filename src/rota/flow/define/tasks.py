@@ -12,6 +12,7 @@ from rota.flow.define.noticing import check_channel, check_place, usual_place
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.flow.define.standing import persistently, standing_schedules
+from rota.flow.define.threads import check_claimed
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import OpenRun
@@ -78,6 +79,7 @@ async def put_task(
         await check_place(store, caller, space, policy.deliver_to, "deliver_to")
         if channels:
             await check_channel(store, channels, policy.deliver_to, thread, "deliver_to")
+    await check_claimed(store, caller, space, thread)
     after_id = await _upstream(store, owner.id, name, after)
     task = NewTask(
         space_id=owner.id,

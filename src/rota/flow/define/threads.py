@@ -9,14 +9,14 @@ from typing import Any
 from rota.errors import Busy, Conflict, Invalid, NotFound
 from rota.flow.settle import settle_runs
 from rota.model.outcomes import Cancelled, Report
-from rota.model.spaces import Space
+from rota.model.spaces import Role, Space
 from rota.model.states import FINISHED, RunState
 from rota.model.tasks import Task
 from rota.model.threads import NewThread, Thread, ThreadFilter
 from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.rules.inside import MOST_THREADS, check_conversation, check_threads
-from rota.rules.permission import Caller, check_space, may_act_for
+from rota.rules.permission import Caller, check_claim, check_space, may_act_for, no_thread
 from rota.rules.wishes import is_in_conversation
 
 MOST_CANCELLED = 1_000
@@ -38,13 +38,26 @@ async def owner_of(store: Store, caller: Caller, key: str, space: str | None) ->
         check_space(caller, space)
     found = await store.get_thread(key)
     if found is None:
-        return space or caller.space
+        owner = space or caller.space
+        check_claim(caller, owner, key)
+        return owner
     if not may_act_for(caller, found.space):
-        raise NotFound("thread", key)
+        raise no_thread(caller.space, key)
     if space not in {None, found.space}:
         message = f"the thread {key!r} belongs to the space {found.space!r}, and stays there"
         raise Conflict(message)
     return found.space
+
+
+async def check_claimed(store: Store, caller: Caller, space: str, key: str | None) -> None:
+    """Refuse a conversation that is another space's, or that is not the caller's to begin."""
+    if key is None or caller.role is Role.MAIN:
+        return
+    owner = await store.thread_owner(key)
+    if owner is None:
+        check_claim(caller, space, key)
+    elif owner != (await store.find_space(space)).id:
+        raise no_thread(space, key)
 
 
 async def register(
