@@ -24,6 +24,11 @@ COPIED = (
     "space_id, task_id, pool, priority, available_at, route, grp, metered, source, epoch, cause,"
     " created_at, payload, schedule_id, slot_key, slot_at"
 )
+NOTICE = (
+    "insert into {deliveries} (space_id, run_id, channel, target, body, dedupe_key, state,"
+    " available_at, created_at, kind) select space_id, id, 'test', 'ops', 'x', 'x', 'pending', 0, 0,"
+    " 'notice' from {runs} where id ="
+)
 DAMAGE = {
     "a slot that has two runs": (
         Invariant.ONE_FATE,
@@ -157,6 +162,25 @@ DAMAGE = {
             "update {questions} set kind = 'approval', action = 'a', digest = 'b'"
             " where run_id = {waits} and answered_at is null"
         ),
+    ),
+    "a notice that nobody got": (
+        Invariant.FOLLOW_UP,
+        (
+            "insert into {preferences} (space_id, channel, target, least, updated_at)"
+            " values ({two}, 'test', 'ops', 0, 0)"
+        ),
+    ),
+    "a notice that its place did not want": (
+        Invariant.FOLLOW_UP,
+        (
+            "insert into {preferences} (space_id, channel, target, least, updated_at)"
+            " values ({two}, 'test', 'ops', 1000, 0)"
+        ),
+        "{notice} {waits}",
+    ),
+    "a notice of a run that needed nobody": (
+        Invariant.FOLLOW_UP,
+        "{notice} {done}",
     ),
     "ready runs that no head names": (Invariant.IN_REACH, "delete from {heads}"),
     "ready runs behind a gate that is gone": (
@@ -303,6 +327,7 @@ class Names(dict):
     def __init__(self, prefix):
         super().__init__(long="x" * 300_000, copied=COPIED)
         self._prefix = prefix
+        self["notice"] = NOTICE.format_map(self)
         for name, query in PICKED.items():
             self[name] = query.format_map(self)
 
