@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.testing.contracts import (
     align,
+    answering,
     asides,
     beating,
     caches,
@@ -65,6 +66,10 @@ class TestFollowUp(settle.FollowUpContract):
 
 
 class TestQuestions(settle.QuestionContract):
+    pass
+
+
+class TestAnswering(answering.AnsweringContract):
     pass
 
 

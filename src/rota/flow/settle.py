@@ -123,8 +123,13 @@ async def settle_runs(
     store: Store, ended: Sequence[tuple[OpenRun, Report]], chance: Random
 ) -> list[bool]:
     """Settle runs that no attempt speaks for: lost, expired or cancelled ones."""
-    if not ended:
-        return []
+    return await store.settle(await decide_runs(store, ended, chance)) if ended else []
+
+
+async def decide_runs(
+    store: Store, ended: Sequence[tuple[OpenRun, Report]], chance: Random
+) -> list[Settlement]:
+    """Return what becomes of runs that no attempt speaks for, for the store to settle."""
     task_ids = sorted({run.task_id for run, _ in ended})
     tasks = {task.id: task for task in await store.get_tasks(task_ids)}
     followers = await store.successors(task_ids)
@@ -152,7 +157,7 @@ async def settle_runs(
             outward=run.run_id in outward,
         )
         settlements.append(settle(run, report, context)._replace(holder=run.holder))
-    return await store.settle(settlements)
+    return settlements
 
 
 def running(lease: Lease) -> OpenRun:

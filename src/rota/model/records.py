@@ -98,6 +98,7 @@ class QuestionRecord(NamedTuple):
     answer: str | None
     action: str | None
     digest: str | None
+    outcome: str | None = None
 
 
 class History(NamedTuple):

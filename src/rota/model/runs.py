@@ -219,3 +219,5 @@ class Question:
     action: str | None = None
     digest: str | None = None
     """What an approval shows, and the SHA-256 of exactly that."""
+    outcome: str | None = None
+    """What came of an action that was approved and that Rota did itself, as JSON."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from rota.model.backups import Backup, Restored
+from rota.model.deeds import Deed
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId, ScheduleId
@@ -162,6 +163,9 @@ class Queue(Timed, Protocol):
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Apply settlements; concurrent callers share a commit."""
+
+    async def approve(self, answer: Settlement, deed: Deed) -> str | None:
+        """Settle an answer and do what it approves; return what came of it, None if too late."""
 
     async def successors(self, task_ids: Sequence[int]) -> dict[int, list[Task]]:
         """Return the tasks declared to run after each of these."""

@@ -25,12 +25,17 @@ _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters and signs that are drawn as nothing."""
 
 
-def action_text(action: object, *, run: int, attempt: int, task: str, space: str) -> str:
+def action_text(
+    action: object, *, run: int, attempt: int, task: str, space: str, by: str | None = None
+) -> str:
     """Return an action as it is shown and hashed, with who asks for it; Invalid if too long.
 
-    Run and attempt are part of it: the same action asked for again is another question.
+    Run and attempt are part of it: the same action asked for again is another question. So is who
+    does it, if that is not the program that asks.
     """
     record = {"action": action, "attempt": attempt, "run": run, "space": space, "task": task}
+    if by is not None:
+        record["by"] = by
     try:
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as fault:
@@ -87,7 +92,11 @@ def asked_words(question: Question) -> str:
 
 
 def decision(question: Question) -> str:
-    """Return an answer as programs are told it: a decision names the hash it is bound to."""
+    """Return an answer as programs are told it: a decision names the hash it is bound to.
+
+    What came of an action that Rota did itself stands behind it.
+    """
     if question.kind == APPROVAL:
-        return f"{question.answer} sha256:{question.digest}"
+        told = f"{question.answer} sha256:{question.digest}"
+        return told if question.outcome is None else f"{told} {question.outcome}"
     return question.answer or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.errors import NotFound, NotPermitted
 from rota.model.inside import Held
@@ -46,6 +46,12 @@ def attempt_caller(held: Held, role: Role) -> Caller:
         scopes=OF_ATTEMPTS,
         attempt=held,
     )
+
+
+def within(caller: Caller, space: str, role: Role) -> Caller:
+    """Return a caller who may do no more than a space may, and no more than before."""
+    both = Role.MAIN if caller.role is role is Role.MAIN else Role.MEMBER
+    return replace(caller, space=space, role=both)
 
 
 def may_act_for(caller: Caller, space: str) -> bool:

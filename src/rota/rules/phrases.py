@@ -4,7 +4,8 @@ An agent that knows Rota asks by a line or a tool, and nothing is guessed. A tas
 agent asks in phrases: then an answer that holds one of them waits for a person. What others said is
 no question: code, cited lines and everything between quotation marks is not looked at.
 
-A block between two marks, `[ZUBOT_CONTROL_REQUEST]`, asks for the approval of what stands in it.
+A block between two marks, `[ZUBOT_CONTROL_REQUEST]`, asks for the approval of what stands in it;
+some of that Rota does itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rota.errors import Invalid
 from rota.model.instants import from_micros
 from rota.model.outcomes import Asked
 from rota.rules.approvals import DECISIONS, DENY, action_text
+from rota.rules.control import doer_of, expiry_in
 
 SPEC = "phrases"
 """What a task's record says if its agent asks in phrases."""
@@ -37,11 +39,7 @@ MARK = "ZUBOT_CONTROL_REQUEST"
 MOST_BLOCKS = 20
 LONGEST = 16 * 1024
 """How many characters of an answer are shown with its question."""
-SHORTEST_WAIT, USUAL_WAIT, LONGEST_WAIT = (
-    timedelta(minutes=1),
-    timedelta(days=1),
-    timedelta(days=30),
-)
+USUAL_WAIT, LONGEST_WAIT = timedelta(days=1), timedelta(days=30)
 SIGNS = "\"'\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _ASKS = re.compile(
     r"\b(?:I need your confirmation|please confirm|reply .yes.|reply yes or no"
@@ -151,12 +149,17 @@ def _request(text: str) -> dict[str, Any] | None:
 
 
 def _approval(request: dict[str, Any], answer: str, asker: Asker, now: int) -> Asked | None:
-    wait = _wait(request.get("expires_at"), now)
+    wait = _wait(expiry_in(request), now)
     if wait is None:
         return None
     try:
         shown = action_text(
-            request, run=asker.run, attempt=asker.attempt, task=asker.task, space=asker.space
+            request,
+            run=asker.run,
+            attempt=asker.attempt,
+            task=asker.task,
+            space=asker.space,
+            by=doer_of(request["action"]),
         )
     except Invalid:
         return None
@@ -172,13 +175,9 @@ def _approval(request: dict[str, Any], answer: str, asker: Asker, now: int) -> A
     )
 
 
-def _wait(until: object, now: int) -> timedelta | None:
+def _wait(until: datetime | None, now: int) -> timedelta | None:
     """Return how long a request may wait, None if it has expired already."""
     if until is None:
         return USUAL_WAIT
-    try:
-        at = datetime.fromisoformat(str(until))
-        left = at - from_micros(now)
-    except (ValueError, TypeError, OverflowError):
-        return USUAL_WAIT
-    return None if left <= timedelta() else min(LONGEST_WAIT, max(SHORTEST_WAIT, left))
+    left = until - from_micros(now)
+    return None if left <= timedelta() else min(LONGEST_WAIT, left)

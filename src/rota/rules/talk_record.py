@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rota.model.records import History, QuestionRecord, RunRecord
 from rota.model.states import RunState
 from rota.model.verification import Invariant
-from rota.rules.approvals import APPROVAL, DECISIONS, action_digest
+from rota.rules.approvals import APPROVAL, APPROVE, DECISIONS, action_digest
+from rota.rules.control import is_control
 
 Fault = tuple[Invariant, str]
 
@@ -26,6 +27,9 @@ def judge_talk(run: RunRecord, history: History) -> Iterator[Fault]:
     for question in history.questions:
         if question.kind == APPROVAL and not _is_bound(question):
             yield Invariant.DECISIONS, f"the approval of its attempt {question.epoch} is not bound"
+        elif _is_undone(question):
+            what = f"what its attempt {question.epoch} had approved, nobody knows the outcome of"
+            yield Invariant.DECISIONS, what
 
 
 def _is_bound(question: QuestionRecord) -> bool:
@@ -33,3 +37,9 @@ def _is_bound(question: QuestionRecord) -> bool:
     if question.action is None or question.digest != action_digest(question.action):
         return False
     return question.answered_at is None or question.answer in DECISIONS
+
+
+def _is_undone(question: QuestionRecord) -> bool:
+    """Whether Rota was to do something itself, and has not written down what came of it."""
+    approved = question.answered_at is not None and question.answer == APPROVE
+    return approved and question.outcome is None and is_control(question.action)

@@ -34,6 +34,7 @@ class Talkers:
         self.clock = bench.clock
         bench.routes.append("agent")
         self.artifacts = None
+        self.inquirer = None
 
     async def task(self, name="agent", *, space="main", spec=None, thread=None, **policy):
         """Return an agent's task."""
@@ -71,7 +72,7 @@ class Talkers:
     async def ask(self, name, caller, fields, key=None):
         office = Office(
             store=self.store, caller=caller, chance=FixedChance(), agents=agents_of("command"),
-            artifacts=self.artifacts,
+            artifacts=self.artifacts, inquirer=self.inquirer,
         )  # fmt: skip
         command = COMMANDS[name]
         answer = await perform(command, office, read_request(command.takes, fields), key=key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 
 import pytest
@@ -161,6 +162,13 @@ DAMAGE = {
         (
             "update {questions} set kind = 'approval', action = 'a', digest = 'b'"
             " where run_id = {waits} and answered_at is null"
+        ),
+    ),
+    "an approval that Rota was to carry out, and nobody knows": (
+        Invariant.DECISIONS,
+        (
+            "update {questions} set kind = 'approval', answer = 'approve', digest = '{hash}',"
+            " action = '{by_rota}' where answer = 'yes'"
         ),
     ),
     "a notice that nobody got": (
@@ -325,7 +333,9 @@ class Names(dict):
     """The names of tables, by dialect, and of the rows that are damaged."""
 
     def __init__(self, prefix):
-        super().__init__(long="x" * 300_000, copied=COPIED)
+        by_rota = '{"by": "rota"}'
+        digest = hashlib.sha256(by_rota.encode()).hexdigest()
+        super().__init__(long="x" * 300_000, copied=COPIED, by_rota=by_rota, hash=digest)
         self._prefix = prefix
         self["notice"] = NOTICE.format_map(self)
         for name, query in PICKED.items():

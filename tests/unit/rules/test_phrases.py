@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rota.model.instants import to_micros
 from rota.rules.approvals import DECISIONS, DENY
+from rota.rules.control import ROTA, ControlAction
 from rota.rules.phrases import MARK, PHRASES, Asker, action_ids, own_words, question_in
 
 NOW = to_micros(datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -81,9 +82,17 @@ def test_a_block_asks_to_approve_exactly_what_stands_in_it():
     shown = json.loads(found.action)
     assert (shown["run"], shown["attempt"]) == (7, 2)
     assert shown["action"]["payload"] == {"run_id": 12}
+    assert shown["by"] == "rota"
     assert found.expires_in == timedelta(days=1)
     assert MARK not in found.context
     assert asked(block(end=f"[{MARK}]")).action is not None
+
+
+def test_who_does_an_action_is_shown_if_it_is_rota():
+    other = asked(f'[{MARK}]{{"action_id": "a", "action": "deploy", "by": "rota"}}[{MARK}]')
+    assert "by" not in json.loads(other.action)
+    for action in ControlAction:
+        assert json.loads(asked(block(action=action)).action)["by"] == ROTA
 
 
 def test_an_action_that_was_asked_for_is_not_asked_again():
@@ -98,9 +107,9 @@ def test_an_action_that_was_asked_for_is_not_asked_again():
 
 @pytest.mark.parametrize(
     ("until", "wait"),
-    [("2026-03-01T14:00:00+00:00", timedelta(hours=2)), ("2026-03-01T12:00:05Z", timedelta(minutes=1)),
+    [("2026-03-01T14:00:00+00:00", timedelta(hours=2)), ("2026-03-01T12:00:05Z", timedelta(seconds=5)),
      ("2029-01-01T00:00:00Z", timedelta(days=30)), ("soon", timedelta(days=1)),
-     ("2026-03-02T12:00:00", timedelta(days=1))],
+     ("2026-03-01T15:00:00", timedelta(hours=3))],
 )  # fmt: skip
 def test_a_request_waits_as_long_as_it_says_within_bounds(until, wait):
     assert asked(block(expires_at=until)).expires_in == wait
@@ -110,6 +119,7 @@ def test_a_request_waits_as_long_as_it_says_within_bounds(until, wait):
     "text",
     [
         block(expires_at="2026-03-01T11:59:59Z"),
+        block(expires_at="2026-03-01T11:59:59"),
         f"[{MARK}]no JSON[/{MARK}]",
         f'[{MARK}]{{"action": "x"}}[/{MARK}]',
         f'[{MARK}]{{"action_id": "a", "action": 7}}[/{MARK}]',

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.run_words import outcome_words
 from rota.doors.cli.show import wall
 from rota.doors.cli.values import LARGEST, DryRun, RunNumber, maybe_whole, run_number
 from rota.flow.observe.telling import first_line
@@ -84,3 +85,5 @@ def answer(
     found = desk.call("POST", f"/v1/runs/{number}/answer", wanted, dry_run=dry_run)
     desk.out.record(found)
     desk.out.line(f"Answered. Run {found['id']} of {found['task']} is {found['state']}.")
+    if found["outcome"] is not None:
+        desk.out.line(f"What Rota did: {outcome_words(found['outcome'])}.")

@@ -69,6 +69,26 @@ def fault_words(data: Record, zone: str) -> str:
     return f"{sentence} {_short(data.get('detail', ''))}".rstrip()
 
 
+def answer_words(question: Record) -> str:
+    """Return what a question was answered, and what Rota did because of it."""
+    outcome = question.get("outcome")
+    answer = question["answer"] or ""
+    return answer if outcome is None else f"{answer}: {outcome_words(outcome)}"
+
+
+def outcome_words(outcome: Record) -> str:
+    """Return what came of an action that Rota did itself."""
+    if not outcome.get("ok"):
+        return str(outcome.get("error", {}).get("message", "it failed"))
+    if "rows" in outcome:
+        rows = len(outcome["rows"])
+        return f"{rows} row{'' if rows == 1 else 's'} found"
+    if "state" in outcome:
+        ended = outcome["state"] == "cancelled"
+        return f"run {outcome['run']} is {'cancelled' if ended else 'told to stop'}"
+    return f"run {outcome['run']} is queued"
+
+
 def tell_run(out: Output, run: Record, zone: str) -> None:
     """Tell a run with everything that belongs to it."""
     where = "" if run["place"] is None else f" ({run['place']})"
@@ -117,7 +137,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             [
                 str(q["id"]),
                 first_line(q["action"] or q["question"]),
-                first_line(q["answer"]) or NOTHING,
+                first_line(answer_words(q)) or NOTHING,
                 q["answered_by"] or NOTHING,
                 wall(q["answered_at"], zone) if q["answered_at"] else NOTHING,
             ]

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+import json
+from functools import partial
+from typing import Annotated
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
-from rota.doors.commands.fields import (
-    WHOLE,
-    Id,
-    Json,
-    Limit,
-    RunKey,
-    SpaceName,
-    Spelled,
-    TaskRef,
-    Text,
-    Word,
-)
-from rota.doors.commands.finding import space_of, task_of
+from rota.doors.commands.deeds import deed_of
+from rota.doors.commands.errands import NewRun, batch_of
+from rota.doors.commands.fields import Id, Json, Limit, SpaceName, Spelled, TaskRef, Text
+from rota.doors.commands.finding import task_of
 from rota.doors.commands.shapes import (
     Asked,
     AttemptGiven,
@@ -40,26 +32,17 @@ from rota.doors.commands.shapes import (
     question_given,
     run_given,
 )
-from rota.doors.commands.wishes import Length, Line, Zone, length
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
 from rota.errors import IllegalMove, NotFound
-from rota.flow.define import adhoc, runs
-from rota.flow.define.agents import with_agent
-from rota.flow.define.policies import HIGHEST_PRIORITY
-from rota.flow.observe.moments import parse_instant
+from rota.flow.define import runs
 from rota.flow.observe.runs import list_runs as find_runs
 from rota.flow.observe.runs import open_questions, view_run
 from rota.model.ids import RunId
-from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.states import RunState
-from rota.model.tasks import TaskKind
 from rota.model.views import RunFilter
-from rota.model.wishes import Output
-from rota.rules.programs import check_script
 
-Tier = Literal["low", "medium", "high"]
 ActionHash = Annotated[
     str,
     Spelled(
@@ -67,7 +50,6 @@ ActionHash = Annotated[
         "copy the 64 digits and letters that `rota questions` shows, such as 9f86d081…",
     ),
 ]
-ONE_OF = ("task", "agent", "script")
 
 
 class RunsWanted(Asked):
@@ -86,50 +68,6 @@ class Runs(Given):
 
     runs: list[RunGiven]
     next: int | None
-
-
-class AgentAsked(Asked):
-    """Work for an agent, in words."""
-
-    instructions: Annotated[Text, StringConstraints(min_length=1)]
-    agent: Word | None = None
-    model_tier: Tier | None = Field(
-        default=None, description="A model that the settings name for the agent."
-    )
-    tools: list[Word] | None = Field(default=None, max_length=1_000)
-    timeout: Length | None = None
-    metadata: dict[str, Json] | None = None
-
-
-class ScriptAsked(Asked):
-    """A program to be run."""
-
-    command: list[Text] = Field(min_length=1, max_length=1_000)
-    shell: bool = Field(default=False, description="The command is one line for a shell.")
-    output: Output | None = None
-    timeout: Length | None = None
-    metadata: dict[str, Json] | None = None
-
-
-class NewRun(Asked):
-    """A run of a task, or work that is done once: exactly one of task, agent and script."""
-
-    task: TaskRef | None = None
-    agent: AgentAsked | None = None
-    script: ScriptAsked | None = None
-    space: SpaceName | None = None
-    payload: Json = None
-    key: RunKey | None = None
-    at: Line | None = None
-    timezone: Zone | None = None
-    priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE] | None = None
-
-    @model_validator(mode="after")
-    def _one_work(self) -> NewRun:
-        if len([name for name in ONE_OF if getattr(self, name) is not None]) != 1:
-            message = f"say what to run: exactly one of {', '.join(ONE_OF)}"
-            raise ValueError(message)
-        return self
 
 
 class RunQueued(Given):
@@ -154,6 +92,12 @@ class RunShown(RunGiven):
     deliveries: list[DeliveryGiven]
     questions: list[QuestionGiven]
     heartbeat: HeartbeatGiven | None
+
+
+class RunAnswered(RunGiven):
+    """A run that was answered; `outcome` tells what came of an action that Rota did itself."""
+
+    outcome: Json = None
 
 
 class Waiting(Given):
@@ -212,17 +156,7 @@ async def list_waiting(office: Office, asked: Asked) -> WaitingRuns:  # noqa: AR
 @command("POST", "/v1/runs", KeyScope.RUN, status=201)
 async def create_run(office: Office, asked: NewRun) -> RunQueued:
     """Queue a run and return at once; with a key, at most one."""
-    store = office.store
-    at = await _start(office, asked)
-    if asked.task is not None:
-        task = await task_of(office, asked.task, asked.space)
-        payload = asked.payload
-    else:
-        space = space_of(office, asked.space)
-        kind = TaskKind.AGENT if asked.agent is not None else TaskKind.SCRIPT
-        task = await adhoc.task_for(store, office.caller, kind, space)
-        payload = _errand(office, asked)
-    done = await runs.enqueue(store, task, payload, key=asked.key, at=at, priority=asked.priority)
+    ((done,),) = await runs.queue(office.store, [await batch_of(office, asked)])
     return RunQueued(run=done.run_id, created=done.created)
 
 
@@ -268,8 +202,11 @@ async def retry_task(office: Office, asked: OneTask) -> TaskRetried:
 
 
 @command("POST", "/v1/runs/{run}/answer", KeyScope.RUN)
-async def answer_run(office: Office, asked: Answered) -> RunGiven:
-    """Give a question its one answer; the run goes on in the queue."""
+async def answer_run(office: Office, asked: Answered) -> RunAnswered:
+    """Give a question its one answer; the run goes on in the queue.
+
+    What a person approves for Rota to do is done with the answer, once, or told as refused.
+    """
     store, caller = office.store, office.caller
     run = await runs.find_run(store, caller, asked.run)
     known = await store.list_questions([run.id])
@@ -279,27 +216,8 @@ async def answer_run(office: Office, asked: Answered) -> RunGiven:
             raise NotFound("question", asked.question, f"see `rota run {run.id}`")
     if not known:
         raise IllegalMove(run.state, "be answered: it has asked nothing")
-    newest = known[-1].id
-    seen = asked.action_hash
-    return run_given(await runs.answer_question(store, caller, newest, asked.answer, seen))
-
-
-async def _start(office: Office, asked: NewRun) -> datetime | None:
-    if asked.at is None:
-        return None
-    home = (await office.store.find_space(space_of(office, asked.space))).timezone
-    now = from_micros(office.store.now())
-    return parse_instant(asked.at, asked.timezone or home, now, "at")
-
-
-def _errand(office: Office, asked: NewRun) -> dict[str, Any]:
-    said = asked.agent or asked.script
-    record = {} if said is None else said.model_dump(exclude_none=True)
-    if said is not None and said.timeout is not None:
-        span = length(said.timeout, "timeout")
-        record["timeout"] = None if span is None else span.total_seconds()
-    if asked.script is not None:
-        check_script(record)
-    if asked.payload is not None:
-        record["payload"] = asked.payload
-    return with_agent(office.agents, TaskKind.AGENT, record) if asked.agent else record
+    newest, seen, decide = known[-1].id, asked.action_hash, partial(deed_of, office)
+    run = await runs.answer_question(store, caller, newest, asked.answer, seen, decide)
+    answered = await store.get_question(newest)
+    came = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
+    return RunAnswered(**dict(run_given(run)), outcome=came)

@@ -140,7 +140,8 @@ class HeartbeatGiven(Given):
 class QuestionGiven(Given):
     """What a run waits to be told, or was told.
 
-    An approval shows its whole `action`; `default` is what counts when nobody answers in time.
+    An approval shows its whole `action`; `default` is what counts when nobody answers in time;
+    `outcome` is what came of an action that Rota did itself.
     """
 
     id: int
@@ -158,6 +159,7 @@ class QuestionGiven(Given):
     default: str | None
     action: str | None
     action_hash: str | None
+    outcome: Json = None
 
 
 class EventGiven(Given):
@@ -322,6 +324,7 @@ def question_given(question: Question) -> QuestionGiven:
         default=question.default,
         action=question.action,
         action_hash=question.digest,
+        outcome=None if question.outcome is None else json.loads(question.outcome),
     )
 
 

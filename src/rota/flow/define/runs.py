@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import TypeAlias
 
-from rota.errors import Conflict, IllegalMove, Invalid, NotFound
+from rota.errors import Conflict, IllegalMove, Invalid, NotFound, Unavailable
 from rota.flow.define.names import get_task
 from rota.flow.plan import table_of
-from rota.flow.settle import settle_runs
+from rota.flow.settle import decide_runs, settle_runs
+from rota.model.deeds import Deed
 from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.messages import is_to_read
 from rota.model.outcomes import Cancelled, Report
-from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Run, RunBatch, Source
+from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Question, Run, RunBatch, Source
+from rota.model.settlements import Settlement
 from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
 from rota.ports.clock import Random
 from rota.ports.store import Store
-from rota.rules.approvals import check_decision
+from rota.rules.approvals import APPROVAL, APPROVE, check_decision
+from rota.rules.control import Control, check_in_time, control_of
 from rota.rules.permission import Caller, check_person, may_act_for
 from rota.rules.queueing import new_run, reading_pool
 from rota.rules.settlement import Context
@@ -29,6 +34,9 @@ from rota.rules.wishes import is_in_conversation
 LONGEST_KEY = 256
 LONGEST_ANSWER = 16 * 1024
 MOST_BACKFILLED = 1_000
+
+Deciding: TypeAlias = Callable[[Run, Control], Awaitable[Deed]]
+"""Says what is done for an action that a run asked Rota for."""
 
 _ENCODE = json.JSONEncoder(allow_nan=False).encode
 
@@ -81,9 +89,13 @@ async def enqueue(
 ) -> Enqueued:
     """Queue one run of a task that the caller may use."""
     template = template_for(task, source, store.now(), at, priority)
+    return (await queue(store, [batch_of(template, payload, key)]))[0][0]
+
+
+def batch_of(template: NewRun, payload: object, key: str | None = None) -> RunBatch:
+    """Return one run to be queued, or refuse its payload or its key."""
     keys = [] if key is None else [check_key(key)]
-    batch = RunBatch(template=template, payloads=[encode_payload(payload)], keys=keys)
-    return (await queue(store, [batch]))[0][0]
+    return RunBatch(template=template, payloads=[encode_payload(payload)], keys=keys)
 
 
 async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
@@ -213,12 +225,27 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
     return await find_run(store, caller, run_id)
 
 
+async def end_of(store: Store, run: Run, why: str, chance: Random) -> Settlement:
+    """Return how a run ends that is cancelled while it stands in the queue."""
+    if run.state in FINISHED:
+        raise IllegalMove(run.state, "be cancelled: it has ended already")
+    facts = [replace(one, state=RunState.QUEUED) for one in await store.open_runs([run.id])]
+    report = Report(outcome=Cancelled(reason=why))
+    return (await decide_runs(store, [(one, report) for one in facts], chance))[0]
+
+
 async def answer_question(
-    store: Store, caller: Caller, question_id: int, text: str, seen: str | None = None
+    store: Store,
+    caller: Caller,
+    question_id: int,
+    text: str,
+    seen: str | None = None,
+    decide: Deciding | None = None,
 ) -> Run:
     """Give a question its one answer; the run goes on in the queue.
 
-    Only people answer. A decision about an action names the hash of what was `seen`.
+    Only people answer. A decision about an action names the hash of what was `seen`. What Rota does
+    itself of what is approved is said by `decide`, and happens in the transaction of the answer.
     """
     check_person(caller)
     question = await store.get_question(question_id)
@@ -232,6 +259,8 @@ async def answer_question(
     check_decision(question, text, seen, store.now())
     if question.options and text not in question.options:
         raise Invalid("answer", text, f"choose one of: {', '.join(question.options)}")
+    approved = question.kind == APPROVAL and text == APPROVE
+    deed = await _deed(run, question, store.now(), decide) if approved else None
     facts = await store.open_runs([run.id])
     tasks = await store.get_tasks([run.task_id])
     followers = await store.successors([run.task_id])
@@ -240,6 +269,24 @@ async def answer_question(
     )
     settlement = decide_answer(facts[0], question.id, question.kind, text, caller.name, context)
     waits = facts[0].state is RunState.WAITING and facts[0].epoch == question.epoch
-    if not waits or not all(await store.settle([settlement])):
+    if not waits or not await _settled(store, settlement, deed):
         raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
     return await find_run(store, caller, run.id)
+
+
+async def _deed(run: Run, question: Question, now: int, decide: Deciding | None) -> Deed | None:
+    """Return what Rota does itself when a question is approved."""
+    control = control_of(question)
+    if control is None:
+        return None
+    check_in_time(control, question, now)
+    if decide is None:
+        message = f"question {question.id} asks Rota to do something: use `rota answer {run.id}`"
+        raise Unavailable(message)
+    return await decide(run, control)
+
+
+async def _settled(store: Store, settlement: Settlement, deed: Deed | None) -> bool:
+    if deed is None:
+        return all(await store.settle([settlement]))
+    return await store.approve(settlement, deed) is not None

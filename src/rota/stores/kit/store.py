@@ -31,6 +31,7 @@ from rota.stores.kit import (
     views,
     workers,
 )
+from rota.stores.kit.answering import Answering
 from rota.stores.kit.beating import Beating
 from rota.stores.kit.conversing import Conversing
 from rota.stores.kit.entrance import Entrance
@@ -56,6 +57,7 @@ MOST_JOINED = 2_000
 class SqlStore(
     Entrance, Looking, Live, Pausing, Keeping, Beating,
     Machines, Conversing, Saying, Threads, Talking, Spending, Noticing,
+    Answering,
 ):  # fmt: skip
     """Everything the ports ask of a store, over a dialect's transactions."""
 

@@ -196,6 +196,7 @@ def as_question(row: Row) -> Question:
         default=row[12],
         action=row[13],
         digest=row[14],
+        outcome=row[15],
     )
 
 

@@ -39,6 +39,7 @@ from rota.model.tasks import After, AfterOn, Policy, Retry
 from rota.model.threads import NewThread
 from rota.rules.permission import LOCAL
 from rota.rules.tokens import SECRET_BYTES, digest_of
+from rota.testing.crash.approving import approve
 from rota.testing.crash.speaking import speak
 from rota.testing.crash.witness import note, noted
 
@@ -329,7 +330,7 @@ class _Calls:
             if run.state is RunState.WAITING:
                 questions = await _patiently(partial(self._rota.questions, run_id))
                 with suppress(IllegalMove):  # the answer had been taken, and this one is late
-                    await _patiently(partial(self._rota.answer, questions[-1].id, "yes"))
+                    await approve(self._store, questions[-1], _patiently)
                     note("answered", sure=True, run=run_id, question=questions[-1].id)
         return over
 

@@ -36,7 +36,7 @@ ONCE: Final = frozenset(
             "drop_state",
             "mark_seen",
         ),
-        *("pause", "resume"),
+        *("pause", "resume", "approve"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
         *("beat", "note_silence", "read_machine", "defer", "do_once", "set_budget", "reserve"),
         *("set_preference", "drop_preference"),

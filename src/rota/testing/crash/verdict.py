@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.model.instants import to_micros
+from rota.testing.crash.approving import judge_approving
 from rota.testing.crash.caller import GROUP_CAP, SCHEDULES, TASKS
 from rota.testing.crash.evidence import Evidence, Rows
 from rota.testing.crash.speaking import judge_speaking
@@ -40,6 +41,7 @@ def judge(lines: Lines, messages: list[str], found: Evidence) -> list[str]:
             ("outbox", case.outbox),
             ("limits", case.limits),
             ("speaking", case.speaking),
+            ("approving", case.approving),
         )
         for sentence in check()
     ]
@@ -139,6 +141,10 @@ class _Case:
         for run_id, run in self._runs.items():
             if ends[run_id] != (run["state"] in FINISHED):
                 yield f"run {run_id} is {run['state']} and has ended {ends[run_id]} times"
+
+    def approving(self) -> Iterator[str]:
+        """What was approved is done once."""
+        yield from judge_approving(self._found)
 
     def stranded(self) -> Iterator[str]:
         """Nothing is left open."""

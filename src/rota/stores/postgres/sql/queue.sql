@@ -304,7 +304,8 @@ select (select min(next_at) from rota.schedules where next_at is not null) as sl
   (select min(available_at) from rota.runs where place = 'later') as later;
 
 -- name: given_answers
-select run_id, case when digest is null then answer else answer || ' sha256:' || digest end
+select run_id, case when digest is null then answer
+  else answer || ' sha256:' || digest || coalesce(' ' || outcome, '') end
 from rota.questions
 where run_id = any(:ids::bigint[]) and kind <> 'lost' and answered_at is not null
 order by id;

@@ -86,6 +86,11 @@ update rota.questions q set answer = w.answer, answered_by = w.answered_by,
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, answer text, answered_by text)
 where q.id = w.id and coalesce(q.answered_at, 0) < 1;
 
+-- name: note_outcome  what came of the action that an answer approved
+update rota.questions set outcome = :outcome::text
+where id = :id::bigint and answered_at is not null and outcome is null
+returning id;
+
 -- name: insert_deliveries
 insert into rota.deliveries (space_id, run_id, channel, target, body, dedupe_key, state,
   available_at, created_at, early, kind, asking, mail, files)

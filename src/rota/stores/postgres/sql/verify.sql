@@ -36,7 +36,7 @@ where run_id is not null and run_id between :first::bigint and :last::bigint
 order by run_id, id;
 
 -- name: questions_between
-select run_id, epoch, kind, answered_at, answer, action, digest from rota.questions
+select run_id, epoch, kind, answered_at, answer, action, digest, outcome from rota.questions
 where run_id between :first::bigint and :last::bigint order by run_id, id;
 
 -- name: unfollowed_between  finished runs, and the tasks declared to follow that have no run after them

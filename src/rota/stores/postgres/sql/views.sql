@@ -61,12 +61,12 @@ from rota.attempts where run_id = :run_id::bigint order by number;
 
 -- name: list_questions
 select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
-  answered_by, fallback, action, digest
+  answered_by, fallback, action, digest, outcome
 from rota.questions where run_id = any(:ids::bigint[]) order by id;
 
 -- name: get_questions
 select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
-  answered_by, fallback, action, digest
+  answered_by, fallback, action, digest, outcome
 from rota.questions where id = any(:ids::bigint[]);
 
 -- name: list_events

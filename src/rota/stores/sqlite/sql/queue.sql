@@ -200,7 +200,8 @@ select (select min(next_at) from schedules where next_at is not null) as slot,
   (select min(available_at) from runs indexed by runs_later where place = 'later') as later;
 
 -- name: given_answers
-select run_id, case when digest is null then answer else answer || ' sha256:' || digest end
+select run_id, case when digest is null then answer
+  else answer || ' sha256:' || digest || coalesce(' ' || outcome, '') end
 from questions
 where run_id in (select value from json_each(:ids)) and kind <> 'lost' and answered_at is not null
 order by id;

@@ -77,6 +77,11 @@ update questions set answer = w.value ->> 'answer', answered_by = w.value ->> 'a
   answered_at = :now
 from jsonb_each(:rows) w where questions.id = w.value ->> 'id' and questions.answered_at is null;
 
+-- name: note_outcome  what came of the action that an answer approved
+update questions set outcome = :outcome
+where id = :id and answered_at is not null and outcome is null
+returning id;
+
 -- name: insert_deliveries
 insert into deliveries (space_id, run_id, channel, target, body, dedupe_key, state, available_at,
   created_at, early, kind, asking, mail, files)

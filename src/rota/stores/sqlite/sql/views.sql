@@ -60,12 +60,12 @@ from attempts where run_id = :run_id order by number;
 
 -- name: list_questions
 select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
-  answered_by, fallback, action, digest
+  answered_by, fallback, action, digest, outcome
 from questions where run_id in (select value from json_each(:ids)) order by id;
 
 -- name: get_questions
 select id, run_id, epoch, kind, question, context, options, asked_at, expires_at, answered_at, answer,
-  answered_by, fallback, action, digest
+  answered_by, fallback, action, digest, outcome
 from questions where id in (select value from json_each(:ids));
 
 -- name: list_events
