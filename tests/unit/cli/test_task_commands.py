@@ -279,7 +279,7 @@ def test_a_task_may_choose_no_more_when_it_looks_again(rota):
 
 def test_results_go_only_where_something_leads(rota):
     said = rota.refused("task", "create", "x", *HELLO, "--deliver-to", "pigeon:home")
-    assert said.endswith("deliver_to \"pigeon:home\": there is no channel 'pigeon': use log\n")
+    assert said == "deliver_to \"pigeon:home\": there is no channel 'pigeon': use log"
     rota.ok("task", "create", "x", *HELLO, "--deliver-to", "log:home")
     assert "use log" in rota.refused("task", "edit", "x", "--deliver-to", "pigeon:home")
     rota.ok("thread", "register", "web:home")

@@ -185,3 +185,17 @@ async def test_deleting_is_soft_and_cancels(main):
     await main.plan()
     assert await main.slots(task) == []
     assert (await put(main)).id != task.id
+
+
+async def test_a_place_that_nothing_leads_to_is_refused_and_stays_where_it_stands(main):
+    async def deliver(to, **more):
+        return await put(main, policy=Policy(deliver_to=to), **more)
+
+    await deliver("pigeon:a")  # by somebody who knew a channel of that name
+    known = {"channels": ("log",), "replace": True}
+    assert (await deliver("pigeon:a", title="Still", **known)).policy.deliver_to == "pigeon:a"
+    with pytest.raises(Invalid, match=r"^deliver_to .*there is no channel 'pigeon': use log$"):
+        await deliver("pigeon:b", **known)
+    await main.store.add_thread((await main.space()).id, "pigeon:b")
+    for to in ("pigeon:b", "log:home", None):
+        assert (await deliver(to, **known)).policy.deliver_to == to
