@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -50,7 +50,8 @@ class UnixConnection(HTTPConnection):
 def asked(path, where, token):
     line = UnixConnection(path)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    line.request("POST", where, json.dumps(PING), headers)
+    with suppress(BrokenPipeError):  # who is refused by its headers need not send the rest
+        line.request("POST", where, json.dumps(PING), headers)
     try:
         return line.getresponse().status
     finally:

@@ -90,23 +90,25 @@ def _plain_success(lease: Lease) -> Settlement:
 async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
     """Return the lost runs that may have done what cannot be taken back.
 
-    An agent with an open network may have done anything. Of all others it is known: a message or
-    another effect through Rota, what a person approved, or a write that the gateway passed on.
-    Whether it did is seen by the home of the attempt; where that is gone, it may have.
+    A program that was never begun has done nothing. An agent with an open network may have done
+    anything. Of all others it is known: a message or another effect through Rota, what a person
+    approved, or a write that the gateway passed on. Whether it did is seen by the home of the
+    attempt; where that is gone, it may have.
     """
     undecided = [one for one in lost if one[1].policy.on_lost is OnLost.AUTO]
-    found = {
+    programs = [run_id for run_id, task, _ in undecided if task.kind is not TaskKind.PYTHON]
+    begun = await store.begun_of(programs) if programs else {}
+    never = set(programs) - begun.keys()
+    rest = [one for one in undecided if one[0] not in never]
+    if not rest:
+        return set()
+    return await store.outward_of([run_id for run_id, _, _ in rest]) | {
         run_id
-        for run_id, task, outcome in undecided
-        if outcome.wrote or await _is_open_agent(store, task)
+        for run_id, task, outcome in rest
+        if outcome.wrote
+        or (outcome.wrote is None and begun.get(RunId(run_id)))
+        or await _is_open_agent(store, task)
     }
-    rest = {run_id: outcome for run_id, _, outcome in undecided if run_id not in found}
-    if rest:
-        found |= await store.outward_of(list(rest))
-    unseen = [run_id for run_id, outcome in rest.items() if outcome.wrote is None]
-    if unseen:
-        found |= await store.writers_of(unseen)
-    return found
 
 
 async def _is_open_agent(store: Settling, task: Task) -> bool:

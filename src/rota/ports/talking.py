@@ -38,8 +38,11 @@ class Talking(Timed, Protocol):
     async def outward_of(self, run_ids: Sequence[int]) -> set[RunId]:
         """Return the runs of which something has left: an effect, or what a person approved."""
 
-    async def writers_of(self, run_ids: Sequence[int]) -> set[RunId]:
-        """Return the runs whose kept attempt could write to somewhere outside."""
+    async def begun_of(self, run_ids: Sequence[int]) -> dict[RunId, bool]:
+        """Return the runs whose program was begun, and whether it could write outside.
+
+        What was running before a restore may have been, and may have.
+        """
 
     async def deferred_of(self, run_ids: Sequence[int]) -> list[tuple[RunId, Epoch, Deferred]]:
         """Return what is deferred, in order."""

@@ -16,6 +16,7 @@ from rota.flow.observe.why import explain
 from rota.flow.rescue import rescue
 from rota.model.deliveries import DeliveryState
 from rota.model.states import RunState
+from rota.model.tasks import NewTask, TaskKind
 from rota.model.views import RunFilter
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
@@ -136,6 +137,27 @@ async def test_what_was_running_is_given_back_and_old_leases_count_no_more(
         run = await store.get_run(run_id)
         assert (run.state, run.epoch, run.cause) == (RunState.QUEUED, was.epoch, "lost")
     assert (await verify(store)).clean
+
+
+async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
+    place, opened_at, clock, tmp_path
+):
+    store = await opened_at()
+    bench = Bench(store, clock)
+    bench.routes.append("agent")
+    space = await bench.space()
+    (run_id,) = await bench.queue(
+        await store.put_task(
+            NewTask(space_id=space.id, name="look", route="agent", kind=TaskKind.AGENT), None
+        )
+    )
+    await bench.claim_one()
+    made = await back_up(store, str(tmp_path / "backup.zip"))
+    await store.close()
+    await restore(place.store(), made.path, force=True)
+    store = await opened_at()
+    assert await rescue(store, FixedChance(), fence=True) == 1
+    assert (await store.get_run(run_id)).state is RunState.WAITING
 
 
 async def test_ids_that_were_given_out_since_are_not_given_again(place, filled, opened_at, clock):

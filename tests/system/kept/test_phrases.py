@@ -61,7 +61,7 @@ else:
 def test_what_is_approved_is_done_by_rota_and_told_through_a_death_of_the_daemon(simple):
     (simple.work / "agent.py").write_text(CONTROLLING)
     words = ("--instructions", "Tidy.", "--agent", "command", "--command", "python3 agent.py")
-    simple.json("task", "create", "tidy", *words, "--phrases", "--on-lost", "retry")
+    simple.json("task", "create", "tidy", *words, "--phrases")
     simple.create("report", "true")
     simple.up()
     number = simple.json("run", "tidy")["run"]

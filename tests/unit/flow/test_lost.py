@@ -20,7 +20,7 @@ from rota.model.states import RunState
 from rota.model.tasks import NewTask, OnLost, Policy, TaskKind
 from rota.rules.prompts import INTERRUPTED
 from rota.rules.settlement import AGENTS_REST
-from rota.testing.contracts.keeping import kept_for
+from rota.testing.contracts.keeping import HOME, kept_for
 from rota.testing.talk import talking
 
 
@@ -30,6 +30,16 @@ async def agent(desk, space="main", **spec):
     return await desk.store.put_task(
         NewTask(space_id=owner.id, name="look", route="agent", kind=TaskKind.AGENT, spec=spec), None
     )
+
+
+async def begin_and_lose(desk, chance):
+    """Let a worker begin an attempt and vanish with its home, then rescue."""
+    await desk.worker("w1")
+    (lease,) = await desk.claim(worker="w1")
+    await desk.store.renew_home(HOME, "there", desk.store.now() + 1)
+    assert await desk.store.begin_kept(kept_for(lease), "w1")
+    desk.clock.advance(timedelta(days=1))
+    await rescue(desk.store, chance, fence=True)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +55,18 @@ async def agent(desk, space="main", **spec):
 )
 async def test_a_person_is_asked_about_an_agent_with_an_open_network(desk, chance, spec, state):
     (run_id,) = await desk.queue(await agent(desk, **spec))
-    await lose(desk, chance)
+    await begin_and_lose(desk, chance)
     assert await desk.state(run_id) is state
 
 
 async def test_an_agent_of_a_member_has_walls_and_is_tried_again(desk, chance):
     (run_id,) = await desk.queue(await agent(desk, "ann"))
+    await begin_and_lose(desk, chance)
+    assert await desk.state(run_id) is RunState.QUEUED
+
+
+async def test_an_agent_that_was_lost_before_it_was_begun_is_tried_again(desk, chance):
+    (run_id,) = await desk.queue(await agent(desk))
     await lose(desk, chance)
     assert await desk.state(run_id) is RunState.QUEUED
 

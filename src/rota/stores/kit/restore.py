@@ -25,6 +25,9 @@ LIKELY_A_SECOND = 1_000
 FLEETING = frozenset({"facts", "workers", "heads", "pings", "homes", "kept", "beats"})
 """Tables that are not taken over: leases and caches of another life, and facts one by one."""
 
+RESTORED = "restored"
+"""The fact that says when that was last: what was running before may have been begun."""
+
 JUMPING = ("runs", "questions", "deliveries", "events")
 """Tables whose ids people and channels may have seen since the backup."""
 
@@ -42,6 +45,7 @@ async def come_back(
     messages = await _doubt(session, states, now)
     # Positions of the other life mean nothing in this one; its cursors are told apart anyway.
     await session.run("note_fact", name=PRUNED, value="0.0")
+    await session.run("note_fact", name=RESTORED, value=str(now))
     running = (await session.rows("count_running"))[0][0]
     await heads.heal(session, now)
     data = {"from": backup.incarnation, "at": backup.at.isoformat(), "slots": slots}

@@ -60,9 +60,9 @@ class Talking(Dialect):
         """Return the runs of which something has left."""
         return await self.read(outward_of, list(run_ids))
 
-    async def writers_of(self, run_ids: Sequence[int]) -> set[RunId]:
-        """Return the runs whose kept attempt could write to somewhere outside."""
-        return await self.read(writers_of, list(run_ids))
+    async def begun_of(self, run_ids: Sequence[int]) -> dict[RunId, bool]:
+        """Return the runs whose kept attempt was begun, and whether it could write outside."""
+        return await self.read(begun_of, list(run_ids))
 
     async def asked_of(self, run_ids: Sequence[int]) -> dict[RunId, Asked]:
         """Return what running attempts have asked and wait to be settled for."""
@@ -199,9 +199,9 @@ async def outward_of(session: Session, run_ids: list[int]) -> set[RunId]:
     return {RunId(row[0]) for row in await session.rows("outward_of", ids=run_ids)}
 
 
-async def writers_of(session: Session, run_ids: list[int]) -> set[RunId]:
-    """Return the runs whose kept attempt could write to somewhere outside."""
-    return {RunId(row[0]) for row in await session.rows("writers_of", ids=run_ids)}
+async def begun_of(session: Session, run_ids: list[int]) -> dict[RunId, bool]:
+    """Return the runs whose kept attempt was begun, and whether it could write outside."""
+    return {RunId(row[0]): bool(row[1]) for row in await session.rows("begun_of", ids=run_ids)}
 
 
 def _asked(record: dict[str, Any]) -> Asked:

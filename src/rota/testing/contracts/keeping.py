@@ -58,21 +58,23 @@ class KeepingContract:
         bench.clock.advance(LONG)
         assert [run.run_id for run in await bench.store.lost_runs(10)] == [lease.run_id]
 
-    async def test_who_could_write_to_somewhere_outside_is_known(self, bench: Bench) -> None:
+    async def test_who_was_begun_and_could_write_to_somewhere_outside_is_known(
+        self, bench: Bench
+    ) -> None:
         lease = await self._begun(bench)
-        writers = bench.store.writers_of
-        assert await writers([lease.run_id]) == set()
+        begun = bench.store.begun_of
+        assert await begun([lease.run_id]) == {lease.run_id: False}
         for nonce, writes in (("n2", True), ("n3", False)):  # two tries of one attempt
             kept = replace(kept_for(lease, nonce), writes=writes)
             assert await bench.store.begin_kept(kept, "w1")
         (found,) = await bench.store.kept_of(HOME)
         assert (found.nonce, found.writes) == ("n3", True)
-        assert await writers([lease.run_id, lease.run_id + 1]) == {lease.run_id}
+        assert await begun([lease.run_id, lease.run_id + 1]) == {lease.run_id: True}
         assert await bench.end(lease, Drained())
         later = await bench.claim_one()
-        assert await writers([later.run_id]) == set()
+        assert await begun([later.run_id]) == {}
         assert await bench.store.begin_kept(kept_for(later), "w1")
-        assert await writers([later.run_id]) == set()
+        assert await begun([later.run_id]) == {later.run_id: False}
 
     async def test_the_promise_of_a_home_never_moves_back(self, bench: Bench) -> None:
         await self._begun(bench)

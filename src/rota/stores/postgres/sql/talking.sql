@@ -33,9 +33,11 @@ select r.id from rota.runs r where r.id = any(:ids::bigint[]) and
   + (select count(*) from rota.questions q
     where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve') > 0;
 
--- name: writers_of  whose attempts could write to somewhere outside
-select k.run_id from rota.kept k join rota.runs r on r.id = k.run_id and r.epoch = k.epoch
-where k.run_id = any(:ids::bigint[]) and k.writes = 1;
+-- name: begun_of  whose attempts were or may have been begun, and whether they could write outside
+select r.id, coalesce(k.writes, 1) from rota.runs r
+left join rota.kept k on k.run_id = r.id and k.epoch = r.epoch
+where r.id = any(:ids::bigint[]) and (k.run_id is not null
+  or r.started_at <= (select value::bigint from rota.facts where name = 'restored'));
 
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from rota.kept k

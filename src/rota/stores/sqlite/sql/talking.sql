@@ -30,9 +30,11 @@ select r.id from runs r where r.id in (select value from json_each(:ids)) and
   + (select count(*) from questions q
     where q.run_id = r.id and q.kind = 'approval' and q.answer = 'approve') > 0;
 
--- name: writers_of  whose attempts could write to somewhere outside
-select k.run_id from kept k join runs r on r.id = k.run_id and r.epoch = k.epoch
-where k.run_id in (select value from json_each(:ids)) and k.writes = 1;
+-- name: begun_of  whose attempts were or may have been begun, and whether they could write outside
+select r.id, coalesce(k.writes, 1) from runs r
+left join kept k on k.run_id = r.id and k.epoch = r.epoch
+where r.id in (select value from json_each(:ids)) and (k.run_id is not null
+  or r.started_at <= cast((select value from facts where name = 'restored') as integer));
 
 -- name: overstaying  who has asked long ago and goes on
 select d.run_id, d.epoch from kept k
