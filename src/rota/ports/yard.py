@@ -110,4 +110,4 @@ class Yard(Protocol):
         """Wake a silent keeper, or end it for good with its tree; true if that was tried."""
 
     async def rung(self, kept: Kept, seconds: float) -> None:
-        """Wait until a keeper has something new, at most so long."""
+        """Wait until a keeper has something new or has ended, at most so long."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rota.errors import Unavailable
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
+from rota.executors.kit.bells import UNWATCHED_SECONDS, Bells
 from rota.executors.kit.boxes import delete, make_box, outbox_of, shown_of
 from rota.executors.kit.building import Program, build
 from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
@@ -85,7 +86,7 @@ class HomeYard:
         self._attempts = self._folder / "attempts"
         self._way_out = WayOut(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
-        self._rung: dict[str, asyncio.Event] = {}
+        self._bells = Bells()
         self._lock = -1
         self._epoch = 0
         self._program: Program | None = None
@@ -115,6 +116,7 @@ class HomeYard:
     def close(self) -> None:
         """Let go of the home; its keepers go on until their lease ends."""
         self._way_out.close()
+        self._bells.close()
         if self._wake is not None:
             asyncio.get_running_loop().remove_reader(self._wake.fileno())
             self._wake.close()
@@ -136,8 +138,7 @@ class HomeYard:
 
     def _hear(self) -> None:
         for name in self._wake.names() if self._wake is not None else ():
-            if name in self._rung:
-                self._rung[name].set()
+            self._bells.ring(name)
 
     def moment(self) -> float:
         """Return the seconds since this machine was started, sleep included."""
@@ -230,7 +231,7 @@ class HomeYard:
             image=site.image,
         )
         spec = self._executor(kept.executor).wrap(found(prepared.command, room), given)
-        self._rung[spec.name] = asyncio.Event()
+        self._bells.hang(spec.name)
         await asyncio.to_thread(self._start, kept, spec)
 
     def _executor(self, name: str) -> Executor:
@@ -303,7 +304,7 @@ class HomeYard:
 
     async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
-        self._rung.pop(_name(kept), None)
+        self._bells.take_down(_name(kept))
         await self._way_out.dismiss(kept)
         await asyncio.to_thread(self._forget, kept)
 
@@ -360,14 +361,13 @@ class HomeYard:
         return kill_keeper(seen) if for_good else wake_keeper(seen)
 
     async def rung(self, kept: Kept, seconds: float) -> None:
-        """Wait until the keeper has something new, at most so long."""
-        bell = self._rung.setdefault(_name(kept), asyncio.Event())
-        try:
-            async with asyncio.timeout(seconds):
-                await bell.wait()
-        except TimeoutError:
-            return
-        bell.clear()
+        """Wait until the keeper has something new or has ended, at most so long."""
+        name = _name(kept)
+        if not self._bells.watches(name):
+            seen = glance(self._attempts / name, _identity(kept))
+            if not self._bells.watch(name, seen.pid, seen.pid_started):
+                seconds = min(seconds, UNWATCHED_SECONDS)
+        await self._bells.rung(name, seconds)
 
 
 def _walled(bounds: Bounds) -> Bounds:

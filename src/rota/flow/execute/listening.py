@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 PART = 256 * 1024
 QUIET_SECONDS = 0.05
 """How long a line stays as it is before its beginning is shown."""
+REST_SECONDS = 5.0
+"""How long an attempt is left alone that nothing is heard of: what is new rings, and so its end."""
 SWEEP_SECONDS = 60.0
 """How long an engine may refuse to end what it runs before the attempt is given up as lost."""
 
@@ -71,7 +73,7 @@ class Listening:
             if ending is None:
                 news = hearing.unfinished != before and any(hearing.unfinished.values())
                 before = dict(hearing.unfinished)
-                await self._yard.rung(kept, QUIET_SECONDS if news else LOOK_SECONDS)
+                await self._yard.rung(kept, QUIET_SECONDS if news else REST_SECONDS)
                 continue
             left = await self.sweep(kept)
             if not left:

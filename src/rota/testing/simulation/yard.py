@@ -20,6 +20,7 @@ from rota.testing.simulation.machines import Home, Keeper, Line, Program
 from rota.testing.simulation.processes import Process
 
 LONGEST_START = 0.5
+UNWATCHED_SECONDS = 1.0
 
 
 class SimYard:
@@ -200,9 +201,9 @@ class SimYard:
         return False
 
     async def rung(self, kept: Kept, seconds: float) -> None:
-        """Wait until a keeper has something new, at most so long."""
+        """Wait until a keeper has something new, at most so long; its end does not ring here."""
         keeper = self._home.keepers.get(_name(kept))
-        now = self._sea.loop.time()
+        now, seconds = self._sea.loop.time(), min(seconds, UNWATCHED_SECONDS)
         sign = now + seconds if keeper is None else keeper.next_sign()
         await asyncio.sleep(min(seconds, sign - now))
 
