@@ -223,7 +223,7 @@ def test_a_question_waits_for_a_person_and_the_answer_reaches_the_agent(lodging,
     lodging.json("answer", str(number), "red")
     run = lodging.until(number, lambda run: run["state"] in ENDED, 60.0)
     assert (run["state"], run["result"]) == ("succeeded", "red it is"), run
-    assert "The answer is: red" in str(provider.script.asked[-1])
+    assert ">red</answer>" in str(provider.script.asked[-1])
 
 
 def test_an_agent_outlives_its_daemon(lodging, provider):
