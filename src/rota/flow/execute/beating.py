@@ -57,11 +57,11 @@ class Watch:
         now = asyncio.get_running_loop().time()
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def sign(kept: Kept) -> Sign:
+        async def in_turn(kept: Kept) -> Sign:
             async with turns:
                 return await self._yard.sign(kept)
 
-        signs = await asyncio.gather(*(sign(each.kept) for each in followed.values()))
+        signs = await asyncio.gather(*(in_turn(each.kept) for each in followed.values()))
         looks = {}
         found = []
         for each, sign in zip(followed.values(), signs, strict=True):
