@@ -21,8 +21,6 @@ from rota.ports.yard import Yard
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 2
-"""How many are looked at at once: each has a thread meanwhile, which the work would wait for."""
 MISSED = 2
 LEAST_SECONDS = 35.0
 """How far apart two looks count: keepers speak every 15 s, however often somebody looks."""
@@ -55,13 +53,7 @@ class Watch:
     async def look(self, followed: Mapping[int, Followed]) -> list[Sign]:
         """Return what can be seen of attempts; a keeper that has missed two beats is ended."""
         now = asyncio.get_running_loop().time()
-        turns = asyncio.Semaphore(AT_ONCE)
-
-        async def in_turn(kept: Kept) -> Sign:
-            async with turns:
-                return await self._yard.sign(kept)
-
-        signs = await asyncio.gather(*(in_turn(each.kept) for each in followed.values()))
+        signs = await asyncio.gather(*(self._yard.sign(each.kept) for each in followed.values()))
         looks = {}
         found = []
         for each, sign in zip(followed.values(), signs, strict=True):
