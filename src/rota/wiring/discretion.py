@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from typing import Any, cast
 
 from rota.model.requests import NewRequest
@@ -13,6 +14,7 @@ from rota.rules.redaction import Redactor
 
 FROM_PROGRAMS = frozenset({"hear", "beat", "pause_kept", "mark_delivery", "note_silence"})
 """The operations that write down what programs said, or what was said of them."""
+WORDLESS = frozenset({int, float, bool, type(None)})
 ATTEMPT = "attempt:"
 """How the id of a caller begins that is an attempt."""
 
@@ -83,6 +85,8 @@ def cleaned(value: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - whatever a
     kind = type(value)
     if kind is str:
         return redactor.text(value)
+    if kind in WORDLESS or isinstance(value, Enum):
+        return value
     if kind in {list, tuple}:
         return kind(cleaned(inner, redactor) for inner in value)
     if isinstance(value, tuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -117,3 +118,16 @@ async def test_looking_at_many_does_not_wait_for_each(followed):
     many = dict.fromkeys(range(100), followed[1])
     async with asyncio.timeout(5):
         assert len(await Watch(Slow()).look(many)) == 100
+
+
+async def test_looks_at_many_do_not_fall_on_one_moment(followed):
+    starts = []
+
+    class Timed(SilentYard):
+        async def sign(self, kept):
+            starts.append(asyncio.get_running_loop().time())
+            return await super().sign(kept)
+
+    await Watch(Timed()).look(dict.fromkeys(range(5), followed[1]))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
+    assert min(gaps) >= beating.PAUSE_SECONDS / 2

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from rota.errors import Unavailable
@@ -50,6 +51,8 @@ from rota.rules.gates import GATE
 
 CONTAINER = "container"
 PRIVATE = 0o700
+MOST_PLACES = 1024
+"""Of attempts that are looked at again and again; their paths are put together once."""
 TIDY_SECONDS = 3600.0
 STATE_NAME = 8
 """How long the names of state folders are: the path of a socket in one must be short."""
@@ -84,6 +87,7 @@ class HomeYard:
         self._python = Interpreter.running().program
         self._folder = folder / "keepers"
         self._attempts = self._folder / "attempts"
+        self._place = lru_cache(MOST_PLACES)(self._attempts.joinpath)
         self._way_out = WayOut(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._bells = Bells()
@@ -247,7 +251,7 @@ class HomeYard:
         if self._program is None:
             self._program = build(self._folder / "program")
         start(
-            self._attempts / spec.name,
+            self._place(spec.name),
             spec,
             _identity(kept),
             self._program,
@@ -258,7 +262,7 @@ class HomeYard:
 
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
-        return look(self._attempts / _name(kept), _identity(kept))
+        return look(self._place(_name(kept)), _identity(kept))
 
     def beside(self, kept: Kept) -> Sequence[Kept]:
         """Return what else was ever started for an attempt, by the names of its folders."""
@@ -273,19 +277,19 @@ class HomeYard:
 
     def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
-        return read_spool(self._attempts / _name(kept), stream.value, offset, most)
+        return read_spool(self._place(_name(kept)), stream.value, offset, most)
 
     def input(self, kept: Kept) -> tuple[bytes, bool]:
         """Return all that a program was given to read, and whether that has ended."""
-        return read_input(self._attempts / _name(kept))
+        return read_input(self._place(_name(kept)))
 
     def write(self, kept: Kept, offset: int, data: bytes, *, end: bool = False) -> None:
         """Put bytes at an offset of what a program reads; with `end` there is no more."""
-        write_input(self._attempts / _name(kept), offset, data, end=end)
+        write_input(self._place(_name(kept)), offset, data, end=end)
 
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree: politely, then for certain."""
-        folder = self._attempts / _name(kept)
+        folder = self._place(_name(kept))
         if folder.exists():
             cancel(folder, self._epoch, grace_seconds, why)
 
@@ -310,7 +314,7 @@ class HomeYard:
 
     def _forget(self, kept: Kept) -> None:
         for folder in (
-            self._attempts / _name(kept),
+            self._place(_name(kept)),
             self._rooms / _room_name(kept.run_id, kept.epoch),
             self._mailboxes / _room_name(kept.run_id, kept.epoch),
         ):
@@ -335,7 +339,7 @@ class HomeYard:
         return await asyncio.to_thread(self._sign, kept)
 
     def _sign(self, kept: Kept) -> Sign:
-        folder = self._attempts / _name(kept)
+        folder = self._place(_name(kept))
         seen = glance(folder, _identity(kept))
         alive = is_alive(seen.pid, seen.pid_started)
         used = usage_below(seen.pid) if alive else None
@@ -355,7 +359,7 @@ class HomeYard:
 
     def rouse(self, kept: Kept, *, for_good: bool) -> bool:
         """Wake a silent keeper, or end it for good; one that waits for a disk is left alone."""
-        seen = glance(self._attempts / _name(kept), _identity(kept))
+        seen = glance(self._place(_name(kept)), _identity(kept))
         if not is_alive(seen.pid, seen.pid_started) or waits_for_a_disk(seen.pid):
             return False
         return kill_keeper(seen) if for_good else wake_keeper(seen)
@@ -364,7 +368,7 @@ class HomeYard:
         """Wait until the keeper has something new or has ended, at most so long."""
         name = _name(kept)
         if not self._bells.watches(name):
-            seen = glance(self._attempts / name, _identity(kept))
+            seen = glance(self._place(name), _identity(kept))
             if not self._bells.watch(name, seen.pid, seen.pid_started):
                 seconds = min(seconds, UNWATCHED_SECONDS)
         await self._bells.rung(name, seconds)

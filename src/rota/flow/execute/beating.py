@@ -4,13 +4,16 @@ A keeper says by itself, every few seconds, how far it is. One that has said not
 looks, a heartbeat apart, has missed two: it cannot mind timeouts or hear a wish to stop, so its
 attempt is ended and lost. It is woken first, for it may only have been stopped. Looks are counted,
 not hours: a process that was stopped itself, or a machine that slept, has not looked.
+
+A look at many is spread over a moment, for a hundred at once would hold up the work that falls due
+then; it waits for none of them, for one of them may hang.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rota.flow.execute.hearing import Hearing
@@ -24,6 +27,9 @@ log = logging.getLogger(__name__)
 MISSED = 2
 LEAST_SECONDS = 35.0
 """How far apart two looks count: keepers speak every 15 s, however often somebody looks."""
+PAUSE_SECONDS = 0.02
+LONGEST_LOOK_SECONDS = 10.0
+"""Between two looks, and before the last of very many."""
 SILENT = "its keeper gave no sign of life for two heartbeats and was ended"
 
 
@@ -53,7 +59,7 @@ class Watch:
     async def look(self, followed: Mapping[int, Followed]) -> list[Sign]:
         """Return what can be seen of attempts; a keeper that has missed two beats is ended."""
         now = asyncio.get_running_loop().time()
-        signs = await asyncio.gather(*(self._yard.sign(each.kept) for each in followed.values()))
+        signs = await self._signs([each.kept for each in followed.values()])
         looks = {}
         found = []
         for each, sign in zip(followed.values(), signs, strict=True):
@@ -63,6 +69,15 @@ class Watch:
             found.append(_told(sign, each.hearing, look))
         self._looks = looks
         return found
+
+    async def _signs(self, many: Sequence[Kept]) -> list[Sign]:
+        pause = min(PAUSE_SECONDS, LONGEST_LOOK_SECONDS / max(1, len(many)))
+        begun = []
+        async with asyncio.TaskGroup() as looks:
+            for kept in many:
+                begun.append(looks.create_task(self._yard.sign(kept)))
+                await asyncio.sleep(pause)
+        return [look.result() for look in begun]
 
     def _compared(self, kept: Kept, sign: Sign, now: float) -> _Look:
         before = self._looks.get(kept.nonce)
