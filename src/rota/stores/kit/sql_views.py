@@ -227,7 +227,7 @@ VIEWS: tuple[SqlView, ...] = (
             _text("space", "s.name", "whose it is"),
             _number("run_id", "q.run_id", "the run that waits"),
             _text("task", "t.name", "its task's name"),
-            _text("kind", "q.kind", "`ask` or `lost`"),
+            _text("kind", "q.kind", "`ask`, `lost` or `approval`"),
             _text("question", "q.question", "what is asked"),
             _text("context", "q.context", "what the run said about it"),
             _json("options", "q.options", "the answers to choose from"),
@@ -236,6 +236,7 @@ VIEWS: tuple[SqlView, ...] = (
             _instant("answered_at", "q.answered_at", "when it was answered"),
             _text("answer", "q.answer", "the answer"),
             _text("answered_by", "q.answered_by", "who answered"),
+            _json("outcome", "q.outcome", "what came of an approved action that Rota did itself"),
         ),
     ),
     SqlView(
