@@ -30,6 +30,8 @@ NO_MORE = object()
 
 MAIN = "main"
 MOST_NAMES = 1_000
+AGAIN_SECONDS = 1.0
+"""How long after a daemon has gone silent it is looked for again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +191,12 @@ class Desk:
         found = self.daemon()
         return self._here if found is None else self._kept(found)
 
-    def ask_anew(self) -> None:
-        """Look for the daemon again before the next call: it may have come back elsewhere."""
-        self.__dict__.pop("_clerk", None)
+    def ask_anew(self) -> Remote | None:
+        """Return the daemon, which may have come back elsewhere, and ask it from now on."""
+        found = self.daemon()
+        if found is not None:
+            self.__dict__.pop("_clerk", None)
+        return found
 
     @cached_property
     def _here(self) -> Clerk:

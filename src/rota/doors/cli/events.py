@@ -9,14 +9,13 @@ from urllib.parse import urlencode
 
 import typer
 
-from rota.doors.cli.desk import Desk
+from rota.doors.cli.desk import AGAIN_SECONDS, Desk
 from rota.doors.cli.remote import Told
 from rota.doors.cli.run_words import event_row
 from rota.doors.cli.values import LARGEST, maybe_whole
 from rota.doors.kit.faults import INTERRUPTED
 from rota.errors import Unavailable
 
-AGAIN_SECONDS = 1.0
 SETTLED = "run.settled"
 RESET = "reset"
 WIDTH = 18

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
 from rota.doors.cli.run_words import FINISHED, checked_words, event_row
 from rota.doors.cli.show import compact
 from rota.doors.cli.values import SpaceName
@@ -18,7 +18,6 @@ from rota.errors import NotFound, RotaError, Unavailable
 
 LOOK_SECONDS = 0.05
 """How often a run is looked at where no daemon tells of it."""
-AGAIN_SECONDS = 1.0
 WIDTH = 18
 OUTPUT = "run.output"
 SETTLED = "run.settled"
@@ -120,8 +119,7 @@ def _following(desk: Desk, number: int, told: int) -> Iterator[Record]:
         except Unavailable:
             pass
         time.sleep(AGAIN_SECONDS)
-        daemon = desk.daemon()
-        desk.ask_anew()
+        daemon = desk.ask_anew()
 
 
 def _state(desk: Desk, number: int) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
 from rota.doors.cli.questions import approval_lines
 from rota.doors.cli.run_now import queue_run
 from rota.doors.cli.run_words import FINISHED, tell_run
@@ -15,7 +15,7 @@ from rota.doors.cli.task_options import words_of
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
 from rota.doors.kit.faults import FAILED, INTERRUPTED, TIMEOUT, WAITING
-from rota.errors import Invalid
+from rota.errors import Invalid, Unavailable
 from rota.timing.durations import parse_duration
 
 PATIENCE = "10m"
@@ -69,7 +69,8 @@ def run(
     a task by its id: rota task run ID.)
 
     With --wait the exit code is the outcome: 0 succeeded, 1 failed, cancelled or expired, 7 waits
-    for a person, 8 not ended in time. Ctrl-C only stops the waiting.
+    for a person, 8 not ended in time. Ctrl-C only stops the waiting; a daemon that restarts is
+    waited for.
 
     Example: rota run report --input "only the last week" --wait
     """
@@ -149,21 +150,37 @@ def _wait(desk: Desk, number: int, patience: float, interval: float, opening: st
     try:
         if opening:
             desk.out.talk(f"{opening}; waiting for its end.")
+        run = _looked_at(desk, number, end if opening else 0.0)
         if _nobody_works(desk):
             desk.out.talk("Nobody works on it: start `rota up`.")
         while True:
-            run = desk.call("GET", f"/v1/runs/{number}")
             left = end - time.monotonic()
             if run["state"] in FINISHED or run["state"] == "waiting" or left <= 0:
                 return _outcome(desk, run)
             time.sleep(min(interval, left))
+            run = _looked_at(desk, number, end)
     except KeyboardInterrupt:
         desk.out.talk(f"Detached: run {number} goes on. Follow it: rota logs {number} -f")
         return INTERRUPTED
 
 
+def _looked_at(desk: Desk, number: int, end: float) -> Record:
+    """Return a run; a daemon that restarts is waited for, as long as there is patience."""
+    while True:
+        try:
+            return desk.call("GET", f"/v1/runs/{number}")
+        except Unavailable:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(AGAIN_SECONDS)
+            desk.ask_anew()
+
+
 def _nobody_works(desk: Desk) -> bool:
-    workers = desk.call("GET", "/v1/status")["workers"]
+    try:
+        workers = desk.call("GET", "/v1/status")["workers"]
+    except Unavailable:
+        return False
     return not any(worker["alive"] for worker in workers)
 
 

@@ -76,6 +76,7 @@ def _screen(desk: Desk, most: int) -> RenderableType:
         status = desk.call("GET", "/v1/status")
         found = desk.call("GET", "/v1/runs", {"limit": most})["runs"]
     except Unavailable as fault:
+        desk.ask_anew()
         return Text(f"{fault}; trying again", style="yellow")
     queue = "   ".join(f"{name} {value}" for name, value in queue_pairs(status) if value)
     warnings = [Text(f"! {w['code']}: {w['message']}", style="yellow") for w in status["warnings"]]
