@@ -31,6 +31,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which tests were left out, and what runs them."""
+    for marker in config.getini("markers"):
+        name, _, told = marker.partition(": ")
+        if f"not {name}" in config.option.markexpr:
+            terminalreporter.write_line(f"LEFT OUT [{name}] {told}")
+
+
 @pytest.fixture
 def runner():
     """One event loop for a test and its fixtures."""
