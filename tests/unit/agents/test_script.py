@@ -8,7 +8,9 @@ import pytest
 
 from rota.agents.command.script import ScriptAgent
 from rota.errors import Invalid
-from rota.model.wishes import SessionContext, Wish
+from rota.model.outcomes import Succeeded
+from rota.model.verdicts import Exit
+from rota.model.wishes import Output, SessionContext, Wish
 from rota.ports.agent import Room
 
 AGENT = ScriptAgent()
@@ -94,3 +96,43 @@ def test_what_a_function_returns_is_left_in_the_result_file(tmp_path, case):
     assert done.returncode == code, done.stderr
     left = (tmp_path / "result").read_text() if (tmp_path / "result").exists() else None
     assert left == result or (case == "no json" and code)
+
+
+OWN_WORDS = [
+    "curl: (22) The requested URL returned error: 403",
+    "KeyError: 'billing_address'",
+    "HTTP 429 Too Many Requests",
+    "ssh: forbidden by the usage policy",
+    "error: 500 rows are too many",
+]
+
+
+@pytest.mark.parametrize("words", OWN_WORDS)
+def test_what_a_failing_script_says_is_not_taken_for_the_words_of_a_provider(words):
+    """It is tried again as its task says, and nobody is told to buy credit."""
+    outcome = ended(Exit(code=1, stderr_tail=words.encode())).outcome
+    assert (outcome.code, outcome.retryable) == ("other", True)
+    assert words in outcome.message
+    line = json.dumps({"rota": "error", "message": words}).encode() + b"\n"
+    assert ended(Exit(code=0), line).outcome.code == "other"
+
+
+def test_a_script_may_say_itself_of_which_class_its_error_is():
+    line = b'{"rota": "error", "class": "rate_limit", "message": "the bank is closed"}\n'
+    assert ended(Exit(code=0), line).outcome.code == "rate_limit"
+
+
+def test_a_script_that_ran_out_of_memory_is_known_by_its_words():
+    assert ended(Exit(code=1, stderr_tail=b"MemoryError")).outcome.code == "out_of_memory"
+
+
+def test_a_result_that_tells_of_an_error_is_a_result():
+    seen = b"API Error: 500 of the weather service, twice\n"
+    assert ended(Exit(code=0), seen).outcome == Succeeded(result=json.dumps(seen.decode().strip()))
+
+
+def ended(end, *lines):
+    reader = AGENT.reader(Wish(program=("p",), instructions="null", output=Output.LAST_LINE), ROOM)
+    for line in lines:
+        reader.feed(line)
+    return reader.end(end)

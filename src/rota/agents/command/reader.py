@@ -27,14 +27,15 @@ class CommandReader:
     A `result` line is the result. Without one it is the whole text, the last line, or, where lines
     of Rota's were agreed on, nothing: then the attempt has failed. A program that prints nothing
     and ends well has succeeded without a result, unless such lines were agreed on. A line is text
-    if it is too long; one that is `told` more line by line has failed if that was its result.
+    if it is too long; one that is `told` more line by line has failed if that was its result. What
+    is said by one that has no provider is never taken for the words of one.
     """
 
     plain = True
 
-    def __init__(self, output: Output, *, told: bool = False) -> None:
+    def __init__(self, output: Output, *, told: bool = False, has_provider: bool = True) -> None:
         self._output = output
-        self._heard = Heard(may_be_silent=True)
+        self._heard = Heard(may_be_silent=True, has_provider=has_provider)
         self._lines = Lines(LAST if told else None)
         self._text = Gathered()
 
@@ -59,7 +60,7 @@ class CommandReader:
     def _said(self, line: Line) -> Iterator[Said]:
         record = parse(line.bytes) if line.whole and MARK in line.bytes else None
         if record is not None and "rota" in record:
-            yield from rota_lines.said(record)
+            yield from rota_lines.said(record, has_provider=self._heard.has_provider)
             return
         raw = decoded(line.bytes)
         text = clean(raw)

@@ -8,6 +8,7 @@ from functools import cache
 
 from rota.agents.command import calling
 from rota.agents.command.agent import CommandAgent
+from rota.agents.command.reader import CommandReader
 from rota.model.wishes import Wish
 from rota.ports.agent import Abilities, File, Prepared, Room
 from rota.rules.programs import is_call
@@ -42,6 +43,10 @@ class ScriptAgent(CommandAgent):
             words = (room.python, f"{folder}/{CALLING}", words[0], room.result, *words[1:])
         command = replace(made.command, argv=words, env={**made.command.env, **told})
         return Prepared(command=command, files=tuple(files))
+
+    def reader(self, wish: Wish, _room: Room, /) -> CommandReader:
+        """Return a reader of its output: no model's provider speaks through it."""
+        return CommandReader(wish.output, has_provider=False)
 
 
 @cache

@@ -37,6 +37,7 @@ WORDS = {
 BY_WORDS = tuple(
     (kind, re.compile(pattern, re.IGNORECASE | re.MULTILINE)) for kind, pattern in WORDS.items()
 )
+OWN_MEMORY = re.compile(WORDS[FaultKind.OUT_OF_MEMORY], re.IGNORECASE)
 BY_STATUS = {
     401: FaultKind.AUTHENTICATION,
     402: FaultKind.BILLING,
@@ -71,6 +72,12 @@ def classify(words: str, status: int | None = None) -> FaultKind:
         return FaultKind.OVERLOAD
     by_status = BY_STATUS.get(status, FaultKind.OTHER)
     return by_words or by_status if status in VAGUE else by_status
+
+
+def classify_own(words: str) -> FaultKind:
+    """Return the kind of an error of a program that has no provider: its words are its own."""
+    full = OWN_MEMORY.search(words[: 4 * LONGEST_BANNER])
+    return FaultKind.OUT_OF_MEMORY if full else FaultKind.OTHER
 
 
 def is_banner(text: str) -> bool:

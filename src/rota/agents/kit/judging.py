@@ -7,7 +7,8 @@
    fault, else of what standard error tells.
 4. Exit code 0: the last word counts. A fault told after the result is a failure; a result told
    after a fault is a success, for the agent got over it. Of several results the last one counts.
-5. A result that is nothing but the error of a provider is a failure.
+5. A result that is nothing but the error of a provider is a failure; a script has no provider, so
+   its words are its own, and of its errors none but want of memory is told apart.
 6. An empty answer of an agent that used no tool is no result.
 7. A result whose last line asks a question, or a question without a result: a person is asked.
 8. A result may be silent, and say when it wants to look again: see `speaking`.
@@ -19,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from rota.agents.kit.diagnosis import classify, is_banner, reset_in
+from rota.agents.kit.diagnosis import classify, classify_own, is_banner, reset_in
 from rota.agents.kit.rota_lines import closing_question
 from rota.agents.kit.speaking import spoken
 from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail
@@ -45,6 +46,7 @@ class Heard:
     results: int = 0
     tool_calls: int = 0
     may_be_silent: bool = False
+    has_provider: bool = True
 
     def note(self, said: Said) -> None:
         """Remember what matters for the verdict."""
@@ -121,7 +123,7 @@ def _fault(heard: Heard, end: Exit, stray: str) -> Fault | None:
 
 
 def _empty(heard: Heard, answer: str) -> Fault | None:
-    if is_banner(answer):
+    if heard.has_provider and is_banner(answer):
         return told(answer)
     if answer.strip() or heard.tool_calls or heard.may_be_silent:
         return None
@@ -145,7 +147,10 @@ def _broken(heard: Heard, end: Exit, stray: str) -> Fault:
     if end.code in {NOT_EXECUTABLE, NOT_FOUND}:
         return Fault(kind=FaultKind.NOT_STARTED, detail=f"{ended}\n{_tail(end)}".strip())
     words = _tail(end) or stray
-    return Fault(kind=classify(words), detail=f"{ended}\n{words}".strip(), until=reset_in(words))
+    told_ = f"{ended}\n{words}".strip()
+    if not heard.has_provider:
+        return Fault(kind=classify_own(words), detail=told_)
+    return Fault(kind=classify(words), detail=told_, until=reset_in(words))
 
 
 def _tail(end: Exit) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rota.agents.kit.diagnosis import classify, instant
+from rota.agents.kit.diagnosis import classify, classify_own, instant
 from rota.agents.kit.lines import (
     Json,
     count,
@@ -43,7 +43,7 @@ SHORTEST_WAIT, LONGEST_WAIT = 60.0, 30 * 86_400.0
 """For how many seconds a question may be open."""
 
 
-def said(record: Json) -> Iterator[Said]:
+def said(record: Json, *, has_provider: bool = True) -> Iterator[Said]:
     """Yield what a line of Rota's says; one of an unknown kind says nothing."""
     match record.get("rota"):
         case "text":
@@ -65,7 +65,7 @@ def said(record: Json) -> Iterator[Said]:
         case "result":
             yield _result(record)
         case "error":
-            yield _fault(record)
+            yield _fault(record, has_provider=has_provider)
 
 
 def question(record: Json | None) -> Question | None:
@@ -137,10 +137,14 @@ def _result(record: Json) -> Said:
     return Result(text=text, data=data, **aside)
 
 
-def _fault(record: Json) -> Fault:
+def _fault(record: Json, *, has_provider: bool) -> Fault:
     told = string(record, "class")
     words_ = detail(string(record, "message"))
     status = number(record, "status")
-    known = told in TELLABLE
-    kind = FaultKind(told) if known else classify(words_, None if status is None else int(status))
+    if told in TELLABLE:
+        kind = FaultKind(told)
+    elif has_provider:
+        kind = classify(words_, None if status is None else int(status))
+    else:
+        kind = classify_own(words_)
     return Fault(kind=kind, detail=words_, until=instant(number(record, "until")))
