@@ -11,6 +11,7 @@ from rota.agents.command.reader import CommandReader
 from rota.flow.execute.hearing import (
     LONGEST_LINE,
     MORE,
+    MOST_EVENTS,
     MOST_TEXT,
     Hearing,
     lines_of,
@@ -69,6 +70,27 @@ def test_an_endless_program_fills_no_database():
     text = told(*parts)
     assert len(text) < MOST_TEXT + 10_000
     assert text.endswith(MORE)
+
+
+def test_many_short_lines_are_kept_and_what_is_no_text_is_kept_behind_all_text():
+    heard = hearing()
+    parts = [heard.take(Stream.OUT, b"%d\n" % n * 100) for n in range(300)]
+    assert told(*parts).count("\n") == 300 * 100 - 1
+    parts = [heard.take(Stream.OUT, b"x" * 1000 + b"\n") for _ in range(2 * MOST_TEXT // 1000)]
+    assert told(*parts).endswith(MORE)
+    line = b'{"rota": "progress", "percent": 90, "message": "nearly"}\n'
+    (event,) = heard.take(Stream.OUT, line).happened
+    assert event.data["percent"] == 90
+
+
+@pytest.mark.parametrize("line", [b"a\n", b'{"rota": "progress", "percent": 1}\n'])
+def test_an_endless_program_that_says_little_at_a_time_fills_no_database(line):
+    heard = hearing()
+    happened = [
+        event for _ in range(MOST_EVENTS + 9) for event in heard.take(Stream.OUT, line).happened
+    ]
+    assert len(happened) == MOST_EVENTS
+    assert happened[-1].data["text"] == MORE
 
 
 def test_a_new_reader_fed_from_the_start_comes_to_the_same():

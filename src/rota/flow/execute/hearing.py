@@ -7,7 +7,7 @@ not matter how often the process that listens is replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.flow.execute.following import Following
@@ -39,6 +39,7 @@ LONGEST_TEXT = 8 * 1024
 MOST_TEXT = 1024 * 1024
 """How much text of an attempt is recorded; the rest stays in its spool."""
 MOST_EVENTS = 10_000
+"""How many events of an attempt hold its text at most, and how many hold anything else."""
 MOST_TOOLS = 1_000
 WHOLE = re.compile(rb"[ \t\r]+|([^\w\s\x80-\xff\x1b])\1{2,}")
 COLOURED = re.compile(rb"\x1b\[[0-9;:]*m")
@@ -65,7 +66,7 @@ class Hearing:
         self.unfinished = dict.fromkeys(Stream, 0)
         """How many bytes there are behind the last line of a stream that was heard."""
         self._text_left = MOST_TEXT
-        self._events_left = MOST_EVENTS
+        self._texts_left = self._others_left = MOST_EVENTS
         self.last_line = ""
         """The last line of text, also when it is not recorded any more."""
         self._used = NOTHING_USED
@@ -119,7 +120,8 @@ class Hearing:
             return None
         self._at[stream] = start + used
         told = None if self._used is NOTHING_USED else self._used
-        return Heard(stream, start, start + used, tuple(_joined(happened)), told)
+        kept = tuple(self._counted(_joined(happened)))
+        return Heard(stream, start, start + used, kept, told)
 
     def take_part(self, stream: Stream, data: bytes) -> Heard | None:
         """Hear what may be shown of a line that is not whole yet; the rest of it is left."""
@@ -129,7 +131,7 @@ class Hearing:
         part = presentable(data)
         if not part:
             return None
-        happened = tuple(self._hear_part(stream, start, part))
+        happened = tuple(self._counted(self._hear_part(stream, start, part)))
         self._at[stream] = start + len(part)
         self.unfinished[stream] = len(data) - len(part)
         return Heard(stream, start, start + len(part), happened)
@@ -203,14 +205,24 @@ class Hearing:
     def _bounded(self, event: Happened) -> Iterator[Happened]:
         if event.name is EventName.OUTPUT:
             self.last_line = event.data["text"].strip().rpartition("\n")[2] or self.last_line
-        if self._events_left <= 0 or self._text_left <= 0:
-            return
-        self._events_left -= 1
-        if event.name is EventName.OUTPUT:
+            if self._text_left <= 0:
+                return
             self._text_left -= len(event.data["text"]) + len(event.data.get("ansi", ""))
             if self._text_left <= 0:
-                event = _output(Stream(event.data["stream"]), event.data["at"], MORE)
+                event = _more(event)
         yield event
+
+    def _counted(self, happened: Iterable[Happened]) -> Iterator[Happened]:
+        """Yield as many events as are kept: text and everything else apart, and then that word."""
+        for event in happened:
+            if event.name is EventName.OUTPUT:
+                self._texts_left -= 1
+                left = self._texts_left
+            else:
+                self._others_left -= 1
+                left = self._others_left
+            if left >= 0:
+                yield event if left else _more(event)
 
 
 def presentable(part: bytes) -> bytes:
@@ -296,6 +308,12 @@ def _usage(said: Usage) -> dict[str, Any]:
 def _output(stream: Stream, at: int, text: str, ansi: str | None = None) -> Happened:
     data: dict[str, Any] = {"stream": stream.value, "at": at, "text": text}
     return Happened(EventName.OUTPUT, data if ansi is None else {**data, "ansi": ansi})
+
+
+def _more(event: Happened) -> Happened:
+    """Return, in the place of the first event that is not kept, that there is more."""
+    stream = Stream(event.data.get("stream", Stream.OUT))
+    return _output(stream, event.data.get("at", 0), MORE)
 
 
 def _together(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
