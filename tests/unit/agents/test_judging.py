@@ -164,6 +164,8 @@ def test_a_question_is_asked_when_nothing_came_after_it():
         ("nothing I know", None, FaultKind.OTHER),
         ("exceeded retry limit, last status: 429 Too Many Requests", None, FaultKind.RATE_LIMIT),
         ("fetch failed: ECONNREFUSED 10.0.0.1:443", None, FaultKind.NETWORK),
+        ("getaddrinfo ENOTFOUND api.example.com", None, FaultKind.NETWORK),
+        ("FileNotFoundError: 'notes.txt'", None, FaultKind.OTHER),
         ("line 500 of the file", None, FaultKind.OTHER),
         ("stop_reason: refusal", None, FaultKind.REFUSED),
     ],

@@ -28,8 +28,8 @@ WORDS = {
     r"|no such model|selected model|unknown model|^model: ",
     FaultKind.REFUSED: r"\brefusal\b|usage policy|content[_ ]filter|content policy",
     FaultKind.TURNS: r"maximum number of turns",
-    FaultKind.NETWORK: r"econnrefused|econnreset|enotfound|etimedout|fetch failed|socket hang up"
-    r"|connection (?:error|refused|reset)|stream disconnected|error sending request"
+    FaultKind.NETWORK: r"\b(?:econnrefused|econnreset|enotfound|etimedout)\b|fetch failed"
+    r"|socket hang up|connection (?:error|refused|reset)|stream disconnected|error sending request"
     r"|empty or malformed response|network error|unable to connect",
     FaultKind.OUT_OF_MEMORY: r"heap out of memory|cannot allocate memory|\bMemoryError\b",
 }
