@@ -23,16 +23,22 @@ RotaError
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 LONGEST_SHOWN_VALUE = 80
 
 
 def shown(value: object) -> str:
     """Return a value as it may stand in a sentence: quoted, printable and short."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else _words_of(value)
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:200])
     if len(text) > LONGEST_SHOWN_VALUE:
         text = text[: LONGEST_SHOWN_VALUE - 1] + "…"
     return f'"{text}"'
+
+
+def _words_of(value: object) -> str:
+    return f"{value.total_seconds():g} s" if isinstance(value, timedelta) else repr(value)
 
 
 class RotaError(Exception):

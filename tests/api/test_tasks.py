@@ -1,5 +1,6 @@
 """Tasks and schedules over HTTP: made, listed, changed, run and taken away."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -48,13 +49,16 @@ def test_every_kind_of_rule_is_taken(door, schedule, kind):
      (WORK | {"schedule": {"kind": "cron", "every": "1m"}}, "schedule"),
      (WORK | {"policy": {"timeout": "soon"}}, "timeout"),
      (WORK | {"policy": {"retry": {"attempts": 0}}}, "policy.retry.attempts"),
-     (WORK | {"thread": "nothing"}, "thread")],
+     (WORK | {"thread": "nothing"}, "thread"), (WORK | {"agent": "command"}, "body"),
+     ({"command": []}, "command"),
+     ({"call": "tests.api.work:greet", "policy": {"idle_timeout": "3s"}}, "idle_timeout")],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_sentence_with_its_field(door, body, field):
     told = door.main.post("/v1/tasks", body)
     assert (told.status, told.code, told.field) == (400, "invalid", field), told
     assert "\n" not in told.sentence
     assert len(told.sentence) < 400
+    assert not re.search(r"\{'|timedelta|list should", told.sentence), "it is told in words"
     assert door.main.get("/v1/tasks").json["tasks"] == []
 
 

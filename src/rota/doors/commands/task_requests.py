@@ -128,7 +128,7 @@ class WholeTask(Work):
             message = f"say what to do: exactly one of {', '.join(KIND_OF)}"
             raise ValueError(message)
         if self.agent == PROGRAM and not both:
-            message = f"the agent {PROGRAM} needs instructions and a command"
+            message = f"the agent {PROGRAM} needs instructions, and a command: the program it is"
             raise ValueError(message)
         if self.model is not None and self.model_tier is not None:
             message = "name a model or a model_tier, not both"

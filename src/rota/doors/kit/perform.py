@@ -80,7 +80,12 @@ def refused(fault: ValidationError) -> Invalid:
     first = fault.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     advice = first["msg"].removeprefix("Value error, ")
-    value = "" if first["type"] in {"missing", "json_invalid"} else first["input"]
+    untold = first["type"] in {"missing", "json_invalid"} or isinstance(
+        first["input"], (dict, list)
+    )
+    value = "" if untold else first["input"]
+    if first["type"] == "too_short":
+        advice = "give it something, or leave it out"
     return Invalid(field, value, advice[:1].lower() + advice[1:])
 
 
