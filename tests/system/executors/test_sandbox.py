@@ -11,8 +11,9 @@ import pytest
 
 from rota.errors import Unavailable
 from rota.executors.kit.executor import Interpreter, Outlet
+from rota.executors.kit.groups import Hierarchy
 from rota.executors.sandbox.executor import SandboxExecutor
-from rota.model.programs import Bounds, Command
+from rota.model.programs import MIB, Bounds, Command
 from rota.model.sites import Network
 
 PYTHON = "/usr/bin/python3"
@@ -246,3 +247,19 @@ def test_root_without_a_control_group_cannot_promise_a_bound_on_processes(ground
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=None)
     with pytest.raises(Unavailable, match="a bound on root's processes"):
         executor.wrap(Command(argv=["/bin/true"]), ground.room())
+
+
+def test_a_bound_that_holds_for_single_processes_only_is_told(ground, sandbox):
+    group = Hierarchy("/nonexistent", frozenset({"pids"}), unified=False)
+    executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=group)
+    [missing] = executor.check()
+    assert (missing.what, missing.needed) == (
+        "a bound on the memory of all processes together",
+        False,
+    )
+
+
+def test_a_folder_in_memory_cannot_be_filled_past_the_bound(ground, sandbox):
+    text = "import os; f = os.open('/tmp/x', os.O_CREAT | os.O_WRONLY); os.posix_fallocate(f, 0, 80 << 20)"
+    done = ground.run(sandbox, PYTHON, "-c", text, bounds=Bounds(memory_bytes=64 * MIB))
+    assert b"No space left" in done.stderr, done

@@ -82,7 +82,7 @@ def go(payload):
 def test_a_members_script_has_all_of_it_behind_walls(simple):
     kept = simple
     walls = SandboxExecutor(Interpreter.running(), MountList(), hierarchy=find_hierarchy())
-    missing = walls.check()
+    missing = [each for each in walls.check() if each.needed]
     if missing:
         pytest.skip(f"there is no sandbox here: {missing[0]}")
     ann = kept.house.home / "spaces" / "ann"

@@ -13,7 +13,7 @@ from rota.executors.kit.spec import Term, Tree
 from rota.executors.process.executor import START, ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor, with_carriers
 from rota.executors.sandbox.profile import Host, closing, last_steps, walls
-from rota.model.programs import Bounds, Command
+from rota.model.programs import MIB, Bounds, Command
 from rota.model.sites import Network
 from rota.model.spaces import Role
 
@@ -166,6 +166,13 @@ def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
     ]
     with pytest.raises(Unavailable, match="process has no walls"):
         executor.wrap(Command(argv=["x"]), room())
+
+
+def test_folders_in_memory_are_no_larger_than_the_memory_a_program_may_use():
+    small = room(bounds=Bounds(memory_bytes=300 * MIB))
+    words = walls(HOST, PYTHON, small, MOUNTS.of(small))
+    sizes = [int(words[n + 1]) // MIB for n, word in enumerate(words) if word == "--size"]
+    assert sizes == [256, 300, 256]
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "GCONV_PATH", "TMUX_TMPDIR"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rota.executors.kit.executor import Room
+from rota.executors.kit.executor import Missing, Room
 from rota.executors.kit.groups import Hierarchy
 from rota.model.programs import Bounds
 
@@ -43,6 +43,23 @@ def hold(room: Room, hierarchy: Hierarchy | None, *, counts_alone: bool) -> Hold
 
 def _limit(name: str, value: int | None) -> list[str]:
     return [] if value is None else ["--limit", name, str(value)]
+
+
+def held_apart(hierarchy: Hierarchy | None, *controllers: str) -> list[Missing]:
+    """Return the bounds that hold for single processes only, because no control group has them."""
+    held = hierarchy.controllers if hierarchy else frozenset()
+    return [
+        Missing(TOGETHER[name], "cgroup", DELEGATE.format(name), needed=False)
+        for name in controllers
+        if name not in held
+    ]
+
+
+TOGETHER = {
+    "pids": "a bound on the number of processes",
+    "memory": "a bound on the memory of all processes together",
+}
+DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"
 
 
 def timed(bounds: Bounds) -> Bounds:

@@ -10,7 +10,7 @@ from rota.errors import Unavailable
 from rota.executors.kit import start
 from rota.executors.kit.executor import Interpreter, Missing, Room, environment
 from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import hold
+from rota.executors.kit.holding import held_apart, hold
 from rota.executors.kit.spec import Spec, Tree
 from rota.model.programs import Command
 
@@ -35,12 +35,7 @@ class ProcessExecutor:
 
     def check(self) -> list[Missing]:
         """Say which bounds hold for single processes only."""
-        held = self._hierarchy.controllers if self._hierarchy else frozenset()
-        return [
-            Missing(what, "cgroup", DELEGATE.format(controller), needed=False)
-            for controller, what in TOGETHER.items()
-            if controller not in held
-        ]
+        return held_apart(self._hierarchy, "pids", "memory")
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program itself behind its bounds."""
@@ -57,10 +52,3 @@ class ProcessExecutor:
         """Remove the attempt's control group."""
         if self._hierarchy:
             clear(self._hierarchy, spec.name)
-
-
-TOGETHER = {
-    "pids": "a bound on the number of processes",
-    "memory": "a bound on the memory of all processes together",
-}
-DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"

@@ -20,7 +20,7 @@ from rota.executors.kit.executor import (
     refuse,
 )
 from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import hold
+from rota.executors.kit.holding import held_apart, hold
 from rota.executors.kit.mounts import MountList
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.executors.sandbox.filter import MACHINES, filter_for
@@ -73,7 +73,8 @@ class SandboxExecutor:
             ]
         held = self._hierarchy.controllers if self._hierarchy else frozenset()
         unbounded = os.geteuid() == 0 and "pids" not in held
-        return self._try_out() or ([UNBOUNDED] if unbounded else [])
+        missing = self._try_out() or ([UNBOUNDED] if unbounded else [])
+        return missing or held_apart(self._hierarchy, "memory")
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program behind its walls."""

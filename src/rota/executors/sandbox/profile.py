@@ -24,7 +24,7 @@ from rota.model.sites import Network
 
 USER = 1000
 OWN_MEMORY = {"/dev/shm": 256 * MIB, "/tmp": 1024 * MIB, "/var/tmp": 256 * MIB}  # noqa: S108
-"""Folders in memory, bounded, gone with the program."""
+"""Folders in memory, bounded, gone with the program; none is larger than the memory it may use."""
 START = str(Path(start.__file__))
 START_INSIDE = "/run/rota/start.py"
 FORWARD = str(Path(forward.__file__))
@@ -97,7 +97,7 @@ def walls(host: Host, python: Interpreter, room: Room, mounts: Sequence[Mount]) 
     if room.network is Network.OPEN:
         words.append("--share-net")
     words += [*SESSION, "--uid", str(USER), "--gid", str(USER), "--hostname", "rota"]
-    words += [*_system(host, python, room), *_kernel(host), *_own(room, mounts)]
+    words += [*_system(host, python, room), *_kernel(host, room), *_own(room, mounts)]
     return words
 
 
@@ -120,14 +120,14 @@ def _system(host: Host, python: Interpreter, room: Room) -> list[str]:
     return words
 
 
-def _kernel(host: Host) -> list[str]:
+def _kernel(host: Host, room: Room) -> list[str]:
     # To whoever is root outside the files below /proc/sys are their own: all of /proc is read-only.
     words = ["--proc", "/proc"]
     for name in host.telltale:
         words += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     words += ["--remount-ro", "/proc", "--dev", "/dev"]
     for folder, size in OWN_MEMORY.items():
-        words += ["--size", str(size), "--tmpfs", folder]
+        words += ["--size", str(min(size, room.bounds.memory_bytes or size)), "--tmpfs", folder]
     return [*words, "--remount-ro", "/dev"]
 
 

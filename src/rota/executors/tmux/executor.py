@@ -61,7 +61,7 @@ class TmuxExecutor:
             if not found or (int(found[1]), int(found[2])) < OLDEST:
                 missing = [Missing("tmux 3.3", f"{self._tmux()} is {told.strip()}", "update it")]
         walls = [replace(each, needed=False) for each in self._walled.check()]
-        return [*missing, *self._plain.check(), *walls]
+        return list(dict.fromkeys([*missing, *self._plain.check(), *walls]))
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the other executor's program, shown in a pane."""
