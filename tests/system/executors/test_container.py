@@ -204,3 +204,23 @@ def test_an_engine_that_is_not_there_is_refused(ground):
     executor = ContainerExecutor(Interpreter.running(), ground.mounts, engine)
     with pytest.raises(Unavailable, match="install docker or podman"):
         executor.wrap(Command(argv=["x"]), ground.room())
+
+
+def test_the_engine_keeps_no_copy_of_what_a_program_says(container, ground, podman):
+    """It would grow without end, unredacted, where nobody looks."""
+    text = "print('x' * 3_000_000, flush=True); input()"
+    spec = container.wrap(Command(argv=[PYTHON, "-c", text]), ground.room(image=podman.image))
+    told = spec.command
+    child = subprocess.Popen(
+        told.argv, env=dict(told.env), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert len(child.stdout.readline()) == 3_000_001
+        large = [file for file in podman.root.rglob("*.log") if file.stat().st_size > 1_000_000]
+        assert large == []
+        child.communicate(b"\n", timeout=PATIENCE)
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.communicate()
+        container.sweep(spec)

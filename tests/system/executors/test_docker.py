@@ -56,3 +56,23 @@ def test_what_is_left_of_a_killed_client_is_swept_by_its_label(docker, ground, i
         docker.sweep(spec)
         assert alive.read() == ""
     assert kit.ask("ps", "--all", "--quiet", "--filter", f"label={LABEL}={spec.name}") == ""
+
+
+def test_the_engine_keeps_no_copy_of_what_a_program_says(docker, ground, image, kit):
+    """It would grow without end, unredacted, where nobody looks."""
+    text = "print('x' * 3_000_000, flush=True); input()"
+    spec = docker.wrap(Command(argv=[PYTHON, "-c", text]), ground.room(image=image))
+    told = spec.command
+    child = subprocess.Popen(
+        told.argv, env=dict(told.env), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert len(child.stdout.readline()) == 3_000_001
+        large = [file for file in kit.root.rglob("*.log") if file.stat().st_size > 1_000_000]
+        assert large == []
+        child.communicate(b"\n", timeout=120)
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.communicate()
+        docker.sweep(spec)

@@ -38,7 +38,7 @@ def test_the_walls_word_for_word():
     bounds = Bounds(processes=9, memory_bytes=1000, cpus=0.5, open_files=7, file_bytes=8)
     assert walls(DOCKER, room(bounds=bounds)) == [
         "--init", "--interactive",
-        "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
+        "--log-driver", "none", "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
         "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
         "--security-opt", "seccomp=/var/rota/a-1/seccomp.json", "--ipc", "private",
         "--name", "rota-a-1", "--cidfile", "/var/rota/a-1/container.id",
@@ -132,7 +132,7 @@ def test_the_lobby_word_for_word():
     assert all(word.endswith(",readonly") for word in shown)
     assert [word for word in words if word not in {"--mount", *shown}] == [
         "--detach",
-        "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
+        "--log-driver", "none", "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
         "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
         "--security-opt", "seccomp=/var/rota/a-1/seccomp.json", "--ipc", "private",
         "--name", "rota-a-1-lobby", "--hostname", "rota", "--network", "none",

@@ -91,8 +91,22 @@ def walls(engine: Engine, room: Room) -> list[str]:
 
 
 def held(room: Room) -> list[str]:
-    """Return what holds every container of an attempt in, and what it is known by."""
-    words = ["--pull", "never", "--rm", "--entrypoint", "", "--label", f"{LABEL}={room.name}"]
+    """Return what holds every container of an attempt in, and what it is known by.
+
+    The engine writes down nothing of what is said inside: its own copy would have no bound, and
+    nobody would take the secrets out of it.
+    """
+    words = [
+        "--log-driver",
+        "none",
+        "--pull",
+        "never",
+        "--rm",
+        "--entrypoint",
+        "",
+        "--label",
+        f"{LABEL}={room.name}",
+    ]
     words += ["--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
     return [*words, "--security-opt", f"seccomp={room.state}/seccomp.json", "--ipc", "private"]
 
