@@ -91,7 +91,9 @@ MEANINGS = MappingProxyType(
             False, True, "It took longer than it may and was stopped; allow more time."
         ),
         FaultKind.NOT_STARTED: Meaning(
-            False, False, "The program cannot be started; install it or correct its path."
+            False,
+            False,
+            "It cannot be started; install its program or its image, or correct its path.",
         ),
         FaultKind.NO_RESULT: Meaning(False, True, "It ended without a result; look at its output."),
         FaultKind.BAD_RESULT: Meaning(
