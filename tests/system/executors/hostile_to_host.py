@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import socket
+import subprocess
 
 from hostile_tools import MIB, in_child, readable, writable
 
@@ -231,6 +232,27 @@ def climb_out(facts):
     except OSError:
         return ""
     return "chroot works"
+
+
+@attack
+def come_back_later(facts):
+    """B3: what would start a program of its own again, once the attempt is over."""
+    later = (
+        *("/etc/crontab", "/etc/cron.d/x", "/var/spool/cron/crontabs/root", "/var/spool/cron/x"),
+        *("/var/spool/cron/atjobs/x", "/var/spool/at/x", "/etc/systemd/system/x.service"),
+        *("/run/systemd/system/x.service", "/run/systemd/transient/x.service"),
+        *("/var/lib/systemd/linger/root", "/etc/rc.local", "/etc/profile.d/x.sh", "/root/.profile"),
+    )
+    for path in later:
+        if writable(path):
+            return f"{path} can be written"
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    tools = {"crontab": "-", "at": "now", "systemd-run": "true", "loginctl": "enable-linger"}
+    for name, word in tools.items():
+        tool = f"/usr/bin/{name}"
+        if os.path.exists(tool) and not subprocess.call([tool, word], timeout=10, **quiet):
+            return f"{name} took it"
+    return ""
 
 
 @attack
