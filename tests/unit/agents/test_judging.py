@@ -37,6 +37,12 @@ def test_of_two_results_the_last_one_counts():
     assert isinstance(judged.outcome, Succeeded)
 
 
+def test_a_result_that_says_nothing_takes_no_other_ones_place():
+    judged = verdict(DONE, Result(text=" "))
+    assert (judged.text, judged.outcome) == ("done", Succeeded(result='"done"'))
+    assert verdict(DONE, Result(text="", data="1")).outcome == Succeeded(result="1")
+
+
 def test_a_fault_after_the_result_is_a_failure_and_the_result_can_be_read():
     judged = verdict(DONE, LIMITED)
     assert judged.fault is FaultKind.RATE_LIMIT

@@ -6,7 +6,8 @@
 3. Any other signal or exit code but 0 is a failure, whatever was said: of the kind of the last
    fault, else of what standard error tells.
 4. Exit code 0: the last word counts. A fault told after the result is a failure; a result told
-   after a fault is a success, for the agent got over it. Of several results the last one counts.
+   after a fault is a success, for the agent got over it. Of several results the last one counts
+   that says anything.
 5. A result that is nothing but the error of a provider is a failure; a script has no provider, so
    its words are its own, and of its errors none but want of memory is told apart.
 6. An empty answer of an agent that used no tool is no result.
@@ -53,7 +54,8 @@ class Heard:
         match said:
             case Result():
                 self.results += 1
-                self.last, self.answer = said, said.text
+                if not (_says_nothing(said) and isinstance(self.last, Result)):
+                    self.last, self.answer = said, said.text
             case Fault():
                 self.last = said
             case Question():
@@ -64,6 +66,10 @@ class Heard:
                 self.usage += said
             case ToolCall():
                 self.tool_calls += 1
+
+
+def _says_nothing(result: Result) -> bool:
+    return replace(result, text=result.text.strip()) == Result(text="")
 
 
 def judge(heard: Heard, end: Exit, stray: str = "") -> Verdict:
