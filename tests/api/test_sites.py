@@ -19,10 +19,17 @@ def test_the_usual_executor_is_shown_at_creation(door):
         "network": "none",
         "folder": None,
         "memory_mib": None,
+        "cpus": None,
         "processes": None,
     }
     own = door.ann.post("/v1/tasks", SCRIPT).json["site"]
     assert (own["executor"], own["usual"], own["isolated"]) == ("sandbox", True, True)
+
+
+def test_bounds_are_kept_with_the_task(door):
+    made = door.main.post("/v1/tasks", SCRIPT | {"memory_mib": 64, "processes": 9, "cpus": 0.5})
+    site = made.json["site"]
+    assert (site["memory_mib"], site["processes"], site["cpus"]) == (64, 9, 0.5)
 
 
 def test_a_callable_has_no_site(door):
@@ -50,6 +57,8 @@ def test_a_site_is_kept_with_the_task_and_changed_as_a_whole(door):
         (SCRIPT | {"executor": "sandbox", "mounts": ["../a"]}, "mounts"),
         (SCRIPT | {"network": "open"}, "network"),
         (SCRIPT | {"processes": 0}, "processes"),
+        (SCRIPT | {"cpus": 0}, "cpus"),
+        (SCRIPT | {"cpus": 4096}, "cpus"),
         ({"call": CALL, "executor": "process"}, "executor"),
         ({"call": CALL, "memory_mib": 100}, "memory_mib"),
     ],

@@ -16,6 +16,8 @@ WALLED = (SANDBOX, CONTAINER)
 USUAL = {Role.MAIN: PROCESS, Role.MEMBER: SANDBOX}
 FIELDS = ("executor", "image", "isolate", "mounts", "network")
 """What a task says about its site; naming an executor says all of it anew."""
+BOUNDS = ("memory_mib", "processes", "cpus")
+"""How much of the machine its programs may use."""
 TYPES: Mapping[str, tuple[type, ...]] = {
     "executor": (str,),
     "image": (str,),
@@ -24,7 +26,9 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "network": (str, Network),
     "memory_mib": (int,),
     "processes": (int,),
+    "cpus": (int, float),
 }
+LEAST_CPUS, MOST_CPUS = 0.01, 1024.0
 MODES = {"": False, "ro": False, "rw": True}
 
 

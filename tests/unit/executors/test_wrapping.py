@@ -138,6 +138,15 @@ def test_a_control_group_holds_what_it_can_and_rlimits_the_rest():
     assert whole.left == Bounds(hard_seconds=5)
 
 
+def test_a_part_of_the_processors_is_held_by_a_control_group_or_refused():
+    asked = room(bounds=Bounds(cpus=0.5))
+    able = Hierarchy("/sys/fs/cgroup/rota.service", frozenset({"cpu"}), unified=True)
+    assert hold(asked, able, counts_alone=True).outside[2] == "cpu.max=50000 100000"
+    for unable in (UNIFIED, OLD, None):
+        with pytest.raises(Unavailable, match="hand the cpu controller to Rota"):
+            hold(asked, unable, counts_alone=True)
+
+
 def test_processes_are_not_counted_by_user_where_others_of_that_user_run():
     assert hold(room(bounds=Bounds(processes=50)), None, counts_alone=False).inside == []
 

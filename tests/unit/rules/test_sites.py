@@ -88,6 +88,7 @@ def test_a_member_cannot_take_the_walls_of_a_pane_away():
         {"executor": "sandbox", "network": "moon"},
         {"executor": "sandbox", "network": []},
         {"memory_mib": "lots"},
+        {"cpus": "all"},
         {"processes": True},
         {"processes": 1.5},
     ],

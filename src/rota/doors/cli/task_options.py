@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from rota.doors.cli.desk import Desk, Record
-from rota.doors.cli.values import maybe_whole
+from rota.doors.cli.values import maybe_number, maybe_whole
 from rota.errors import Invalid
+from rota.rules.sites import LEAST_CPUS, MOST_CPUS
 
 HIGHEST_PRIORITY = 1_000_000
 MOST_ATTEMPTS = 1_000
@@ -59,6 +60,9 @@ Folder = Annotated[
 MemoryMiB = Annotated[Text, typer.Option("--memory", metavar="MIB", help="Memory it may use.")]
 Processes = Annotated[
     Text, typer.Option("--processes", metavar="N", help="Processes it may have at once.")
+]
+Cpus = Annotated[
+    Text, typer.Option("--cpus", metavar="N", help="Processors it may keep busy, 0.5, 2.")
 ]
 Thread = Annotated[
     Text,
@@ -247,6 +251,7 @@ def site_of(given: Mapping[str, Any]) -> Record:
         "mounts": list(given.get("mount") or ()) or None,
         "memory_mib": maybe_whole("memory", given.get("memory"), 16, MOST_BOUND),
         "processes": maybe_whole("processes", given.get("processes"), 1, MOST_BOUND),
+        "cpus": maybe_number("cpus", given.get("cpus"), LEAST_CPUS, MOST_CPUS),
     }
 
 

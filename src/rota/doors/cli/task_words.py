@@ -70,6 +70,8 @@ def site_words(task: Record) -> str:
         words.append(f"within {site['memory_mib']} MiB")
     if site["processes"] is not None:
         words.append(f"with {site['processes']} processes at most")
+    if site["cpus"] is not None:
+        words.append(f"on {site['cpus']:g} processors at most")
     return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from datetime import datetime
 from functools import cache
@@ -45,6 +46,19 @@ def whole(field: str, text: str, least: int, most: int) -> int:
 def maybe_whole(field: str, text: str | None, least: int, most: int) -> int | None:
     """Return whole() of a text, or None."""
     return None if text is None else whole(field, text, least, most)
+
+
+def maybe_number(field: str, text: str | None, least: float, most: float) -> float | None:
+    """Return a number between two bounds, or None; refuse any other text."""
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise Invalid(field, text, f"give a number from {least:g} to {most:g}")
+    return number
 
 
 def run_number(text: str, field: str = "run") -> int:

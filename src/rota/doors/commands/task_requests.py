@@ -24,7 +24,7 @@ from rota.model.sites import Network
 from rota.model.tasks import AfterOn, TaskKind
 from rota.model.wishes import MOST_TURNS, Output, PromptBy, SessionContext
 from rota.rules.done import DONE
-from rota.rules.sites import FIELDS
+from rota.rules.sites import BOUNDS, FIELDS, LEAST_CPUS, MOST_CPUS
 from rota.rules.wishes import WISHES
 
 Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE), PLAIN]
@@ -38,7 +38,7 @@ Call = Annotated[
 ]
 Tool = Annotated[str, StringConstraints(min_length=1, max_length=500), PLAIN]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-ROOM = (*FIELDS, "folder", "memory_mib", "processes")
+ROOM = (*FIELDS, "folder", *BOUNDS)
 """What a request may say about where and within which bounds a program runs."""
 TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM, *DONE)
 PROGRAM = "command"
@@ -100,6 +100,7 @@ class Work(Asked):
     folder: Word | None = None
     memory_mib: Annotated[int, Field(ge=16, le=LARGEST), WHOLE] | None = None
     processes: Annotated[int, Field(ge=1, le=LARGEST), WHOLE] | None = None
+    cpus: Annotated[float, Field(ge=LEAST_CPUS, le=MOST_CPUS)] | None = None
     checks: Checks | None = None
     gate: GateAsked | None = None
     next_check: NextCheckAsked | None = None

@@ -114,6 +114,7 @@ class SiteGiven(Given):
     folder: str | None
     memory_mib: int | None
     processes: int | None
+    cpus: float | None
 
 
 class ActivityGiven(Given):
@@ -224,6 +225,7 @@ def site_given(task: Task, role: Role) -> SiteGiven | None:
         folder=_text(task.spec.get("folder")),
         memory_mib=task.spec.get("memory_mib"),
         processes=task.spec.get("processes"),
+        cpus=task.spec.get("cpus"),
     )
 
 

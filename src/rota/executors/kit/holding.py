@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rota.errors import Unavailable
 from rota.executors.kit.executor import Missing, Room
 from rota.executors.kit.groups import Hierarchy
 from rota.model.programs import Bounds
@@ -27,10 +28,12 @@ def hold(room: Room, hierarchy: Hierarchy | None, *, counts_alone: bool) -> Hold
     """Return how the bounds of a room are held.
 
     `counts_alone`: the program has a user namespace of its own, so that its processes are counted
-    without anybody else's.
+    without anybody else's. Nothing but a control group holds a part of the processors.
     """
     bounds = room.bounds
     settings = hierarchy.settings(bounds) if hierarchy else {}
+    if bounds.cpus is not None and "cpu.max" not in settings:
+        raise Unavailable(f"cpus cannot be bounded here: {DELEGATE.format('cpu')}, or leave it out")
     outside = ["--group", hierarchy.path(room.name), _joined(settings)] if hierarchy else []
     outside += _limit("CORE", 0)
     outside += _limit("NOFILE", bounds.open_files)

@@ -45,9 +45,9 @@ USUAL_WAIT = timedelta(hours=24)
 LONGEST_WAIT = timedelta(days=30)
 DEEPEST_SUBTASK = 4
 """How many runs may stand between a subtask and the run that began it all."""
-HANDED_DOWN = ("agent", "command", *WISHES, *sites.FIELDS, "memory_mib", "processes")
+HANDED_DOWN = ("agent", "command", *WISHES, *sites.FIELDS, *sites.BOUNDS)
 """What a subtask has from its parent, its walls above all."""
-OF_A_SCRIPT = (*sites.FIELDS, "memory_mib", "processes")
+OF_A_SCRIPT = (*sites.FIELDS, *sites.BOUNDS)
 NOWHERE = "log:"
 """Where an alert of a task goes that delivers nowhere."""
 _TARGET = re.compile(r"[A-Za-z0-9_]+:[^\x00-\x1f\x7f-\x9f]{0,200}")

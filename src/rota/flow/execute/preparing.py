@@ -97,6 +97,7 @@ def bounds_of(assignment: Assignment, usual: Bounds = USUAL, config: str | None 
     elif hard is not None and idle is not None:
         hard = max(hard, idle.total_seconds() + IDLE_FIRST)
     memory, processes = _whole(spec, "memory_mib"), _whole(spec, "processes")
+    cpus: Any = spec.get("cpus")
     return replace(
         usual,
         hard_seconds=hard,
@@ -104,6 +105,7 @@ def bounds_of(assignment: Assignment, usual: Bounds = USUAL, config: str | None 
         grace_seconds=usual.grace_seconds if policy.grace is None else policy.grace.total_seconds(),
         memory_bytes=usual.memory_bytes if memory is None else memory * MIB,
         processes=usual.processes if processes is None else processes,
+        cpus=usual.cpus if cpus is None else float(cpus),
     )
 
 
