@@ -12,7 +12,9 @@ from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Settlement
 from rota.ports.store import Behalf, Store
 from rota.rules.redaction import Redactor
 
-FROM_PROGRAMS = frozenset({"hear", "beat", "pause_kept", "mark_delivery", "note_silence"})
+FROM_PROGRAMS = frozenset(
+    {"begin_kept", "hear", "beat", "pause_kept", "mark_delivery", "note_silence"}
+)
 """The operations that write down what programs said, or what was said of them."""
 WORDLESS = frozenset({int, float, bool, type(None)})
 ATTEMPT = "attempt:"

@@ -243,6 +243,81 @@ def test_c8_c9_what_programs_say_and_people_set_is_written_nowhere(house):
         assert (house.home / "secrets" / name).stat().st_mode & 0o777 == 0o600
 
 
+ASKING = """
+import json, os, sys, time
+secret, box = "".join(reversed("BACKWARDS")), os.environ["ROTA_MAILBOX"]
+asked = [
+    {"type": "set_state", "key": "note", "value": {"kept": secret}},
+    {"type": "send_message", "text": "here: " + secret, "to": "log:people"},
+    {"type": "defer_message", "text": "later: " + secret, "to": "log:people"},
+    {"type": "schedule_task", "name": "next", "instructions": "Use " + secret},
+    {"type": "register_thread", "thread_key": "cli:main:keys", "title": secret},
+    {"type": "record_effect", "name": "paid", "result": secret},
+    {"type": "dance", "with": secret},
+    {"type": "ask_user", "question": "Is it " + secret + "?", "options": [secret, "no"]},
+]
+for number, one in enumerate(asked):
+    name = f"{box}/out/a{number}"
+    with open(name + ".tmp", "w") as file:
+        json.dump({"request_id": f"a{number}", **one}, file)
+    os.rename(name + ".tmp", name + ".json")
+with open(box + "/out/half.tmp", "w") as file:
+    file.write("{" + secret)
+os.rename(box + "/out/half.tmp", box + "/out/half.json")
+"""
+WAKING = """
+import json
+secret = "".join(reversed("BACKWARDS"))
+print(json.dumps({"wake": True, "input": "It is " + secret, "state": {"last": secret}}))
+"""
+
+
+def test_c8_what_programs_ask_for_in_mailboxes_and_gates_hand_on_is_written_nowhere(house):
+    secret = "sk-asked-for-71e0c4d2"  # noqa: S105
+    house.home.mkdir(mode=0o700)
+    daemon = house.up("--port", "0", ROTA_LOG_FORMAT="text", GEMINI_API_KEY=secret)
+    session = Session(house)
+    work = house.home / "spaces" / "main" / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    for name, text in (("asking.py", ASKING), ("waking.py", WAKING)):
+        (work / name).write_text(text.replace("BACKWARDS", secret[::-1]))
+    (work / "agent.py").write_text(
+        'import json, sys\nprint(json.dumps({"rota": "session", "id": "s1"}))\n'
+        "print(sys.stdin.read())\n"
+    )
+    agent = {"agent": "command", "command": ["python3", "agent.py"], "instructions": "Go."}
+    for asked in (
+        {"name": "asks", "command": ["python3", "asking.py"]},
+        {"name": "gated", **agent, "gate": {"command": ["python3", "waking.py"]}},
+    ):
+        assert session.ask("POST", "/v1/tasks", asked)[0] == 201, session.heard
+    runs = [
+        session.ask("POST", f"/v1/tasks/{name}/run-now", {})[1]["run"] for name in ("asks", "gated")
+    ]
+    assert ended(session, runs[1])["state"] == "succeeded"
+    until = time.monotonic() + 30
+    while (waits := session.ask("GET", f"/v1/runs/{runs[0]}")[1])["state"] != "waiting":
+        assert time.monotonic() < until, waits
+        time.sleep(0.05)
+    assert waits["questions"][0]["options"] == ["[secret GEMINI_API_KEY]", "no"]
+    for path in ("/v1/tasks", "/v1/threads", "/v1/sessions/1", "/v1/requests"):
+        assert session.ask("GET", path)[0] == 200, path
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    heard = "\n".join(daemon.out.rest() + daemon.log.rest()).encode() + bytes(session.heard)
+    theirs = {work, house.home / "keepers"}  # what programs write, and are answered
+    found = {
+        str(path.relative_to(house.home)): path.read_bytes()
+        for path in house.home.rglob("*")
+        if path.is_file() and not theirs & {*path.parents}
+    }
+    assert len([name for name in found if name.startswith("errors/")]) == 2
+    assert heard.count(b"[secret GEMINI_API_KEY]") > 5
+    for one in secret_forms(secret):
+        assert one not in heard, one
+        assert [name for name, data in found.items() if one in data] == [], one
+
+
 def ended(session, run):
     """Return a run once it has ended."""
     until = time.monotonic() + 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rota.model.events import EventName
-from rota.model.keeping import Happened, Heard, Stream
+from rota.model.keeping import Happened, Heard, Kept, Stream
 from rota.model.requests import NewRequest
 from rota.model.settlements import PLAIN_SUCCESS, Extras, NewDelivery, NewQuestion, Settlement
 from rota.model.states import RunState
@@ -25,6 +25,10 @@ class Store:
         self.request_id = 7
 
     async def hear(self, *said):
+        self.told.append(said)
+        return True
+
+    async def begin_kept(self, *said):
         self.told.append(said)
         return True
 
@@ -63,6 +67,17 @@ def test_output_results_errors_questions_and_messages_are_looked_through():
     (_, _, _, ((stream, start, end, *_),), _), moved = store.told
     assert (stream, start, end) == (Stream.OUT, 0, 9)
     assert moved[1].extras is PLAIN_SUCCESS
+
+
+def test_what_a_gate_hands_on_to_the_work_is_looked_through():
+    store = Store()
+    kept = Kept(
+        run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+        gate=f'{{"wake": true, "input": "{REAL}"}}', said=f"Go. {REAL}",
+    )  # fmt: skip
+    asyncio.run(discreet(store, KNOWS).begin_kept(kept, "w"))
+    assert REAL not in str(store.told)
+    assert str(store.told).count(MARK) == 2
 
 
 def test_an_attempts_words_are_looked_through_and_a_persons_are_not():

@@ -17,8 +17,10 @@ from rota.doors.inside.mailbox.serving import BURST
 from rota.doors.inside.pace import Pace
 from rota.executors.kit.boxes import make_box
 from rota.model.keeping import Kept
+from rota.rules.redaction import Redactor
 
 PATIENCE = 10.0
+CANARY = "sk-canary-0f3a91"
 
 
 class Folder:
@@ -106,7 +108,10 @@ class Office:
             self.acknowledged.append((held.run_id, number))
 
         pace = Pace(burst=BURST)
-        return Post(self.notebook, self.bench.store, self.home, acknowledged, pace=pace)
+        return Post(
+            self.notebook, self.bench.store, self.home, acknowledged, pace=pace,
+            redactor=Redactor({"canary": CANARY}),
+        )  # fmt: skip
 
     async def opened(self, name="job", *, post=None):
         """Return the mailbox of a run that has just begun."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import pytest
-from tests.unit.doors.mailbox.conftest import until
+from tests.unit.doors.mailbox.conftest import CANARY, until
 
 from rota.doors.inside.mailbox import serving as serving_module
 from rota.doors.inside.mailbox.watching import Watcher
@@ -108,6 +108,18 @@ async def test_a_file_that_is_no_command_is_refused_and_on_record(office, tmp_pa
     folder.command("again", "note")
     await office.answered(folder, "again")
     assert len(await office.bench.store.list_requests(None, 1 << 62, 10)) == 4, "told once"
+
+
+async def test_what_is_kept_for_people_holds_no_secret(office):
+    folder = await office.opened()
+    folder.command("a", "dance", text=f'"{CANARY}"')
+    folder.put(CANARY, b"{ half " + b"." * 65_530 + CANARY.encode())
+    await office.answered(folder, "a")
+    await office.answered(folder, CANARY)
+    written = [file.name + file.read_text() for file in (office.home / "errors").iterdir()]
+    assert len(written) == 2
+    assert not any(CANARY[:8] in each for each in written), written
+    assert all("[secret canary]" in each for each in written)
 
 
 async def test_a_flood_ends_its_own_program_and_nobody_else_s(office):

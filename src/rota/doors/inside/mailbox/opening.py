@@ -17,7 +17,9 @@ from rota.model.inside import Held
 from rota.ports.store import Store
 from rota.wiring.agents import agents_of
 from rota.wiring.channels import every_channel
+from rota.wiring.discretion import discreet
 from rota.wiring.keeping import artifacts_of
+from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
 
@@ -25,6 +27,8 @@ from rota.wiring.sites import LocalSites
 @contextmanager
 def post_of(settings: Settings, store: Store) -> Iterator[Post]:
     """Give the post office of a home, and close it."""
+    redactor = secrets_of(settings).redactor
+    store = discreet(store, redactor)
     house = House(
         store=store,
         chance=random.SystemRandom(),
@@ -35,7 +39,8 @@ def post_of(settings: Settings, store: Store) -> Iterator[Post]:
         artifacts=artifacts_of(settings),
     )
     pace = Pace(burst=BURST)
-    post = Post(LateDesk(house, pace), store, settings.home.absolute(), pace=pace)
+    home = settings.home.absolute()
+    post = Post(LateDesk(house, pace), store, home, pace=pace, redactor=redactor)
     try:
         yield post
     finally:

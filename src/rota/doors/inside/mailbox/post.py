@@ -24,6 +24,7 @@ from rota.model.keeping import Kept
 from rota.ports.mailboxes import Acknowledged
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
+from rota.rules.redaction import Redactor
 
 THREADS = 4
 
@@ -39,11 +40,12 @@ class Post:
         acknowledged: Acknowledged = nobody,
         *,
         pace: Pace,
+        redactor: Redactor,
     ) -> None:
         self._desk = desk
         self._pace = pace
         self._store = store
-        self._errors = Errors(home)
+        self._errors = Errors(home, redactor)
         self._acknowledged = acknowledged
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rota-mailbox")
         self._watcher: Watcher | None = None
