@@ -78,6 +78,7 @@ def test_links_pipes_folders_and_nothing_are_no_files(tmp_path):
         (None, "pipe"), (None, "nothing"), ("nothing", "x"),
     ]:  # fmt: skip
         assert isinstance(files.look(tmp_path, folder, path), str), path
+    assert files.look(tmp_path, None, "nothing") == "there is no file of this path"
 
 
 def test_an_address_answers_and_contains():

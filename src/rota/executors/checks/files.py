@@ -21,7 +21,8 @@ def look(work: Path, folder: str | None, path: str) -> Seen | str:
     try:
         held = open_beneath(root, below)
     except NotPermitted as fault:
-        return str(fault)
+        gone = isinstance(fault.__cause__, FileNotFoundError)
+        return "there is no file of this path" if gone else str(fault)
     try:
         facts = os.fstat(held)
     finally:
