@@ -35,6 +35,7 @@ class Talkers:
         bench.routes.append("agent")
         self.artifacts = None
         self.inquirer = None
+        self.channels = ()
 
     async def task(self, name="agent", *, space="main", spec=None, thread=None, **policy):
         """Return an agent's task."""
@@ -72,7 +73,7 @@ class Talkers:
     async def ask(self, name, caller, fields, key=None):
         office = Office(
             store=self.store, caller=caller, chance=FixedChance(), agents=agents_of("command"),
-            artifacts=self.artifacts, inquirer=self.inquirer,
+            artifacts=self.artifacts, inquirer=self.inquirer, channels=self.channels,
         )  # fmt: skip
         command = COMMANDS[name]
         answer = await perform(command, office, read_request(command.takes, fields), key=key)

@@ -73,6 +73,24 @@ async def test_a_message_goes_to_the_thread_at_once_whatever_becomes_of_the_run(
     assert len(await small.store.list_deliveries(agent.run_id, 10)) == 1
 
 
+@pytest.mark.parametrize("space", ["main", "ann"])
+async def test_a_place_that_a_channel_leads_to_is_preferred_and_any_other_warned_of(small, space):
+    small.channels = ("log",)
+    task = await small.task(space=space, thread=f"cli:{space}", deliver_to="log:ann")
+    agent = await small.begin(task)
+    told = await agent("send_message", text="one")
+    dead = await agent("send_message", text="two", to=f"cli:{space}")
+    assert (told["warning"], "no channel 'cli'" in dead["warning"]) == (None, True)
+    late = await agent("defer_message", text="three", to=f"cli:{space}")
+    assert "use log" in late["warning"]
+    agent = await small.begin(await small.task("mute", space=space, thread=f"cli:{space}"))
+    assert (await agent("defer_alert", text="four"))["warning"] is None
+    assert await agent.end()
+    sent = await small.store.list_deliveries(None, 10)
+    places = {each.body: f"{each.channel}:{each.target}" for each in sent}
+    assert places == {"one": "log:ann", "two": f"cli:{space}", "four": "log:"}
+
+
 async def test_a_retried_run_is_told_that_it_has_sent_its_message(talkers):
     agent = await talkers.begin(retry=AGAIN)
     first = await agent("send_message", text="The report of today", to="log:ann", name="report")

@@ -146,6 +146,7 @@ class EffectGiven(Given):
     done_at: datetime
     by_run: int
     again: bool
+    warning: str | None = None
 
 
 class DeferredGiven(Given):
@@ -166,13 +167,14 @@ class QuestionNoted(Given):
     next: str = END_YOUR_TURN
 
 
-def _effect(found: Effect) -> EffectGiven:
+def _effect(found: Effect, warning: str | None = None) -> EffectGiven:
     return EffectGiven(
         name=found.name,
         result=json.loads(found.result),
         done_at=found.at,
         by_run=found.run_id,
         again=found.again,
+        warning=warning,
     )
 
 
@@ -185,7 +187,7 @@ async def _speech(office: Office, asked: OfAttempt) -> talking.Speech:
     held = office.caller.attempt
     if held is None or asked.run not in {None, held.run_id}:
         raise NotFound("run", asked.run or "of yours", "an attempt speaks for its own run alone")
-    return await talking.speech_of(office.store, office.caller, held)
+    return await talking.speech_of(office.store, office.caller, held, office.channels)
 
 
 @command("POST", "/v1/attempt/messages", KeyScope.RUN, status=201)
@@ -194,7 +196,7 @@ async def send_message(office: Office, asked: NewMessage) -> EffectGiven:
     speech = await _speech(office, asked)
     said = (asked.text, asked.to, asked.name)
     files = await _enclosed(office, speech, asked)
-    return _effect(await talking.send_message(speech, *said, files))
+    return _effect(*await talking.send_message(speech, *said, files))
 
 
 async def _enclosed(

@@ -83,9 +83,13 @@ class Speech:
     run: Run
     task: Task
     speaker: Speaker
+    channels: tuple[str, ...] = ()
+    """What messages can leave by; empty if nobody knows."""
 
 
-async def speech_of(store: Store, caller: Caller, held: Held) -> Speech:
+async def speech_of(
+    store: Store, caller: Caller, held: Held, channels: tuple[str, ...] = ()
+) -> Speech:
     """Return what an attempt needs to speak; Fenced where its run is no longer its own."""
     run = await store.get_run(held.run_id)
     tasks = [] if run is None else await store.get_tasks([run.task_id])
@@ -99,7 +103,10 @@ async def speech_of(store: Store, caller: Caller, held: Held) -> Speech:
         space_id=tasks[0].space_id,
         slot=slot_of(run),
     )
-    return Speech(store=store, caller=caller, held=held, run=run, task=tasks[0], speaker=speaker)
+    return Speech(
+        store=store, caller=caller, held=held, run=run, task=tasks[0], speaker=speaker,
+        channels=channels,
+    )  # fmt: skip
 
 
 # at once
@@ -111,10 +118,14 @@ async def send_message(
     to: str | None,
     name: str | None,
     files: tuple[Enclosure, ...] = (),
-) -> Effect:
-    """Put a message into the outbox at once, once; a repeated one is told what became of it."""
-    delivery, name = _message(speech, text, to, name, NO_MAIL, files)
-    return await speech.store.do_once(speech.speaker, name, "{}", delivery)
+) -> tuple[Effect, str | None]:
+    """Put a message into the outbox at once, once; a repeated one is told what became of it.
+
+    With it comes a warning, if it will not leave the outbox.
+    """
+    delivery, name = _message(speech, text, _target(speech, to), name, NO_MAIL, files)
+    done = await speech.store.do_once(speech.speaker, name, "{}", delivery)
+    return done, warning_of(speech, delivery)
 
 
 async def record_effect(speech: Speech, name: str, result: object) -> Effect:
@@ -209,7 +220,18 @@ async def defer_message(
     files: tuple[Enclosure, ...] = (),
 ) -> Deferral:
     """Send a message when the run has succeeded."""
-    delivery, name = _message(speech, text, to, name, mail, files)
+    return await _defer_to(speech, text, _target(speech, to), name, mail, files)
+
+
+async def _defer_to(
+    speech: Speech,
+    text: str,
+    target: str,
+    name: str | None,
+    mail: MailWish = NO_MAIL,
+    files: tuple[Enclosure, ...] = (),
+) -> Deferral:
+    delivery, name = _message(speech, text, target, name, mail, files)
     record = {
         "slot": speech.speaker.slot,
         "to": f"{delivery.channel}:{delivery.target}",
@@ -217,11 +239,14 @@ async def defer_message(
     }
     data = json.dumps(record, ensure_ascii=False)
     made = await _defer(speech, Deferred(kind=DeferredKind.MESSAGE, data=data, name=name))
-    return replace(made, warning=warning_of(delivery, mail))
+    return replace(made, warning=warning_of(speech, delivery, mail))
 
 
-def warning_of(delivery: NewDelivery, mail: MailWish) -> str | None:
-    """Return what is dropped of a message that is no mail."""
+def warning_of(speech: Speech, delivery: NewDelivery, mail: MailWish = NO_MAIL) -> str | None:
+    """Return why a message will not be sent, or what is dropped of one that is no mail."""
+    if not _leads(speech, f"{delivery.channel}:"):
+        known = ", ".join(speech.channels)
+        return f"there is no channel {delivery.channel!r}: it will not be sent; use {known}"
     if delivery.mail is not None or mail == NO_MAIL:
         return None
     return f"{delivery.channel} takes no mail: the text is sent, subject and format are dropped"
@@ -229,8 +254,9 @@ def warning_of(delivery: NewDelivery, mail: MailWish) -> str | None:
 
 async def defer_alert(speech: Speech, text: str, name: str | None) -> Deferral:
     """Alert people when the run has succeeded: where its results go, or else in its thread."""
-    to = speech.task.policy.deliver_to or _thread(speech) or NOWHERE
-    return await defer_message(speech, text, to, name or effect_name("alert", text))
+    places = (speech.task.policy.deliver_to, _thread(speech))
+    to = next((place for place in places if place and _leads(speech, place)), NOWHERE)
+    return await _defer_to(speech, text, to, name or effect_name("alert", text))
 
 
 async def spawn_subtask(
@@ -302,14 +328,13 @@ async def _defer(speech: Speech, operation: Deferred) -> Deferral:
 def _message(
     speech: Speech,
     text: str,
-    to: str | None,
+    target: str,
     name: str | None,
     mail: MailWish,
     files: tuple[Enclosure, ...],
 ) -> tuple[NewDelivery, str]:
     if not 0 < len(text.encode()) <= LONGEST_MESSAGE:
         raise Invalid("text", text, f"needs 1 to {LONGEST_MESSAGE} bytes")
-    target = _target(speech, to)
     channel, _, rest = target.partition(":")
     enclosed = [[each.name, each.sha256] for each in files]
     named = name or effect_name("message", target, text, *enclosed)
@@ -331,14 +356,15 @@ def _message(
 def _target(speech: Speech, to: str | None) -> str:
     """Return where a message goes: to its thread, or else where the results of its task go.
 
-    Only `main` speaks to others; an attempt of a member speaks where its own run is heard.
+    One of the two that a channel leads to comes first. Only `main` speaks to others; an attempt of
+    a member speaks where its own run is heard.
     """
     own = [target for target in (_thread(speech), speech.task.policy.deliver_to) if target]
     if to is None:
         if not own:
             advice = "the run has no thread and its task delivers nowhere: name a channel:target"
             raise Invalid("to", "", advice)
-        return own[0]
+        to = next((place for place in own if _leads(speech, place)), own[0])
     if _TARGET.fullmatch(to) is None:
         raise Invalid("to", to, "write it as channel:target")
     if to not in own:
@@ -349,6 +375,10 @@ def _target(speech: Speech, to: str | None) -> str:
             message = f"{speech.caller.name} may not send to {to}: it may send to {where}"
             raise NotPermitted(message) from None
     return to
+
+
+def _leads(speech: Speech, place: str) -> bool:
+    return not speech.channels or place.partition(":")[0] in speech.channels
 
 
 def _thread(speech: Speech) -> str | None:
