@@ -37,6 +37,8 @@ PASSED = frozenset(
 )
 PASSED_KINDS = ("anthropic-", "x-stainless-", "x-claude-", "x-codex-")
 """All that an upstream hears of what a program says about itself; no key can stand there."""
+_WHOSE = re.compile("key|token|auth|secret|credential|organization|workspace")
+"""What a header of those kinds is called that may say in whose name is asked; that is said here."""
 KEPT_BACK = frozenset({"set-cookie", "alt-svc", "strict-transport-security", "server-timing"})
 
 
@@ -124,11 +126,15 @@ def passed_on(asking: Asking, also: Iterable[str], own: Headers) -> Headers:
     told = [
         (name, value)
         for name, value in asking.headers
-        if (name in PASSED or name in more or name.startswith(PASSED_KINDS))
+        if (name in PASSED or name in more or _is_of_a_kind(name))
         and name not in taken
         and name not in HOP_BY_HOP
     ]
     return (*told, *own)
+
+
+def _is_of_a_kind(name: str) -> bool:
+    return name.startswith(PASSED_KINDS) and _WHOSE.search(name) is None
 
 
 def handed_back(answering: Answering) -> Headers:

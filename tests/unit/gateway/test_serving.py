@@ -103,6 +103,7 @@ def told(door, *asked, **more):
 
 def test_c5_the_gateway_shows_its_own_key_and_none_that_it_was_shown(door, provider):
     more = HEAD + "Authorization: Bearer mine\r\nApi-Key: mine\r\nAnthropic-Version: 1\r\n"
+    more += "Anthropic-Api-Key: mine\r\nX-Claude-Auth-Token: mine\r\n"
     status, head, body = told(door, "GET /models/v1/x?key=mine&a=b", more)
     assert (status, json.loads(body)) == (200, {"path": "/v1/x?a=b"})
     (noted,) = provider.script.noted
