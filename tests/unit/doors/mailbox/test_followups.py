@@ -6,6 +6,7 @@ import pytest
 from tests.unit.doors.mailbox.conftest import until
 
 from rota.doors.inside.mailbox.followups import MOST_UNREAD
+from rota.model.messages import NewMessage
 
 
 async def asked(office, folder, name, verb, **fields):
@@ -86,12 +87,17 @@ async def test_a_program_finds_what_there_is_before_it_begins(office):
     owner = await bench.space("main")
     await bench.store.add_thread(owner.id, "cli:default")
     await bench.store.add_thread((await bench.space("ada")).id, "web:ada")
+    words = NewMessage(owner.id, "cli:default", "Ann", "Hello.")
+    await bench.store.say(words, None)
     folder = await office.opened()
     assert folder.shown("tasks.json") == {"tasks": [{"name": "job"}], "next": None}
     assert folder.shown("threads.json")["threads"] == [
-        {"space": "ada", "thread": "web:ada", "title": "", "task": None},
-        {"space": "main", "thread": "cli:default", "title": "", "task": None},
-    ]
+        {"space": "ada", "thread": "web:ada", "title": "", "task": None, "said_at": None},
+        {
+            "space": "main", "thread": "cli:default", "title": "", "task": None,
+            "said_at": bench.clock.now().isoformat(),
+        },
+    ]  # fmt: skip
     assert not (folder.path / "in" / "sessions.json").exists(), "nobody here tells of sessions"
 
 

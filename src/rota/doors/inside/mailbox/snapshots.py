@@ -57,6 +57,12 @@ class Snapshots:
         seen = None if space.role is Role.MAIN else space.id
         found = await self._store.list_threads(ThreadFilter(seen, limit=MOST_THREADS))
         return [
-            {"space": each.space, "thread": each.key, "title": each.title, "task": each.task}
+            {
+                "space": each.space,
+                "thread": each.key,
+                "title": each.title,
+                "task": each.task,
+                "said_at": None if each.said_at is None else each.said_at.isoformat(),
+            }
             for each in found
         ]
