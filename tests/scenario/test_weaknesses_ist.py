@@ -77,7 +77,7 @@ async def test_ist_w04_a_worker_that_lost_its_run_delivers_nothing(desk, chance)
     assert await desk.end(new, Succeeded(result='"new"'))
     channel = RecordingChannel()
     assert await deliver(desk.store, {"test": channel}, "w2", chance) == 1
-    assert [d.body for d in channel.taken] == ['"new"']
+    assert [d.body for d in channel.taken] == ["new"]
 
 
 async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):

@@ -101,13 +101,18 @@ def as_mail(result: str) -> tuple[str, Mail]:
 
     One that holds a mail is that mail; any other is sent as it is, in plain text.
     """
+    text = words_of(result)
+    found = mail_in(text) or Written(text)
+    return found.body, envelope(found.subject, found.format, None)
+
+
+def words_of(result: str) -> str:
+    """Return a result, JSON text or a sentence, as people read it: a text without its quotes."""
     try:
         told = json.loads(result)
     except (ValueError, RecursionError):
-        told = result
-    text = told if isinstance(told, str) else result
-    found = mail_in(text) or Written(text)
-    return found.body, envelope(found.subject, found.format, None)
+        return result
+    return told if isinstance(told, str) else result
 
 
 def _candidates(text: str) -> Iterator[str]:

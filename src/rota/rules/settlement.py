@@ -40,7 +40,7 @@ from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.asides import aside_of, is_hushed, is_quiet
 from rota.rules.budgets import OVER
 from rota.rules.chaining import successors
-from rota.rules.mail import MAIL, as_mail
+from rota.rules.mail import MAIL, as_mail, words_of
 from rota.rules.notices import of_end, of_question
 from rota.rules.retry import delay, may_retry
 
@@ -269,11 +269,13 @@ def _deliveries(
     wanted = list(messages) if state is RunState.SUCCEEDED else []
     if policy.deliver_to is not None and state is not RunState.CANCELLED:
         channel, _, target = policy.deliver_to.partition(":")
-        body = result if state is RunState.SUCCEEDED else _sentence(state, error)
-        body = body or state.value
+        succeeded = state is RunState.SUCCEEDED
+        body = (result if succeeded else _sentence(state, error)) or state.value
         mail = None
         if channel == MAIL:
             body, mail = as_mail(body)
+        elif succeeded:
+            body = words_of(body) or state.value
         wanted.append(
             Message(client_id=RESULT, channel=channel, target=target, body=body, mail=mail)
         )

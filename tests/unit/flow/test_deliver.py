@@ -56,7 +56,7 @@ async def test_a_message_is_sent_once(desk, message, chance):
     assert await post(desk, channel, chance) == 1
     assert await post(desk, channel, chance) == 0
     (taken,) = channel.taken
-    assert (taken.target, taken.body) == ("ann", '"hello"')
+    assert (taken.target, taken.body) == ("ann", "hello")
     found = await state(desk)
     assert (found.state, found.sent_at) == (DeliveryState.SENT, desk.clock.now())
 

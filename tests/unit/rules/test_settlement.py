@@ -211,7 +211,8 @@ def test_a_message_keeps_its_key_over_a_retry_and_differs_from_others():
 @pytest.mark.parametrize(
     ("outcome", "body"),
     [
-        (Succeeded(result='"done"'), '"done"'),
+        (Succeeded(result='"two\\nlines"'), "two\nlines"),
+        (Succeeded(result='{"a": 1}'), '{"a": 1}'),
         (Succeeded(), "succeeded"),
         (FAILED, "failed: boom"),
         (Failed(code="overload", message="Wait.\nAPI Error 529 at 10.0.0.1"), "failed: Wait."),
