@@ -28,10 +28,16 @@ MISMATCH, VERSION = -32020, -32022
 STATUS = {PARSE: 400, INVALID: 400, NO_METHOD: 404, PARAMS: 400, MISMATCH: 400, VERSION: 400}
 """What a fault is over HTTP; before 2026-07-28 one of a whole request was an answer like others."""
 OK, TAKEN = 200, 202
-INSTRUCTIONS = (
+INSIDE = (
     "Rota plans and runs work for people. These tools act for the run you are part of and within "
-    "its space: schedule tasks, look at them, keep state, tell people. Times are in the zone of "
-    "the space unless you name one."
+    "its space: schedule tasks, look at them, keep state, tell people. Ask the person (ask_user) "
+    "before you schedule what nobody asked for. Times are in the zone of the space unless you name "
+    "one."
+)
+OUTSIDE = (
+    "Rota plans and runs work for people. These tools act for the space of the key you came with: "
+    "schedule tasks, run them, look at them, keep state. Ask the person before you schedule what "
+    "nobody asked for. Times are in the zone of the space unless you name one."
 )
 _SESSION = re.compile(r"[!-~]{1,128}")
 
@@ -99,9 +105,9 @@ class Tools:
     ) -> tuple[dict[str, Any], str | None]:
         match method:
             case "initialize":
-                return self._hello(params), secrets.token_hex(16)
+                return self._hello(params, caller), secrets.token_hex(16)
             case "server/discover":
-                return self._known(), None
+                return self._known(caller), None
             case "ping":
                 return {}, None
             case "tools/list":
@@ -110,20 +116,20 @@ class Tools:
                 return await self._call(params, caller, told, number), None
         raise Fault(NO_METHOD, f"there is no method {method[:100]!r} here")
 
-    def _hello(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _hello(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         asked = params.get("protocolVersion")
         return {
             "protocolVersion": asked if asked in HANDSHAKES else HANDSHAKES[-1],
             "capabilities": {"tools": {}},
             "serverInfo": self._server,
-            "instructions": INSTRUCTIONS,
+            "instructions": _instructions(caller),
         }
 
-    def _known(self) -> dict[str, Any]:
+    def _known(self, caller: Caller) -> dict[str, Any]:
         return {
             "supportedVersions": [*HANDSHAKES, *MODERN],
             "capabilities": {"tools": {}},
-            "instructions": INSTRUCTIONS,
+            "instructions": _instructions(caller),
             **FRESH,
         }
 
@@ -150,6 +156,10 @@ class Tools:
 
 
 FRESH: Mapping[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
+
+
+def _instructions(caller: Caller) -> str:
+    return OUTSIDE if caller.attempt is None else INSIDE
 
 
 def tool_of(found: Offered, *, attempt: bool) -> dict[str, Any]:
