@@ -183,6 +183,19 @@ def test_the_outlet_leads_to_the_hosts_socket(ground, run):
         listener.close()
 
 
+def test_an_engine_that_wavers_may_be_asked_again_and_a_missing_image_not(ground, podman):
+    broken = ground.root / "podman"
+    broken.write_text("#!/bin/sh\necho cannot connect to the engine >&2; exit 125\n")
+    broken.chmod(0o755)
+    engine = replace(podman.engine, program=str(broken))
+    wavering = ContainerExecutor(Interpreter.running(), ground.mounts, engine)
+    done = ground.run(wavering, "/bin/true", image=podman.image)
+    assert (done.returncode, b"cannot connect" in done.stderr) == (125, True)
+    whole = ContainerExecutor(Interpreter.running(), ground.mounts, podman.engine)
+    done = ground.run(whole, "/bin/true", image=f"localhost/none@sha256:{'0' * 64}")
+    assert (done.returncode, b"image not known" in done.stderr) == (126, True), done.stderr
+
+
 @pytest.mark.parametrize(
     "image", [None, "debian", "debian:12", "localhost/rota-test:1", "x@sha256:12", "--privileged"]
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,7 @@ class Terminal:
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch):
     for name in (
+        *(name for name in os.environ if name.startswith("ROTA_TEST_")),
         "ROTA_HOME",
         "ROTA_STORE",
         "ROTA_SLOTS",

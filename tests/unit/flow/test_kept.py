@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from datetime import timedelta
 
@@ -272,11 +273,33 @@ async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard
     assert told["proven"] is facts.get("proven", True)
 
 
-def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one():
+async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one():
     yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
     yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
     hearing = Hearing(CommandReader(Output.TEXT))
-    Listening(None, yard, None)._caught_up(kept, hearing)
+    await Listening(None, yard, None)._caught_up(kept, hearing)
     assert hearing.reader.end(Exit(code=0)).outcome == Succeeded(result='"whole"')
+
+
+async def test_who_carries_on_with_much_lets_others_have_their_turns():
+    yard, turns, at_reads = FakeYard(), itertools.count(), []
+    yard.out = b"x" * 999 + b"\n"
+    yard.out *= 3 * PART // len(yard.out)
+    read = yard.read
+    yard.read = lambda *asked: (at_reads.append(next(turns)), read(*asked))[1]
+
+    async def others():
+        while True:
+            next(turns)
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(others())
+    await asyncio.sleep(0)
+    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+                out_at=len(yard.out))  # fmt: skip
+    await Listening(None, yard, None)._caught_up(kept, Hearing(CommandReader(Output.TEXT)))
+    beside.cancel()
+    assert len(at_reads) >= 3
+    assert all(later > earlier + 1 for earlier, later in itertools.pairwise(at_reads))

@@ -29,6 +29,10 @@ from rota.executors.kit.start import NOT_STARTED, handed_over
 
 PATIENCE = 60.0
 LOBBY_SECONDS = 30.0
+ENGINE_FAILED = 125
+"""As docker says it: another attempt may find the engine in a better state."""
+NO_IMAGE = "image not known"
+"""What podman says where another attempt is in vain."""
 
 
 class Seen:
@@ -80,7 +84,8 @@ def main(words: list[str]) -> int:
         os.execve(engine[0], start, client)  # noqa: S606 - becoming the client is the point
     except (OSError, RotaError) as fault:
         print(f"container: {fault}", file=sys.stderr)  # noqa: T201
-    return NOT_STARTED
+        wavered = isinstance(fault, Unavailable) and NO_IMAGE not in str(fault)
+        return ENGINE_FAILED if wavered else NOT_STARTED
 
 
 def open_lobby(client: dict[str, str], engine: list[str], words: list[str]) -> None:

@@ -59,7 +59,7 @@ class Listening:
     async def _hear(
         self, kept: Kept, holder: str, begin: Callable[[], Hearing]
     ) -> tuple[Ending, Hearing]:
-        hearing = self._caught_up(kept, begin())
+        hearing = await self._caught_up(kept, begin())
         await self._recorded(kept, hearing)
         patience, before = SWEEP_SECONDS, dict(hearing.unfinished)
         while True:
@@ -67,7 +67,7 @@ class Listening:
             while heard := self._heard(kept, hearing, last=ending is not None, before=before):
                 stands = await self._record(kept, holder, heard, hearing.news())
                 if stands is not None:
-                    hearing = self._caught_up(stands, begin())
+                    hearing = await self._caught_up(stands, begin())
                 await self._recorded(kept, hearing)
                 before = dict(hearing.unfinished)
             if ending is None:
@@ -101,8 +101,8 @@ class Listening:
             return str(fault)
         return ""
 
-    def _caught_up(self, kept: Kept, hearing: Hearing) -> Hearing:
-        """Return a hearing that knows what is on record already."""
+    async def _caught_up(self, kept: Kept, hearing: Hearing) -> Hearing:
+        """Return a hearing that knows what is on record already; others get their turns."""
         for stream in Stream:
             end = kept.at(stream)
             while hearing.at(stream) < end:
@@ -111,6 +111,7 @@ class Listening:
                 known = at + len(data) == end
                 if hearing.take(stream, data, known=known) is None:
                     hearing.skip(stream, end)  # the spool is shorter: power was lost
+                await asyncio.sleep(0)
         self.followed[kept.run_id] = Followed(kept, hearing)
         return hearing
 

@@ -26,6 +26,15 @@ class Dialect(ABC):
     ) -> Result:
         """Run an operation in a transaction that has committed when this returns."""
 
+    async def write_lightly(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation in a transaction that may be lost with the power, and only so.
+
+        For what can be read again from where it came; a dialect may spare the disk a sync.
+        """
+        return await self.write(operation, *args)
+
     @abstractmethod
     async def read(
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object

@@ -51,9 +51,12 @@ class Keeping(Dialect):
     ) -> bool:
         """Record what was read, once; false if it was read already or the run is another's.
 
-        With a session, a later run may go on in it.
+        With a session, a later run may go on in it. What a program has only said can be read again
+        from its spool.
         """
-        return await self.write(hear, run_id, epoch, worker, heard, session, self.now())
+        counts = session is not None or any(part.used is not None for part in heard)
+        write = self.write if counts else self.write_lightly
+        return await write(hear, run_id, epoch, worker, heard, session, self.now())
 
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""

@@ -17,10 +17,10 @@ class InstanceLock:
         self._path = path
         self._file: int | None = None
 
-    def take(self) -> None:
-        """Take the lock, or raise Busy with the process that has it."""
+    def take(self) -> bool:
+        """Take the lock, or raise Busy with the process that has it; false if it was taken here."""
         if self._file is not None:
-            return
+            return False
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as fault:
@@ -41,6 +41,7 @@ class InstanceLock:
         with contextlib.suppress(OSError):  # who holds it is told only to people
             os.ftruncate(file, 0)
             os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        return True
 
     def release(self) -> None:
         """Give the lock back."""

@@ -40,6 +40,8 @@ Result = TypeVar("Result")
 
 MOST_JOINED = 64
 """How many operations share a transaction at most."""
+EVENTS_GAP = 1_000_000
+"""More than are written lightly before something else waits for the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class _Job:
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[tuple[Any, list[str]]]
     write: bool
+    light: bool = False
 
 
 class _Thread:
@@ -56,6 +59,7 @@ class _Thread:
 
     Operations that have come to wait while one was under way share the next transaction, each in a
     savepoint of its own: many writers cost one sync of the disk, and one's fault stays its own.
+    A transaction of light ones alone costs none: the next sync has it.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class _Thread:
         self._queries = queries
         self._write = write
         self._ring = ring
+        self._light = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._work, name=f"rota-sqlite-{'writer' if write else 'reader'}", daemon=True
@@ -82,11 +87,19 @@ class _Thread:
         args: tuple[object, ...] = (),
         *,
         write: bool | None = None,
+        light: bool = False,
     ) -> tuple[Result, list[str]]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[Any, list[str]]] = loop.create_future()
-        self._jobs.put(_Job(operation, args, loop, answer, self._write if write is None else write))
+        writes = self._write if write is None else write
+        self._jobs.put(_Job(operation, args, loop, answer, writes, light))
         return await answer
+
+    def _sync(self, connection: apsw.Connection, *, light: bool) -> None:
+        """Let the commits of this connection wait for the disk, or not."""
+        if light is not self._light:
+            connection.execute(f"pragma synchronous = {'normal' if light else 'full'}")
+            self._light = light
 
     def close(self) -> None:
         self._jobs.put(None)
@@ -114,6 +127,8 @@ class _Thread:
         calls = [(job.operation, job.args) for job in jobs]
         outcomes: Sequence[tuple[Any, list[str]] | BaseException]
         try:
+            if write:
+                self._sync(connection, light=all(job.light for job in jobs))
             outcomes = transact(connection, session, calls, write=write)
         except BaseException as fault:  # noqa: BLE001 - the thread lives on, its callers are told
             outcomes = [fault] * len(jobs)
@@ -158,10 +173,23 @@ class SqliteStore(SqlStore):
 
     async def take_roles(self) -> bool:
         """Take the lock beside the file: only one process plans and works on it."""
-        self._lock.take()
+        anew = self._lock.take()
         reach("lock.taken")
+        if anew:
+            await asyncio.get_running_loop().run_in_executor(None, self._leave_a_gap)
         self._doorbell.listen(self._version)
         return True
+
+    def _leave_a_gap(self) -> None:
+        """Give no event the number of one that somebody has seen and that went with the power."""
+        connection = connect(self.path)
+        try:
+            with translated(self.path):
+                connection.execute(
+                    "update sqlite_sequence set seq = seq + ? where name = 'events'", (EVENTS_GAP,)
+                )
+        finally:
+            connection.close()
 
     async def _version(self) -> int:
         # Only the writing connection can tell others' writes from this process's own.
@@ -227,7 +255,22 @@ class SqliteStore(SqlStore):
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
     ) -> Result:
         """Run an operation on the writing thread."""
-        result, topics = await self._open_threads()[0].run(operation, args)
+        return await self._written(operation, args, light=False)
+
+    async def write_lightly(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation on the writing thread, which does not wait for the disk."""
+        return await self._written(operation, args, light=True)
+
+    async def _written(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[object, ...],
+        *,
+        light: bool,
+    ) -> Result:
+        result, topics = await self._open_threads()[0].run(operation, args, light=light)
         self.announce(topics)
         reach_stage("answered", operation)
         return result
