@@ -18,6 +18,7 @@ from rota.testing.contracts import (
     limits,
     live,
     machines,
+    message_files,
     noticing,
     outbox,
     pausing,
@@ -198,6 +199,10 @@ class TestSessions(conversing.SessionContract):
 
 
 class TestUnread(unread.UnreadContract):
+    pass
+
+
+class TestMessageFiles(message_files.MessageFilesContract):
     pass
 
 

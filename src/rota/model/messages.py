@@ -19,6 +19,13 @@ MOST_PASSING = MOST_PENDING // 2
 MOST_PASSING_CHARACTERS = MOST_PENDING_CHARACTERS // 2
 """How much of what asks for nobody waits for the next reader; older ones are passed over."""
 
+MOST_FILES = 10
+LARGEST_FILES = 10 * 1024 * 1024
+"""How many files a message may have, and how many bytes they may have together."""
+MOST_PENDING_BYTES = 5 * LARGEST_FILES
+MOST_PASSING_BYTES = MOST_PENDING_BYTES // 2
+"""How many bytes of files may wait in a thread, and how many of them with what asks for nobody."""
+
 READER = MappingProxyType({"messages": True})
 """The payload of a run that was queued to read what was said in its thread."""
 
@@ -43,6 +50,22 @@ class MessageState(StrEnum):
     UNREAD = "unread"
 
 
+class MessageFile(NamedTuple):
+    """What is known of a file that somebody has sent with a message."""
+
+    name: str
+    mimetype: str
+    size: int
+    sha256: str
+
+
+class NewFile(NamedTuple):
+    """A file that somebody sends with a message."""
+
+    facts: MessageFile
+    content: bytes
+
+
 class NewMessage(NamedTuple):
     """What somebody says in a thread; a `follow_up` is left to the next run."""
 
@@ -51,6 +74,7 @@ class NewMessage(NamedTuple):
     sender: str
     body: str
     follow_up: bool = False
+    files: tuple[NewFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +94,4 @@ class ThreadMessage:
     run_id: RunId | None
     epoch: Epoch | None
     read_at: datetime | None
+    files: tuple[MessageFile, ...] = ()

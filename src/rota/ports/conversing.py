@@ -46,7 +46,8 @@ class Conversing(Timed, Protocol):
     async def say(self, message: NewMessage, reader: RunBatch | None) -> ThreadMessage:
         """Write a message down, and queue a run that reads it unless one is queued already.
 
-        Without a reader it asks for nobody, and is read with the next one that does.
+        It is there with all its files, or not at all. Without a reader it asks for nobody, and is
+        read with the next one that does.
         """
 
     async def read_again(self, run_id: int, reader: RunBatch) -> RunId | None:
@@ -60,6 +61,9 @@ class Conversing(Timed, Protocol):
 
         None if the run does not go on, or nothing of that number was said in its conversation.
         """
+
+    async def message_content(self, message_id: int, position: int) -> bytes | None:
+        """Return what is in a file of a message, the first at 0; None if there is no such one."""
 
     async def find_thread(self, key: str) -> int | None:
         """Return the space that a thread belongs to; None if there is no such thread."""

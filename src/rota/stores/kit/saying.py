@@ -9,14 +9,19 @@ thread, and a reader asks for them only after it was claimed: so none comes betw
 
 from __future__ import annotations
 
+import json
+
 from rota.errors import Conflict, NotFound
 from rota.model.ids import Epoch, MessageId, RunId
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.messages import (
     MOST_PASSING,
+    MOST_PASSING_BYTES,
     MOST_PASSING_CHARACTERS,
     MOST_PENDING,
+    MOST_PENDING_BYTES,
     MOST_PENDING_CHARACTERS,
+    MessageFile,
     MessageState,
     NewMessage,
     ThreadMessage,
@@ -58,6 +63,10 @@ class Saying(Dialect):
         """Note that a run which goes on has read everything up to a message; return how many."""
         return await self.write(take_messages, run_id, epoch, upto, self.now())
 
+    async def message_content(self, message_id: int, position: int) -> bytes | None:
+        """Return what is in a file of a message, the first at 0; None if there is no such one."""
+        return await self.read(message_content, message_id, position)
+
     async def find_thread(self, key: str) -> int | None:
         """Return the space that a thread belongs to; None if there is no such thread."""
         return await self.read(find_thread, key)
@@ -93,27 +102,25 @@ def _as_message(row: Row) -> ThreadMessage:
         run_id=None if row[7] is None else RunId(row[7]),
         epoch=None if row[8] is None else Epoch(row[8]),
         read_at=maybe_instant(row[9]),
+        files=tuple(MessageFile(*each) for each in json.loads(row[10] or "[]")),
     )
 
 
 async def say(
     session: Session, message: NewMessage, reader: RunBatch | None, now: int
 ) -> ThreadMessage:
-    """Write a message down together with who reads it."""
+    """Write a message down together with its files and with who reads it."""
     await join_thread(session, message.space_id, message.thread, now)
     await session.rows("lock_thread", key=message.thread)
-    count, size = (await session.rows("count_pending", thread=message.thread))[0]
-    full = count >= MOST_PENDING or size + len(message.body) > MOST_PENDING_CHARACTERS
-    if full and reader is not None:
-        sentence = f"{count} messages wait in {message.thread} to be read: say more afterwards"
-        raise Conflict(sentence)
+    carried = sum(file.facts.size for file in message.files)
+    full = await _has_no_room(session, message, carried, asks=reader is not None)
     readers = await session.rows("thread_readers", thread=message.thread, most=NEWEST)
     state = MessageState.PASSED if full else MessageState.PENDING
     run_id = readers[-1][0] if readers and not full else None
     if run_id is None and reader is not None:
         run_id = (await enqueue(session, [reader], now))[0][0].run_id
-        turned = {"thread": message.thread, "reader": run_id, "most": MOST_PENDING - 1}
-        await session.run("turn_messages", **turned)
+        turned = {"most": MOST_PENDING - 1, "bytes": MOST_PENDING_BYTES - carried}
+        await session.run("turn_messages", thread=message.thread, reader=run_id, **turned)
     row = await one(
         session,
         "insert_message",
@@ -128,13 +135,61 @@ async def say(
     )
     if row is None:
         raise NotFound("thread", message.thread)
+    await _keep_files(session, row[0], message, read=not full)
     if run_id is None:
-        room = {"most": MOST_PASSING, "characters": MOST_PASSING_CHARACTERS}
-        await session.run("pass_messages", thread=message.thread, **room)
+        await _pass_over(session, message.thread)
     else:
         session.wake(MESSAGES)
+    files = json.dumps([file.facts for file in message.files])
     stands = (row[0], message.thread, message.sender, message.body, now, state)
-    return _as_message((*stands, run_id, None, None, None))
+    return _as_message((*stands, run_id, None, None, None, files))
+
+
+async def _has_no_room(session: Session, message: NewMessage, carried: int, *, asks: bool) -> bool:
+    """Whether too much waits in a thread for one more; who asks for a reader is refused then."""
+    waits = await session.rows("count_pending", thread=message.thread)
+    count, characters, size = waits[0]
+    many = count >= MOST_PENDING or characters + len(message.body) > MOST_PENDING_CHARACTERS
+    large = size + carried > MOST_PENDING_BYTES
+    if asks and many:
+        sentence = f"{count} messages wait in {message.thread} to be read: say more afterwards"
+        raise Conflict(sentence)
+    if asks and large:
+        sentence = (
+            f"files of {size} bytes wait in {message.thread} to be read, and more than "
+            f"{MOST_PENDING_BYTES} may not: send more afterwards"
+        )
+        raise Conflict(sentence)
+    return bool(many or large)
+
+
+async def _keep_files(
+    session: Session, message_id: int, message: NewMessage, *, read: bool
+) -> None:
+    """Write the files of a message down; of one that nobody will read, only what they are."""
+    for position, (facts, content) in enumerate(message.files):
+        await session.run(
+            "insert_message_file",
+            message_id=message_id,
+            position=position,
+            name=facts.name,
+            mimetype=facts.mimetype,
+            size=facts.size,
+            digest=facts.sha256,
+            content=content if read else None,
+        )
+
+
+async def _pass_over(session: Session, thread: str) -> None:
+    """Pass over the oldest that ask for nobody, where there are many."""
+    room = {
+        "most": MOST_PASSING,
+        "characters": MOST_PASSING_CHARACTERS,
+        "bytes": MOST_PASSING_BYTES,
+    }
+    passed = await session.rows("pass_messages", thread=thread, **room)
+    if passed:
+        await session.run("empty_files", ids=[row[0] for row in passed])
 
 
 async def read_again(session: Session, run_id: int, reader: RunBatch, now: int) -> RunId | None:
@@ -192,6 +247,12 @@ async def _thread_of(session: Session, run_id: int, epoch: int, worker: str | No
         return None
     await session.rows("lock_thread", key=row[1])
     return str(row[1])
+
+
+async def message_content(session: Session, message_id: int, position: int) -> bytes | None:
+    """Return what is in a file of a message."""
+    row = await one(session, "message_content", id=message_id, position=position)
+    return None if row is None or row[0] is None else bytes(row[0])
 
 
 async def find_thread(session: Session, key: str) -> int | None:

@@ -137,8 +137,10 @@ select distinct m.reader from (
 join rota.runs r on r.id = m.reader and r.state = 'queued'
 order by m.reader;
 
--- name: count_pending  what somebody is there to read
-select count(*), coalesce(sum(length(m.body)), 0) from rota.messages m
+-- name: count_pending  what somebody is there to read, with the bytes of its files
+select count(*), coalesce(sum(length(m.body)), 0), coalesce(sum((
+  select sum(f.size) from rota.message_files f where f.message_id = m.id)), 0)::bigint
+from rota.messages m
 where m.thread = :thread::text and m.state = 'pending' and exists (select 1 from rota.runs r
   where r.id = m.reader and r.state in ('queued', 'running', 'waiting'));
 
@@ -148,17 +150,39 @@ values (:space_id::bigint, :thread::text, :sender::text, :body::text, :now::bigi
   :reader::bigint, :follow_up::int)
 returning id;
 
+-- name: insert_message_file
+insert into rota.message_files (message_id, position, name, mimetype, size, sha256, content)
+values (:message_id::bigint, :position::int, :name::text, :mimetype::text, :size::int,
+  :digest::text, :content::bytea);
+
+-- name: empty_files  of what nobody will ever read
+update rota.message_files set content = null where message_id = any(:ids::bigint[]);
+
+-- name: message_content
+select content from rota.message_files
+where message_id = :id::bigint and position = :position::int;
+
 -- name: pass_messages  the oldest that ask for nobody, where there are many
 update rota.messages set state = 'passed' where id in (
   select id from (
     select id, row_number() over (order by id desc) as nth,
-      sum(length(body)) over (order by id desc) as size
-    from rota.messages where thread = :thread::text and state = 'pending' and reader is null) as o
-  where nth > :most::int or size > :characters::int);
+      sum(size) over (order by id desc) as size, sum(bytes) over (order by id desc) as bytes
+    from (select m.id, length(m.body) as size, coalesce((
+        select sum(f.size) from rota.message_files f where f.message_id = m.id), 0) as bytes
+      from rota.messages m
+      where m.thread = :thread::text and m.state = 'pending' and m.reader is null) as w) as o
+  where nth > :most::int or size > :characters::int or bytes > :bytes::bigint)
+returning id;
 
--- name: turn_messages  to another reader, the newest ones
-update rota.messages set reader = :reader::bigint where id in (select m.id from rota.messages m
-  where m.thread = :thread::text and m.state = 'pending' order by m.id desc limit :most::int);
+-- name: turn_messages  to another reader, the newest ones, as many as it can be given
+update rota.messages set reader = :reader::bigint where id in (
+  select id from (
+    select id, sum(bytes) over (order by id desc) as bytes
+    from (select m.id, coalesce((
+        select sum(f.size) from rota.message_files f where f.message_id = m.id), 0) as bytes
+      from rota.messages m where m.thread = :thread::text and m.state = 'pending'
+      order by m.id desc limit :most::int) as w) as o
+  where bytes <= :bytes::bigint);
 
 -- name: thread_read_by  what a run was to read, and has not taken from anybody
 select thread from rota.messages where reader = :run_id::bigint
@@ -182,8 +206,11 @@ update rota.messages set state = 'given', run_id = :run_id::bigint,
 where reader = :run_id::bigint and state in ('pending', 'given');
 
 -- name: given_messages  to a run, as its input or while it worked
-select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages
-where run_id = :run_id::bigint and state in ('given', 'taken') order by id;
+select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at,
+  (select json_agg(json_build_array(f.name, f.mimetype, f.size, f.sha256)
+    order by f.position)::text from rota.message_files f where f.message_id = m.id) as files
+from rota.messages m
+where m.run_id = :run_id::bigint and m.state in ('given', 'taken') order by m.id;
 
 -- name: find_message
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages
@@ -203,10 +230,13 @@ where r.id = any(:ids::bigint[]) and r.state = 'queued'
     where m.reader = r.id and m.state in ('pending', 'given'));
 
 -- name: pending_messages  for whoever goes on, and not in a box already
-select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from rota.messages
-where thread = :thread::text and state = 'pending' and (box is null or box <> :box::text)
-  and reader is not null and follow_up = 0
-order by id limit :most::int;
+select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at,
+  (select json_agg(json_build_array(f.name, f.mimetype, f.size, f.sha256)
+    order by f.position)::text from rota.message_files f where f.message_id = m.id) as files
+from rota.messages m
+where m.thread = :thread::text and m.state = 'pending' and (m.box is null or m.box <> :box::text)
+  and m.reader is not null and m.follow_up = 0
+order by m.id limit :most::int;
 
 -- name: box_message
 update rota.messages set box = :box::text, number = :number::int
@@ -219,7 +249,9 @@ select id from rota.messages where box = :box::text and number = :number::int;
 select m.id, m.thread, m.sender, m.body, m.at,
   case when m.state = 'pending' and m.reader is not null and not coalesce((
     select r.state in ('queued', 'running', 'waiting') from rota.runs r where r.id = m.reader), false)
-  then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
+  then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at,
+  (select json_agg(json_build_array(f.name, f.mimetype, f.size, f.sha256)
+    order by f.position)::text from rota.message_files f where f.message_id = m.id) as files
 from rota.messages m join rota.spaces p on p.id = m.space_id
 where m.thread = :thread::text and m.id < :before::bigint
   and (:space::text is null or p.name = :space::text)

@@ -122,27 +122,50 @@ select distinct m.reader from (
 join runs r on r.id = m.reader and r.state = 'queued'
 order by m.reader;
 
--- name: count_pending  what somebody is there to read
-select count(*), coalesce(sum(length(body)), 0) from messages
-where thread = :thread and state = 'pending' and exists (select 1 from runs r
-  where r.id = messages.reader and r.state in ('queued', 'running', 'waiting'));
+-- name: count_pending  what somebody is there to read, with the bytes of its files
+select count(*), coalesce(sum(length(m.body)), 0), coalesce(sum((
+  select sum(f.size) from message_files f where f.message_id = m.id)), 0)
+from messages m
+where m.thread = :thread and m.state = 'pending' and exists (select 1 from runs r
+  where r.id = m.reader and r.state in ('queued', 'running', 'waiting'));
 
 -- name: insert_message
 insert into messages (space_id, thread, sender, body, at, state, reader, follow_up)
 values (:space_id, :thread, :sender, :body, :now, :state, :reader, :follow_up)
 returning id;
 
+-- name: insert_message_file
+insert into message_files (message_id, position, name, mimetype, size, sha256, content)
+values (:message_id, :position, :name, :mimetype, :size, :digest, :content);
+
+-- name: empty_files  of what nobody will ever read
+update message_files set content = null where message_id in (select value from json_each(:ids));
+
+-- name: message_content
+select content from message_files
+where message_id = :id and position = :position;
+
 -- name: pass_messages  the oldest that ask for nobody, where there are many
 update messages set state = 'passed' where id in (
   select id from (
     select id, row_number() over (order by id desc) as nth,
-      sum(length(body)) over (order by id desc) as size
-    from messages where thread = :thread and state = 'pending' and reader is null) as o
-  where nth > :most or size > :characters);
+      sum(size) over (order by id desc) as size, sum(bytes) over (order by id desc) as bytes
+    from (select m.id, length(m.body) as size, coalesce((
+        select sum(f.size) from message_files f where f.message_id = m.id), 0) as bytes
+      from messages m
+      where m.thread = :thread and m.state = 'pending' and m.reader is null) as w) as o
+  where nth > :most or size > :characters or bytes > :bytes)
+returning id;
 
--- name: turn_messages  to another reader, the newest ones
-update messages set reader = :reader where id in (select m.id from messages m
-  where m.thread = :thread and m.state = 'pending' order by m.id desc limit :most);
+-- name: turn_messages  to another reader, the newest ones, as many as it can be given
+update messages set reader = :reader where id in (
+  select id from (
+    select id, sum(bytes) over (order by id desc) as bytes
+    from (select m.id, coalesce((
+        select sum(f.size) from message_files f where f.message_id = m.id), 0) as bytes
+      from messages m where m.thread = :thread and m.state = 'pending'
+      order by m.id desc limit :most) as w) as o
+  where bytes <= :bytes);
 
 -- name: thread_read_by  what a run was to read, and has not taken from anybody
 select thread from messages where reader = :run_id and state in ('pending', 'given') limit 1;
@@ -162,8 +185,11 @@ update messages set state = 'given', run_id = :run_id, epoch = coalesce(epoch, :
 where reader = :run_id and state in ('pending', 'given');
 
 -- name: given_messages  to a run, as its input or while it worked
-select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages
-where run_id = :run_id and state in ('given', 'taken') order by id;
+select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at,
+  (select '' || json_group_array(json_array(f.name, f.mimetype, f.size, f.sha256)
+    order by f.position) from message_files f where f.message_id = m.id) as files
+from messages m
+where m.run_id = :run_id and m.state in ('given', 'taken') order by m.id;
 
 -- name: find_message
 select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages
@@ -182,10 +208,13 @@ where r.id in (select value from json_each(:ids)) and r.state = 'queued'
     where m.reader = r.id and m.state in ('pending', 'given'));
 
 -- name: pending_messages  for whoever goes on, and not in a box already
-select id, thread, sender, body, at, state, reader, run_id, epoch, read_at from messages
-where thread = :thread and state = 'pending' and (box is null or box <> :box)
-  and reader is not null and follow_up = 0
-order by id limit :most;
+select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at,
+  (select '' || json_group_array(json_array(f.name, f.mimetype, f.size, f.sha256)
+    order by f.position) from message_files f where f.message_id = m.id) as files
+from messages m
+where m.thread = :thread and m.state = 'pending' and (m.box is null or m.box <> :box)
+  and m.reader is not null and m.follow_up = 0
+order by m.id limit :most;
 
 -- name: box_message
 update messages set box = :box, number = :number
@@ -198,7 +227,9 @@ select id from messages where box = :box and number = :number;
 select m.id, m.thread, m.sender, m.body, m.at,
   case when m.state = 'pending' and m.reader is not null and not exists (
     select 1 from runs r where r.id = m.reader and r.state in ('queued', 'running', 'waiting'))
-  then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at
+  then 'unread' else m.state end as state, m.reader, m.run_id, m.epoch, m.read_at,
+  (select '' || json_group_array(json_array(f.name, f.mimetype, f.size, f.sha256)
+    order by f.position) from message_files f where f.message_id = m.id) as files
 from messages m join spaces p on p.id = m.space_id
 where m.thread = :thread and m.id < :before and (:space is null or p.name = :space)
 order by m.id desc limit :most;
