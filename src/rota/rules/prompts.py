@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from rota.model.messages import ThreadMessage
+from rota.model.messages import MessageFile, ThreadMessage
 from rota.model.texts import clean
+from rota.rules.media import media_type
 
 SECTIONS = (
     *("task", "instructions", "previous_result", "input"),
@@ -36,16 +37,37 @@ _SIGNS = str.maketrans(
 )
 """The signs that make a section, and those that many readers take for them."""
 _QUOTES = str.maketrans({'"': "&quot;", "'": "&#39;"})
+EXACT = frozenset({"media_path", "media_name"})
+"""Attributes in which every space counts; nothing is in them that breaks a line."""
 _NO_CHARACTERS = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 
+class Medium(NamedTuple):
+    """A file that came with a message, and where its reader finds it; nowhere without a path."""
+
+    name: str
+    mimetype: str
+    path: str | None
+
+    @property
+    def told(self) -> dict[str, str | None]:
+        """What a reader is told of it; one that has no place has a name."""
+        return {
+            "media_type": media_type(self.mimetype),
+            "media_mimetype": self.mimetype,
+            "media_path": self.path,
+            "media_name": self.name if self.path is None else None,
+        }
+
+
 class Sent(NamedTuple):
-    """What somebody said in a thread."""
+    """What somebody said in a thread, and the files that came with it."""
 
     sender: str
     at: datetime
     thread: str
     text: str
+    media: tuple[Medium, ...] = ()
 
 
 class Answered(NamedTuple):
@@ -108,16 +130,52 @@ def plain(envelope: Envelope) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def message(sent: Sent) -> str:
-    """Return a message with its sender, its time and its thread."""
-    told = {"sender": sent.sender, "time": _instant(sent.at), "thread": sent.thread}
-    return _element("message", told, sent.text)
+def message(sent: Sent, number: int | None = None) -> str:
+    """Return a message with its sender, its time and its thread.
+
+    One with files is an element for each of them, the first with the text. With a number each
+    element has it as its id.
+    """
+    told = {
+        "id": None if number is None else str(number),
+        "sender": sent.sender,
+        "time": _instant(sent.at),
+        "thread": sent.thread,
+    }
+    texts = (sent.text, *("" for _ in sent.media[1:]))
+    media = [medium.told for medium in sent.media] or [{}]
+    return "\n".join(
+        _element("message", {**told, **of}, text) for of, text in zip(media, texts, strict=True)
+    )
 
 
-def said_by(said: ThreadMessage, *, numbered: bool = False) -> str:
+def sent_of(said: ThreadMessage, files: str | None) -> Sent:
+    """Return what was said in a thread, for a reader that finds the files of messages in a folder.
+
+    Each message has a folder of its own there. One who finds them nowhere is told their names.
+    """
+    media = tuple(_medium(said.id, file, files) for file in said.files)
+    return Sent(said.sender, said.at, said.thread, said.body, media)
+
+
+def media_of(said: ThreadMessage, files: str | None) -> dict[str, list[dict[str, object]]]:
+    """Return the files of a message as a program is told them in JSON; nothing if it has none."""
+    told: list[dict[str, object]] = []
+    for file in said.files:
+        medium = _medium(said.id, file, files)
+        known = {name: text for name, text in medium.told.items() if text is not None}
+        told.append({"name": file.name, "size": file.size, **known})
+    return {"files": told} if told else {}
+
+
+def _medium(message_id: int, file: MessageFile, files: str | None) -> Medium:
+    path = None if files is None else f"{files}/{message_id}/{file.name}"
+    return Medium(file.name, file.mimetype, path)
+
+
+def said_by(said: ThreadMessage, files: str | None = None, *, numbered: bool = False) -> str:
     """Return what was said in a thread as it stands in a prompt, with its id if it is numbered."""
-    sent = message(Sent(said.sender, said.at, said.thread, said.body))
-    return sent.replace("<message", f'<message id="{said.id}"', 1) if numbered else sent
+    return message(sent_of(said, files), said.id if numbered else None)
 
 
 def escape(text: str) -> str:
@@ -183,8 +241,13 @@ def _element(name: str, told: dict[str, str | None], text: str) -> str:
 
 
 def _attributes(told: dict[str, str | None]) -> str:
-    return "".join(f' {name}="{_attribute(text)}"' for name, text in told.items() if text)
+    spelled = {name: _exact if name in EXACT else _attribute for name in told}
+    return "".join(f' {name}="{spelled[name](text)}"' for name, text in told.items() if text)
 
 
 def _attribute(text: str) -> str:
-    return " ".join(escape(text).translate(_QUOTES).split())
+    return " ".join(_exact(text).split())
+
+
+def _exact(text: str) -> str:
+    return escape(text).translate(_QUOTES)
