@@ -152,8 +152,11 @@ class Steerable(Protocol):
     def steers(self, wish: Wish) -> bool:
         """Return whether it takes them in a task that wants this."""
 
-    def line(self, message: ThreadMessage) -> bytes:
-        """Return a message as a line of its input: the same bytes every time."""
+    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
+        """Return a message as a line of its input: the same bytes every time.
+
+        `files` is where its program finds the files of messages, None if nowhere.
+        """
 
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is; None for any other line."""

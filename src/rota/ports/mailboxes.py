@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 from rota.model.ids import Epoch, RunId
 from rota.model.inside import Held
 from rota.model.keeping import Kept
+from rota.model.messages import ThreadMessage
 from rota.ports.runner import Assignment
 
 OUT = "out"
@@ -18,6 +19,13 @@ REPLIES = "replies"
 """The folder in `in` with the answers to commands."""
 MESSAGES = "messages"
 """The folder in `in` with messages that came while the program ran."""
+FILES = "files"
+"""The folder in `in` with the files of messages, in a folder for each by its id."""
+
+
+def files_in(box: str) -> str:
+    """Return where the files of messages lie in a mailbox."""
+    return f"{box}/{IN}/{FILES}"
 
 
 Acknowledged: TypeAlias = Callable[[Held, int], Awaitable[object]]
@@ -52,9 +60,22 @@ class Mailboxes(Protocol):
     def tell(self, acknowledged: Acknowledged) -> None:
         """Let somebody know of every message that a program acknowledges, from now on."""
 
-    async def give(self, run_id: RunId, epoch: Epoch, message: Mapping[str, Any]) -> int | None:
+    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
+        """Lay the files of a message into the mailbox of a try, all of them, unless they are there.
+
+        Raises Unavailable, and lays none there, if they cannot be read or written.
+        """
+
+    async def give(
+        self,
+        run_id: RunId,
+        epoch: Epoch,
+        message: Mapping[str, Any],
+        carrying: ThreadMessage | None = None,
+    ) -> int | None:
         """Put a message into the mailbox of an attempt and return its number.
 
         None, and nothing is given, unless the program has said that it listens. It has read the
-        message when it acknowledges the number, and not before.
+        message when it acknowledges the number, and not before. The files of what it is `carrying`
+        are brought before.
         """

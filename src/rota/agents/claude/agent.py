@@ -83,9 +83,9 @@ class ClaudeAgent:
         """Return that it takes messages while it works."""
         return True
 
-    def line(self, message: ThreadMessage) -> bytes:
+    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input, escaped as in a prompt."""
-        return _line(said_by(message), name_of(message.id))
+        return _line(said_by(message, files), name_of(message.id))
 
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is."""

@@ -14,6 +14,7 @@ from rota.model.messages import ThreadMessage
 from rota.model.programs import Command
 from rota.model.wishes import PromptBy, Wish
 from rota.ports.agent import Abilities, Prepared, Room
+from rota.rules.prompts import media_of
 
 PLACE = "{instructions}"
 LONGEST_WORD = 100 * 1024
@@ -61,10 +62,11 @@ class CommandAgent:
         """Return whether it reads lines, and so takes messages while it works."""
         return wish.prompt_by is PromptBy.LINES
 
-    def line(self, message: ThreadMessage) -> bytes:
+    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input."""
         told = {"sender": message.sender, "time": message.at.isoformat(), "thread": message.thread}
-        return _line("message", id=message.id, **told, text=message.body)
+        sent = media_of(message, files)
+        return _line("message", id=message.id, **told, text=message.body, **sent)
 
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is."""

@@ -63,9 +63,9 @@ class PiAgent:
         """Return that it takes messages while it works."""
         return True
 
-    def line(self, message: ThreadMessage) -> bytes:
+    def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input."""
-        return steered.line(message)
+        return steered.line(message, files)
 
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is."""

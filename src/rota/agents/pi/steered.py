@@ -39,9 +39,10 @@ def opening(prompt: str) -> bytes:
     return _command("get_state", SESSION) + _command("prompt", PROMPT, message=prompt)
 
 
-def line(message: ThreadMessage) -> bytes:
+def line(message: ThreadMessage, files: str | None = None) -> bytes:
     """Return a message as a line of its input, escaped as in a prompt; it has its number in it."""
-    return _command("steer", f"message-{message.id}", message=said_by(message, numbered=True))
+    said = said_by(message, files, numbered=True)
+    return _command("steer", f"message-{message.id}", message=said)
 
 
 def message_in(line: bytes) -> int | None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rota.executors.kit.artifacts import remove
-from rota.ports.mailboxes import IN, MESSAGES, OUT, REPLIES
+from rota.ports.mailboxes import FILES, IN, MESSAGES, OUT, REPLIES
 
 PRIVATE = 0o700
 
@@ -15,7 +15,8 @@ PRIVATE = 0o700
 def make_box(attempt: Path, name: str) -> str:
     """Return the mailbox of a try of an attempt, which is made if it is not there."""
     box = attempt.absolute() / name
-    for folder in (attempt, box, box / OUT, box / IN, box / IN / REPLIES, box / IN / MESSAGES):
+    inner = (box / IN / name for name in (REPLIES, MESSAGES, FILES))
+    for folder in (attempt, box, box / OUT, box / IN, *inner):
         folder.mkdir(mode=PRIVATE, exist_ok=True)
     return str(box)
 

@@ -12,9 +12,10 @@ from datetime import timedelta
 from rota.model.events import EventName
 from rota.model.faults import FaultKind
 from rota.model.instants import from_micros
-from rota.model.keeping import Happened, Kept, Pause
+from rota.model.keeping import Ending, Happened, Kept, Pause, Reason
 from rota.model.programs import Bounds
 from rota.model.verdicts import Verdict
+from rota.ports.runner import Assignment
 
 OF_THE_SESSION = frozenset({FaultKind.SESSION_LOST, FaultKind.CONTEXT_TOO_LONG})
 """What a new session helps against."""
@@ -67,3 +68,8 @@ def what_is_left(bounds: Bounds, gone: int) -> Bounds:
     if bounds.hard_seconds is None:
         return bounds
     return replace(bounds, hard_seconds=bounds.hard_seconds - gone / 1_000_000)
+
+
+def killed_before_its_start(kept: Kept, ending: Ending, assignment: Assignment) -> bool:
+    """Whether the process that wrote an attempt down was killed before it started the program."""
+    return ending.reason is Reason.LOST_NEVER_STARTED and kept is assignment.kept

@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.faultpoints import reach
-from rota.flow.execute.again import Patience, again, what_is_left
+from rota.flow.execute.again import Patience, again, killed_before_its_start, what_is_left
 from rota.flow.execute.beating import Watch
 from rota.flow.execute.beside import Beside
 from rota.flow.execute.checking import Checking
@@ -39,6 +39,7 @@ from rota.flow.execute.reporting import (
     refusal,
     report_of,
     stopped,
+    unbrought,
     verdict_of,
 )
 from rota.flow.execute.scripts import SCRIPT
@@ -46,7 +47,7 @@ from rota.flow.execute.spending import Spending
 from rota.flow.execute.steering import steered
 from rota.flow.execute.trying import Trying, hearing_of, in_session
 from rota.model.beats import Sign
-from rota.model.keeping import Ending, Kept, Pause, Reason
+from rota.model.keeping import Kept, Pause
 from rota.model.outcomes import Cancelled, Drained, Report
 from rota.model.prices import NO_PRICES, Prices
 from rota.model.programs import Bounds
@@ -275,7 +276,7 @@ class KeptWork:
                 partial(self._spending.watched, going, listen),
                 lambda: going.stopped,
             )
-            if not going.stopped and _killed_before_its_start(kept, ending, going.assignment):
+            if not going.stopped and killed_before_its_start(kept, ending, going.assignment):
                 going.kept = replace(kept, until=self._store.now())
                 continue
             reach("kept.heard")
@@ -314,9 +315,6 @@ class KeptWork:
             bounds = what_is_left(bounds, self._store.now() - began)
             if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
                 return out_of_time()
-        told = await self._trying.told(assignment, ready, going.holder, session)
-        if isinstance(told, Report):
-            return told
         kept = Kept(
             run_id=assignment.lease.run_id,
             epoch=assignment.lease.epoch,
@@ -329,9 +327,13 @@ class KeptWork:
             session=session,
             gate=going.gate,
             agent=ready.agent.name,
-            said=told.said,
             writes=ready.room.writes,
         )
+        files = self._posting.files(kept)
+        told = await self._trying.told(assignment, ready, going.holder, session, files)
+        if isinstance(told, Report):
+            return told
+        kept = replace(kept, said=told.said)
         room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
         going.written = True
@@ -340,6 +342,9 @@ class KeptWork:
         await self._posting.open(assignment, kept)
         if going.stopped:
             return CANCELLED
+        if (why := await self._posting.bring(kept, told.carrying)) is not None:
+            await self._drop(going, kept)
+            return unbrought(why)
         reach("kept.written")
         starting = asyncio.ensure_future(
             self._yard.start(kept, room, ready.site, ready.role, prepared, bounds)
@@ -348,8 +353,7 @@ class KeptWork:
         try:
             starting.result()
         except CANNOT_BE_HAD:
-            going.kept = None
-            await patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
+            await self._drop(going, kept)
             raise
         going.kept = kept
         reach("kept.started")
@@ -357,6 +361,11 @@ class KeptWork:
             raise asyncio.CancelledError
         self._stop_if_told(going)
         return None
+
+    async def _drop(self, going: Going, kept: Kept) -> None:
+        """Forget an attempt that did not begin."""
+        going.kept = None
+        await patiently(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
 
     async def _pause(self, pause: Pause, holder: str) -> None:
         """Write down that a try was in vain, before anything is waited for."""
@@ -387,8 +396,3 @@ class KeptWork:
         while kept is not None and self._listening.look(kept) is None:
             self._yard.cancel(kept, 0.0, UNHEARD)
             await self._yard.rung(kept, LOOK_SECONDS)
-
-
-def _killed_before_its_start(kept: Kept, ending: Ending, assignment: Assignment) -> bool:
-    """Whether the process that wrote an attempt down was killed before it started the program."""
-    return ending.reason is Reason.LOST_NEVER_STARTED and kept is assignment.kept

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from rota.errors import NotFound, Unavailable
@@ -23,9 +24,11 @@ from rota.model.ids import Epoch, RunId
 from rota.model.inside import Held
 from rota.model.keeping import Kept
 from rota.model.messages import MOST_PENDING, ThreadMessage
+from rota.ports.mailboxes import files_in
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
+from rota.rules.prompts import media_of
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,16 @@ TOPIC = "messages"
 class Box(Protocol):
     """Where a program that runs finds what it is told."""
 
-    async def give(self, run_id: RunId, epoch: Epoch, message: Mapping[str, Any]) -> int | None:
+    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
+        """Lay the files of a message there."""
+
+    async def give(
+        self,
+        run_id: RunId,
+        epoch: Epoch,
+        message: Mapping[str, Any],
+        carrying: ThreadMessage | None = None,
+    ) -> int | None:
         """Put a message there and return its number; None if the program does not listen."""
 
 
@@ -126,14 +138,14 @@ class Offering:
     def _way(
         self, kept: Kept, ready: Ready | None
     ) -> Callable[[ThreadMessage], Awaitable[int | None]] | None:
-        agent = None if ready is None else steerable(ready)
-        if agent is not None and self._yard is not None:
-            steer = self._steered[kept.run_id] = Steer(self._yard, kept, agent)
-            return steer.put
-        box = self.box
+        agent, box, yard = None if ready is None else steerable(ready), self.box, self._yard
+        files = None if box is None or yard is None else files_in(yard.mailbox(kept))
+        if agent is not None and yard is not None:
+            steer = self._steered[kept.run_id] = Steer(yard, kept, agent, files)
+            return steer.put if box is None else partial(_brought, box, kept, steer)
         if box is None:
             return None
-        return lambda message: box.give(kept.run_id, kept.epoch, told(message))
+        return lambda message: box.give(kept.run_id, kept.epoch, told(message, files), message)
 
     async def heard(self, kept: Kept, hearing: Hearing) -> None:
         """Note what a steered program has taken in; end its input when it has nothing to do.
@@ -171,12 +183,20 @@ class Offering:
         return await offer.read(number)
 
 
-def told(message: ThreadMessage) -> dict[str, Any]:
-    """Return a message as a program is told it."""
+async def _brought(box: Box, kept: Kept, steer: Steer, message: ThreadMessage) -> int | None:
+    """Tell a message to a program that is steered, once its files are there."""
+    if message.files and not steer.has(message):
+        await box.bring(kept, message)
+    return await steer.put(message)
+
+
+def told(message: ThreadMessage, files: str | None) -> dict[str, Any]:
+    """Return a message as a program is told it that finds the files of messages in a folder."""
     return {
         "id": message.id,
         "sender": message.sender,
         "time": message.at.isoformat(),
         "thread": message.thread,
         "text": message.body,
+        **media_of(message, files),
     }

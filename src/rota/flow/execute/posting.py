@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from rota.errors import Unavailable
 from rota.model.ids import RunId
 from rota.model.keeping import Kept
+from rota.model.messages import ThreadMessage
 from rota.ports.agent import Room
-from rota.ports.mailboxes import Mailboxes
+from rota.ports.mailboxes import Mailboxes, files_in
 from rota.ports.runner import Assignment
 from rota.ports.yard import Yard
 
@@ -30,6 +32,21 @@ class Posting:
             return room
         box = self._yard.mailbox(kept)
         return replace(room, mailbox=box, ids={**room.ids, "ROTA_MAILBOX": box})
+
+    def files(self, kept: Kept) -> str | None:
+        """Return where the program of a try finds the files of messages; None if nowhere."""
+        return None if self._mailboxes is None else files_in(self._yard.mailbox(kept))
+
+    async def bring(self, kept: Kept, messages: Sequence[ThreadMessage]) -> str | None:
+        """Lay the files of messages into the mailbox of a try; return why that failed, if so."""
+        if self._mailboxes is None:
+            return None
+        try:
+            for message in messages:
+                await self._mailboxes.bring(kept, message)
+        except Unavailable as fault:
+            return str(fault)
+        return None
 
     async def open(self, assignment: Assignment, kept: Kept) -> None:
         """Serve the mailbox of a try, if nobody does."""

@@ -49,6 +49,11 @@ def refusal(fault: RotaError, kind: TaskKind) -> Report:
     return Report(outcome=Failed(code=code, message=str(fault), retryable=False))
 
 
+def unbrought(why: str) -> Report:
+    """Return the report of an attempt whose files could not be laid before it; others may."""
+    return Report(outcome=Failed(code="files_unavailable", message=why, retryable=True))
+
+
 def verdict_of(ending: Ending, reader: Reader) -> Verdict | None:
     """Return what an agent's attempt came to; None if its ending says nothing about the work."""
     if ending.reason in UNTOLD or ending.reason in NOT_RUN:

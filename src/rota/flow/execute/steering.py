@@ -35,9 +35,10 @@ def steered(ready: Ready, assignment: Assignment) -> Room:
 class Steer:
     """The input of one try."""
 
-    def __init__(self, yard: Yard, kept: Kept, agent: Steerable) -> None:
+    def __init__(self, yard: Yard, kept: Kept, agent: Steerable, files: str | None = None) -> None:
         self._yard = yard
         self._agent = agent
+        self._files = files
         self.kept = kept
         self.taken = 0
         """The last message that is on record as taken."""
@@ -58,11 +59,15 @@ class Steer:
         found = (self._agent.message_in(line) for line in whole)
         self._given = [number for number in found if number is not None]
 
+    def has(self, message: ThreadMessage) -> bool:
+        """Whether a message is there."""
+        return message.id in self._given
+
     async def put(self, message: ThreadMessage) -> int | None:
         """Put a message there unless it is there, and return its number; None if it has ended."""
-        if message.id in self._given:
+        if self.has(message):
             return self._given.index(message.id) + 1
-        if not self._write(self._agent.line(message)):
+        if not self._write(self._agent.line(message, self._files)):
             return None
         self._given.append(message.id)
         self._write_wanted()

@@ -32,7 +32,7 @@ from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.rules.approvals import APPROVAL, asked_words, decision
 from rota.rules.budgets import priced
-from rota.rules.prompts import Answered, Envelope, Previous, Sent, plain, render
+from rota.rules.prompts import Answered, Envelope, Previous, Sent, plain, render, sent_of
 
 ASKED = ("ask", APPROVAL)
 """The kinds of questions that a run has asked itself."""
@@ -45,6 +45,8 @@ class Told(NamedTuple):
 
     wish: Wish
     said: str = ""
+    carrying: tuple[ThreadMessage, ...] = ()
+    """What has files that must be there before it is told."""
 
 
 class Trying:
@@ -80,12 +82,17 @@ class Trying:
         return await patiently(lambda: find(run_id, agent.name, shared=False, own=True))
 
     async def told(
-        self, assignment: Assignment, ready: Ready, worker: str, session: KeptSession | None
+        self,
+        assignment: Assignment,
+        ready: Ready,
+        worker: str,
+        session: KeptSession | None,
+        files: str | None = None,
     ) -> Told | Report:
         """Return what an agent is told of its run, or that what it was to read is read already.
 
         In the session in which a run has asked, it is told the newest answer and what was said
-        since, and nothing else.
+        since, and again only what has files: every try finds them elsewhere, in a folder `files`.
         """
         agent, wish = ready.agent, ready.wish
         if assignment.task.kind is not TaskKind.AGENT or agent.name == SCRIPT:
@@ -99,14 +106,16 @@ class Trying:
         whole = await self._envelope(assignment, sections=sections)
         if answers and session is not None and await self._asked_in(assignment, agent, session):
             whole = replace(whole, instructions="", given="")
-            messages = [message for message in messages if (message.epoch or 0) > since]
+            messages = [one for one in messages if (one.epoch or 0) > since or one.files]
             answers = answers[-1:]
         elif wish.previous_result:
             whole = replace(whole, previous=await self._previous(assignment))
         told = tuple(map(_answered, answers))
-        whole = replace(whole, messages=tuple(map(_sent, messages)), answers=told)
+        sent = tuple(sent_of(message, files) for message in messages)
+        whole = replace(whole, messages=sent, answers=told)
         prompt = render(whole) if sections else plain(whole)
-        return Told(replace(wish, instructions=prompt), _said(whole))
+        carrying = tuple(message for message in messages if message.files)
+        return Told(replace(wish, instructions=prompt), _said(whole), carrying)
 
     async def _asked_in(self, assignment: Assignment, agent: Agent, session: KeptSession) -> bool:
         """Whether a session is the one in which the run has asked."""
@@ -182,17 +191,18 @@ def _answered(question: Question) -> Answered:
     return Answered(asked, answer, question.answered_by, question.answered_at)
 
 
-def _sent(message: ThreadMessage) -> Sent:
-    return Sent(message.sender, message.at, message.thread, message.body)
-
-
 def _said(whole: Envelope) -> str:
     """Return the words that are kept of what an agent is told; of messages, only those."""
     if whole.messages:
-        said = "\n".join(f"{sent.sender}: {sent.text}" for sent in whole.messages)
+        said = "\n".join(f"{sent.sender}: {_words(sent)}" for sent in whole.messages)
     else:
         said = plain(replace(whole, previous=None))
     return said[:LONGEST_SAID]
+
+
+def _words(sent: Sent) -> str:
+    names = ", ".join(medium.name for medium in sent.media)
+    return " ".join(filter(None, (sent.text, names and f"[{names}]")))
 
 
 def in_session(room: Room, session: KeptSession | None) -> Room:

@@ -203,7 +203,8 @@ class Box:
         self._remove(MESSAGES, f"{number:04}{SUFFIX}")
 
     @contextmanager
-    def _within(self, folder: str | None) -> Iterator[int]:
+    def within(self, folder: str | None) -> Iterator[int]:
+        """Give the descriptor of a folder in `in`, or of `in` itself."""
         with self._open():
             held = os.open(folder or ".", FOLDER, dir_fd=self._in)
             try:
@@ -212,7 +213,7 @@ class Box:
                 os.close(held)
 
     def _names(self, folder: str) -> list[str]:
-        with self._within(folder) as held, os.scandir(held) as entries:
+        with self.within(folder) as held, os.scandir(held) as entries:
             found = islice((each.name for each in entries), 10 * MOST_REPLIES)
             return sorted(name for name in found if not name.startswith("."))
 
@@ -220,7 +221,7 @@ class Box:
         """Write a file aside and rename it, so that nobody ever reads half of it."""
         aside = f".{secrets.token_hex(8)}"
         data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-        with self._within(folder) as held:
+        with self.within(folder) as held:
             file = os.open(aside, NEW, PRIVATE, dir_fd=held)
             try:
                 with os.fdopen(file, "wb") as writing:
@@ -232,7 +233,7 @@ class Box:
                 raise
 
     def _remove(self, folder: str, name: str) -> None:
-        with self._within(folder) as held, suppress(FileNotFoundError):
+        with self.within(folder) as held, suppress(FileNotFoundError):
             os.unlink(name, dir_fd=held)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,15 @@ from rota.flow.execute.scripts import thread_of
 from rota.model.ids import Epoch, RunId
 from rota.model.inside import Held
 from rota.model.keeping import Kept
+from rota.model.messages import ThreadMessage
 from rota.ports.mailboxes import Acknowledged
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.rules.redaction import Redactor
 
 THREADS = 4
+BRINGING = 2
+"""How many files of messages are in memory at once, on their way into mailboxes."""
 
 
 class Post:
@@ -49,6 +54,7 @@ class Post:
         self._acknowledged = acknowledged
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rota-mailbox")
         self._watcher: Watcher | None = None
+        self._bringing = asyncio.Semaphore(BRINGING)
         self._served: dict[int, tuple[str, Serving]] = {}
 
     def tell(self, acknowledged: Acknowledged) -> None:
@@ -116,12 +122,32 @@ class Post:
         nonce, serving = self._served.get(kept.run_id, (None, None))
         return serving if nonce == kept.nonce else None
 
-    async def give(self, run_id: RunId, epoch: Epoch, message: Mapping[str, Any]) -> int | None:
+    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
+        """Lay the files of a message into the mailbox of a try, unless they are there."""
+        serving = self._found(kept)
+        if serving is None:
+            raise Unavailable(f"the files of message {message.id} have no mailbox to lie in")
+        await self._bring(serving, message)
+
+    async def _bring(self, serving: Serving, message: ThreadMessage) -> None:
+        async with self._bringing:
+            await serving.bringing.bring(message)
+
+    async def give(
+        self,
+        run_id: RunId,
+        epoch: Epoch,
+        message: Mapping[str, Any],
+        carrying: ThreadMessage | None = None,
+    ) -> int | None:
         """Put a message into the mailbox of an attempt and return its number."""
         _, serving = self._served.get(run_id, (None, None))
         if serving is None or serving.held.epoch != epoch:
             return None
-        return await serving.follow_ups.give(message)
+        bring = None
+        if carrying is not None and carrying.files:
+            bring = partial(self._bring, serving, carrying)
+        return await serving.follow_ups.give(message, bring)
 
 
 def held_by(assignment: Assignment) -> Held:

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from rota.doors.inside.mailbox.box import NAME, SUFFIX, Box, Found
+from rota.doors.inside.mailbox.bringing import Bringing
 from rota.doors.inside.mailbox.errors import Errors
 from rota.doors.inside.mailbox.followups import FollowUps, nobody
 from rota.doors.inside.mailbox.snapshots import Desk, Snapshots
@@ -87,6 +88,7 @@ class Serving:
     ) -> None:
         self.held = held
         self.follow_ups = FollowUps(held, box, self.off, acknowledged)
+        self.bringing = Bringing(box, store, self.off)
         self._snapshots = Snapshots(desk, store)
         self._own: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             **self.follow_ups.verbs,
