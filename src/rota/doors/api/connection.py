@@ -11,10 +11,12 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from rota.doors.api.bodies import LONGEST_OF_ALL
+
 HEAD_SECONDS = 10.0
 LONGEST_HEAD = 64 << 10
-LONGEST_REQUEST = 8 << 20
-"""With its framing: a body that comes in pieces of one byte is six times as long."""
+LONGEST_REQUEST = LONGEST_OF_ALL + (2 << 20)
+"""With its framing: a short body that comes in pieces of one byte is six times as long."""
 TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\n"

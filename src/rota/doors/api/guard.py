@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
+from rota.doors.api.bodies import AGAIN_SECONDS, LONGEST_BODY, Bodies, longest
 from rota.doors.api.entrance import Entrance, Over
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import Answers
@@ -26,9 +27,9 @@ HEALTH = "/healthz"
 METRICS = "/metrics"
 OPEN_TO_ALL = frozenset({HEALTH, "/readyz"})
 NO_ROUTE = "-"
+NO_CALLER = ""
 FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
 """What a proxy adds: then a request comes from elsewhere."""
-LONGEST_BODY = 1 << 20
 MOST_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
 LONGEST_PATH = 8 << 10
@@ -96,6 +97,7 @@ class Guard:
         self._backoff = backoff
         self._body_seconds = body_seconds
         self._inside = inside or {}
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or turn it away with one sentence."""
@@ -105,6 +107,7 @@ class Guard:
         if scope["type"] != "http":
             return
         send = self._noting(scope, send)
+        caller = NO_CALLER
         try:
             headers = _headers(scope)
             self._check(scope, headers)
@@ -112,12 +115,19 @@ class Guard:
                 await Reply.record(200, {"status": "ok"}).send(send)
                 return
             if scope["path"] not in OPEN_TO_ALL and not self._may_scrape(scope, headers):
-                scope["caller"] = await self._caller(scope, headers)
+                scope["caller"] = known = await self._caller(scope, headers)
+                caller = known.id
                 scope["allowed"] = partial(self._way_in(scope), _authorization(headers))
+            size = int(headers.get(b"content-length", b"0"))
+            refused = self._bodies.refusal(caller, size)
+            if refused is not None:
+                raise Turned(*refused, [("retry-after", str(AGAIN_SECONDS))])
         except RotaError as fault:
             await _turn_away(send, fault)
             return
-        await self._app(scope, _bounded(receive, self._body_seconds), send)
+        with self._bodies.holding(caller, size):
+            bounded = _bounded(receive, self._body_seconds, max(size, LONGEST_BODY))
+            await self._app(scope, bounded, send)
 
     def _noting(self, scope: Scope, send: Send) -> Send:
         """Add what every answer says, and count it by its route."""
@@ -150,8 +160,8 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise Turned(400, "bad_request", "Content-Length must be a number")
-        if int(length) > LONGEST_BODY:
-            raise Turned(413, "too_large", f"a body has at most {LONGEST_BODY} bytes")
+        if int(length) > (most := longest(scope["method"], scope["path"])):
+            raise Turned(413, "too_large", f"a body has at most {most} bytes here")
         sends = length != b"0" or b"transfer-encoding" in headers
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if sends and scope["method"] in BODIES and kind != b"application/json":
@@ -165,7 +175,7 @@ class Guard:
         if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
             raise Turned(403, "wrong_origin", "a page of another site may not ask this one")
 
-    async def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> object:
+    async def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         address = self._address(scope, headers)
         given = _authorization(headers)
         try:
@@ -220,7 +230,7 @@ def _name_of(host: str) -> str:
     return "" if match is None else match[1]
 
 
-def _bounded(receive: Receive, seconds: float) -> Receive:
+def _bounded(receive: Receive, seconds: float, most: int) -> Receive:
     """Read a body no longer, in bytes and in time, than any sound one is."""
     size = 0
     done = False
@@ -240,8 +250,9 @@ def _bounded(receive: Receive, seconds: float) -> Receive:
         if message["type"] == "http.request":
             size += len(message.get("body", b""))
             done = not message.get("more_body", False)
-            if size > LONGEST_BODY:
-                raise Turned(413, "too_large", f"a body has at most {LONGEST_BODY} bytes")
+            if size > most:
+                advice = f"a body that does not say how long it is has at most {most} bytes"
+                raise Turned(413, "too_large", advice)
         return message
 
     return receiving

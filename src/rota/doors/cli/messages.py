@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.sending import files_at
 from rota.doors.cli.show import wall
 from rota.doors.cli.values import LARGEST, DryRun, SpaceName, maybe_whole, text_or_input, whole
 from rota.flow.observe.telling import first_line
@@ -29,7 +30,13 @@ def register(app: typer.Typer) -> None:
 def say(
     context: typer.Context,
     thread: ThreadKey,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads it.")],
+    text: Annotated[
+        str, typer.Argument(metavar="[TEXT]", help="What to say; - reads it, a file needs none.")
+    ] = "",
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="PATH", help="Send a file with it; repeatable."),
+    ] = None,
     sender: Annotated[
         str | None, typer.Option("--sender", metavar="NAME", help="Who says it [you].")
     ] = None,
@@ -48,10 +55,16 @@ def say(
     A run that goes on there and listens is told at once; otherwise the next run reads it: of the
     task that answers there, or of an agent that is asked once.
 
+    Who reads it finds files in its mailbox; 10 MiB at most go with a message.
+
     Example: rota say cli:default "And the invoices?"
+
+    Example: rota say cli:default "Is this one paid?" --file invoice.pdf
     """
     desk = Desk(context)
-    said = {"text": text_or_input(text), "sender": sender, "agent": agent, "space": space}
+    said: Record = {"text": text_or_input(text), "sender": sender, "agent": agent, "space": space}
+    if files:
+        said["files"] = files_at(files)
     if follow_up:
         said["delivery_mode"] = "followUp"
     found = desk.call("POST", _path(thread), said, dry_run=dry_run)
@@ -88,6 +101,7 @@ def list_all(
     if desk.out.as_json:
         return
     zone = desk.zone(space)
+    carries = any(message["files"] for message in found["messages"])
     rows = [
         [
             str(message["id"]),
@@ -96,10 +110,12 @@ def list_all(
             message["state"],
             _reader(message),
             first_line(message["text"], SHORT),
+            *([_files(message)] if carries else ()),
         ]
         for message in found["messages"]
     ]
     columns = ["message", f"at ({zone})", "sender", "state", "run", "text"]
+    columns += ["files"] if carries else []
     desk.out.table(columns, rows, f"Nothing was said in {thread}.")
     if found["next"] is not None:
         desk.out.talk(f"There may be more: --before {found['next']}")
@@ -110,6 +126,13 @@ def _reader(message: Record) -> str:
     if message["run"] is not None:
         return str(message["run"])
     return "" if message["reader"] is None else f"({message['reader']})"
+
+
+def _files(message: Record) -> str:
+    """Return what is known of the files of a message."""
+    return ", ".join(
+        f"{file['name']} ({file['type']}, {file['size']:,} bytes)" for file in message["files"]
+    )
 
 
 def _path(thread: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -12,19 +15,49 @@ from rota.doors.commands.finding import space_of
 from rota.doors.commands.shapes import Asked, Given
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
+from rota.errors import Invalid
 from rota.flow.define import messages
 from rota.model.keys import KeyScope
-from rota.model.messages import LONGEST_MESSAGE, MessageState, ThreadMessage
+from rota.model.messages import (
+    LARGEST_FILES,
+    LONGEST_MESSAGE,
+    MOST_FILES,
+    MessageState,
+    ThreadMessage,
+)
+from rota.rules.media import LONGEST_NAME
 from rota.rules.permission import check_main, check_person
 
 LAST = 2**62
+LONGEST_DATA = (LARGEST_FILES + 2) // 3 * 4
+
+
+class FileSent(Asked):
+    """A file that goes with a message."""
+
+    name: Annotated[Word, StringConstraints(max_length=LONGEST_NAME)] = Field(
+        description="What it is called, without folders; each name once in a message."
+    )
+    type: Word | None = Field(
+        default=None, description="What it is, such as `image/png`; left out, as its name tells."
+    )
+    data: Annotated[str, StringConstraints(max_length=LONGEST_DATA)] = Field(
+        description="What is in it, in base64.", json_schema_extra={"contentEncoding": "base64"}
+    )
 
 
 class NewMessage(Asked):
     """What is said in a thread."""
 
     thread_key: ThreadKey
-    text: Annotated[Text, StringConstraints(min_length=1, max_length=LONGEST_MESSAGE)]
+    text: Annotated[Text, StringConstraints(max_length=LONGEST_MESSAGE)] = Field(
+        default="", description="May be left out where files say it."
+    )
+    files: list[FileSent] = Field(
+        default_factory=list,
+        max_length=MOST_FILES,
+        description=f"Files for who reads it, {LARGEST_FILES >> 20} MiB together at most.",
+    )
     sender: Word | None = Field(
         default=None, description="Who said it, if the caller speaks for others; only for `main`."
     )
@@ -47,6 +80,15 @@ class MessagesOf(Asked):
     limit: Limit = 50
 
 
+class FileGiven(Given):
+    """What is known of a file of a message."""
+
+    name: str
+    type: str
+    size: int
+    sha256: str
+
+
 class MessageGiven(Given):
     """A message, the run that is queued to read it if it asks for one, and the run that has."""
 
@@ -59,6 +101,7 @@ class MessageGiven(Given):
     reader: int | None
     run: int | None
     read_at: datetime | None
+    files: list[FileGiven]
 
 
 class Messages(Given):
@@ -80,6 +123,10 @@ def message_given(found: ThreadMessage) -> MessageGiven:
         reader=found.reader,
         run=found.run_id,
         read_at=found.read_at,
+        files=[
+            FileGiven(name=file.name, type=file.mimetype, size=file.size, sha256=file.sha256)
+            for file in found.files
+        ],
     )
 
 
@@ -99,8 +146,24 @@ async def say(office: Office, asked: NewMessage) -> MessageGiven:
         sender=asked.sender,
         agent=asked.agent,
         follow_up=asked.delivery_mode == "followUp",
+        files=await asyncio.to_thread(_sent, asked.files) if asked.files else (),
     )
     return message_given(said)
+
+
+def _sent(files: list[FileSent]) -> list[messages.Sending]:
+    return [messages.Sending(file.name, file.type, _decoded(file)) for file in files]
+
+
+def _decoded(file: FileSent) -> bytes:
+    """Return what is in a file; there is one way to write it in base64, and no other counts."""
+    try:
+        content = base64.b64decode(file.data, validate=True)
+    except (binascii.Error, ValueError):
+        content = None
+    if content is None or base64.b64encode(content) != file.data.encode():
+        raise Invalid("data", file.data[:20], f"{file.name} is not base64: send it without breaks")
+    return content
 
 
 @command("GET", "/v1/threads/{thread_key}/messages", KeyScope.READ)
