@@ -165,6 +165,7 @@ SHORT = {
     "test_talking": {"sqlite"},
     "test_steering": {"sqlite"},
     "test_phrases": {"sqlite"},
+    "test_files": {"sqlite"},
     "test_following": {"sqlite"},
 }
 """What `make test` has of this folder, and on which stores; `make test-programs` has the rest."""
