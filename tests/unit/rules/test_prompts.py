@@ -11,8 +11,23 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.errors import Invalid
+from rota.model.messages import MessageFile, ThreadMessage
 from rota.model.texts import clean
-from rota.rules.prompts import SECTIONS, Answered, Envelope, Previous, Sent, plain, render
+from rota.rules.media import file_name
+from rota.rules.prompts import (
+    SECTIONS,
+    Answered,
+    Envelope,
+    Medium,
+    Previous,
+    Sent,
+    media_of,
+    message,
+    plain,
+    render,
+    said_by,
+)
 
 AT = datetime(2026, 11, 15, 6, 0, tzinfo=UTC)
 WHOLE = Envelope(
@@ -144,3 +159,60 @@ def test_without_sections_nobody_speaks_as_somebody_else_either(sender, body):
     told = plain(replace(alone, messages=(Sent(sender, AT, "cli:default", body),)))
     (message,) = structure(told)
     assert (message.tag, message.text or "") == ("message", as_read(body))
+
+
+PHOTO = Medium("a b.png", "image/png", "/box/in/files/7/a b.png")
+LETTER = Medium("letter.pdf", "application/pdf", "/box/in/files/7/letter.pdf")
+WITH_FILES = """\
+<message sender="Ann" time="2026-11-15T06:00:00Z" thread="cli:default" media_type="image" \
+media_mimetype="image/png" media_path="/box/in/files/7/a b.png">And this?</message>
+<message sender="Ann" time="2026-11-15T06:00:00Z" thread="cli:default" media_type="document" \
+media_mimetype="application/pdf" media_path="/box/in/files/7/letter.pdf"></message>"""
+
+
+def test_a_message_with_files_is_an_element_for_each_of_them():
+    sent = Sent("Ann", AT, "cli:default", "And this?", (PHOTO, LETTER))
+    assert message(sent) == WITH_FILES
+    assert f"<messages>\n{WITH_FILES}\n</messages>" in render(replace(WHOLE, messages=(sent,)))
+    assert WITH_FILES in plain(replace(WHOLE, messages=(sent,)))
+
+
+def test_who_finds_no_files_is_told_their_names():
+    sent = Sent("Ann", AT, "cli:default", "", (PHOTO._replace(path=None),))
+    assert message(sent) == (
+        '<message sender="Ann" time="2026-11-15T06:00:00Z" thread="cli:default" '
+        'media_type="image" media_mimetype="image/png" media_name="a b.png"></message>'
+    )
+
+
+def test_what_was_said_is_told_with_the_place_of_its_files():
+    facts = MessageFile("clip.mp4", "video/mp4", 3, "0" * 64)
+    said = ThreadMessage(
+        id=7, thread="cli:default", sender="Ann", body="Look.", at=AT, state="pending",
+        reader=1, run_id=None, epoch=None, read_at=None, files=(facts, facts._replace(name="b")),
+    )  # fmt: skip
+    told = said_by(said, "/box/in/files", numbered=True)
+    assert told.count('<message id="7" sender="Ann"') == 2
+    assert (
+        'media_type="video" media_mimetype="video/mp4" media_path="/box/in/files/7/clip.mp4"'
+        in (told)
+    )
+    assert media_of(said, None)["files"][0] == {
+        "name": "clip.mp4",
+        "size": 3,
+        "media_type": "video",
+        "media_mimetype": "video/mp4",
+        "media_name": "clip.mp4",
+    }
+    assert media_of(replace(said, files=()), "/box") == {}
+
+
+@given(WORDS)
+def test_a_path_is_read_as_it_is_whatever_a_file_is_called(name):
+    try:
+        usual = file_name(name)
+    except Invalid:
+        return
+    medium = Medium(usual, "image/png", f"/box/{usual}")
+    (found,) = structure(message(Sent("Ann", AT, "cli:default", "", (medium,))))
+    assert found.get("media_path") == f"/box/{usual}"

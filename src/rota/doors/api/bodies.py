@@ -50,6 +50,11 @@ class Bodies:
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
 
+    @property
+    def held(self) -> int:
+        """How many bytes are held."""
+        return self._held.total()
+
     def refusal(self, caller: str, size: int) -> TooMany | None:
         """Return why a body of so many bytes is not let in now; None if it is."""
         if size <= LONGEST_BODY:
@@ -57,7 +62,7 @@ class Bodies:
         if self._held[caller] + size > MOST_OF_ONE:
             message = f"one long request at a time: send it again in {AGAIN_SECONDS} s"
             return TooMany(429, "too_many_bodies", message)
-        if self._held.total() + size > MOST_HELD:
+        if self.held + size > MOST_HELD:
             message = f"others send long requests now: send it again in {AGAIN_SECONDS} s"
             return TooMany(503, "too_many_bodies", message)
         return None

@@ -97,7 +97,7 @@ class Guard:
         self._backoff = backoff
         self._body_seconds = body_seconds
         self._inside = inside or {}
-        self._bodies = Bodies()
+        self.bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or turn it away with one sentence."""
@@ -119,13 +119,13 @@ class Guard:
                 caller = known.id
                 scope["allowed"] = partial(self._way_in(scope), _authorization(headers))
             size = int(headers.get(b"content-length", b"0"))
-            refused = self._bodies.refusal(caller, size)
+            refused = self.bodies.refusal(caller, size)
             if refused is not None:
                 raise Turned(*refused, [("retry-after", str(AGAIN_SECONDS))])
         except RotaError as fault:
             await _turn_away(send, fault)
             return
-        with self._bodies.holding(caller, size):
+        with self.bodies.holding(caller, size):
             bounded = _bounded(receive, self._body_seconds, max(size, LONGEST_BODY))
             await self._app(scope, bounded, send)
 
