@@ -194,3 +194,9 @@ def test_strangers_hold_nothing(door):
         wire.sendall(lines)
         assert status_of(read_all(wire)) == 401
     assert door.guard.bodies.held == 0
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_files_of_every_length_come_through(door, size):
+    told = say(door.ann, file_of(ODD[-size:] if size else b""))
+    assert told.json["files"][0]["size"] == size

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
 from rota.doors.api.document import describe_api
@@ -241,7 +241,7 @@ class Api:
                 raise Invalid(name, said[name], "it stands in the path already")
             whole = name in route.whole and value.isascii() and value.isdigit()
             said[name] = int(value) if whole and len(value) <= len(str(2**63)) else value
-        return command.takes.model_validate_json(json.dumps(said), strict=True)
+        return command.takes.model_validate_json(to_json(said), strict=True)
 
 
 def _rehearsal(said: bytes | None) -> bool:

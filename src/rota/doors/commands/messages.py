@@ -158,12 +158,17 @@ def _sent(files: list[FileSent]) -> list[messages.Sending]:
 def _decoded(file: FileSent) -> bytes:
     """Return what is in a file; there is one way to write it in base64, and no other counts."""
     try:
-        content = base64.b64decode(file.data, validate=True)
+        content = binascii.a2b_base64(file.data, strict_mode=True)
     except (binascii.Error, ValueError):
         content = None
-    if content is None or base64.b64encode(content) != file.data.encode():
+    if content is None or not file.data.endswith(_last_four(content)):
         raise Invalid("data", file.data[:20], f"{file.name} is not base64: send it without breaks")
     return content
+
+
+def _last_four(content: bytes) -> str:
+    """Return how bytes end in base64: of the last signs some bits count for nothing."""
+    return base64.b64encode(content[(len(content) - 1) // 3 * 3 :]).decode()
 
 
 @command("GET", "/v1/threads/{thread_key}/messages", KeyScope.READ)
