@@ -27,7 +27,7 @@ class Box:
         self.asked = asyncio.Event()
         self.faults = []
 
-    async def give(self, run_id, epoch, message):
+    async def give(self, run_id, epoch, message, carrying=None):
         self.asked.set()
         if self.faults:
             raise self.faults.pop()

@@ -67,7 +67,7 @@ def said(out, **facts):
 class House:
     """Work on a store, in a yard, with a wait that moves the clock."""
 
-    def __init__(self, desk, yard, store=None, patience=None):
+    def __init__(self, desk, yard, store=None, patience=None, **more):
         self.desk = desk
         self.waited = []
         self.work = KeptWork(
@@ -80,6 +80,7 @@ class House:
             offered={},
             patience=patience,
             sleep=self.sleep,
+            **more,
         )
 
     async def sleep(self, seconds):

@@ -1,0 +1,125 @@
+"""Files of messages in a mailbox: all of a message's or none, whatever happens on the way."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from dataclasses import replace
+
+import pytest
+from tests.unit.doors.mailbox.test_followups import asked
+
+from rota.doors.inside.mailbox import bringing
+from rota.errors import Unavailable
+from rota.model.messages import MessageFile, NewFile, NewMessage
+
+SENT = {"a b.png": bytes(range(256)), "notes.txt": b""}
+
+
+async def message(bench, **files):
+    """Return a message that somebody has sent files with."""
+    space = await bench.space()
+    sent = []
+    for name, content in (files or SENT).items():
+        digest = hashlib.sha256(content).hexdigest()
+        sent.append(NewFile(MessageFile(name, "image/png", len(content), digest), content))
+    said = NewMessage(space.id, "cli:default", "ann", "Look.", files=tuple(sent))
+    return await bench.store.say(said, None)
+
+
+def lying(folder):
+    """Return what a program finds of the files of messages."""
+    files = folder.path / "in" / "files"
+    return {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for path in files.rglob("*")
+        if path.is_file()
+    }
+
+
+async def test_files_lie_there_as_they_were_sent_and_for_their_owner_alone(office):
+    folder = await office.opened()
+    said = await message(office.bench)
+    for _ in range(2):
+        await office.post.bring(folder.kept, said)
+        assert lying(folder) == {f"{said.id}/{name}": sent for name, sent in SENT.items()}
+    place = folder.path / "in" / "files" / str(said.id)
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
+    assert len(list(place.parent.iterdir())) == 1, "nothing passing is left"
+
+
+async def test_the_next_process_finds_them_there(office):
+    folder, said = await office.opened(), await message(office.bench)
+    await office.post.bring(folder.kept, said)
+    office.post.shut()
+    office.post = office.another()
+    folder.given = folder.given._replace(kept=folder.kept)
+    await office.open(folder)
+    await office.post.bring(folder.kept, said)
+    assert len(lying(folder)) == 2
+
+
+async def test_what_a_process_left_half_done_is_no_message(office):
+    folder, said = await office.opened(), await message(office.bench)
+    half = folder.path / "in" / "files" / ".0123456789abcdef"
+    half.mkdir()
+    (half / "a b.png").write_bytes(b"half")
+    await office.post.bring(folder.kept, said)
+    assert lying(folder)[f"{said.id}/a b.png"] == SENT["a b.png"]
+
+
+@pytest.mark.parametrize("at", ["mkdir", "open", "rename"])
+async def test_on_a_full_disk_none_lies_there_and_the_reason_is_told(office, monkeypatch, at):
+    folder, said = await office.opened(), await message(office.bench)
+    real = getattr(os, at)
+
+    def full(*given, **named):
+        if at == "open" and "notes.txt" not in given:
+            return real(*given, **named)
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bringing.os, at, full)
+        with pytest.raises(Unavailable, match=r"message \d+ cannot be written: no space left"):
+            await office.post.bring(folder.kept, said)
+    assert list((folder.path / "in" / "files").iterdir()) == []
+    await office.post.bring(folder.kept, said)
+    assert len(lying(folder)) == 2
+
+
+async def test_what_is_not_what_was_sent_is_not_shown(office):
+    folder, said = await office.opened(), await message(office.bench)
+    changed = said.files[0]._replace(sha256="0" * 64)
+    with pytest.raises(Unavailable, match="not the one that was sent"):
+        await office.post.bring(folder.kept, replace(said, files=(changed,)))
+    assert lying(folder) == {}
+
+
+async def test_who_is_not_served_is_brought_nothing(office):
+    folder, said = await office.opened(), await message(office.bench)
+    office.post.leave(folder.kept.run_id)
+    with pytest.raises(Unavailable, match="no mailbox"):
+        await office.post.bring(folder.kept, said)
+
+
+async def test_only_who_listens_is_brought_the_files_of_what_comes_later(office):
+    folder, said = await office.opened(), await message(office.bench)
+    give = (folder.kept.run_id, folder.kept.epoch, {"text": "Look."}, said)
+    assert await office.post.give(*give) is None
+    assert lying(folder) == {}
+    await asked(office, folder, "l", "listen")
+    assert await office.post.give(*give) == 1
+    assert len(lying(folder)) == 2
+
+
+async def test_a_program_that_puts_a_link_in_the_way_harms_itself_alone(office, tmp_path):
+    folder, said = await office.opened(), await message(office.bench)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (folder.path / "in" / "files").rmdir()
+    (folder.path / "in" / "files").symlink_to(outside)
+    with pytest.raises(Unavailable):
+        await office.post.bring(folder.kept, said)
+    assert list(outside.iterdir()) == []
