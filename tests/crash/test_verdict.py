@@ -137,6 +137,10 @@ def stop_planning_early(lines, messages, found):
     first(lines, what="unscheduled", task="tick")["planned"] += 3_600_000_000
 
 
+def lose_a_file(lines, messages, found):
+    found["message_files"].pop()
+
+
 def lose_a_successor(lines, messages, found):
     found["runs"].remove(first(found["runs"], task_id=task(found, "second")))
 
@@ -176,6 +180,7 @@ def overfill_a_lane(lines, messages, found):
         (lose_a_slot, "slots"),
         (stop_planning_early, "slots"),
         (lose_a_successor, "chain"),
+        (lose_a_file, "files"),
         (lose_a_message, "outbox"),
         (send_twice, "outbox"),
         (overfill_a_lane, "limits"),

@@ -31,7 +31,7 @@ def say(
     context: typer.Context,
     thread: ThreadKey,
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT]", help="What to say; - reads it, a file needs none.")
+        str, typer.Argument(metavar="TEXT", help="What to say; - reads it, a file needs none.")
     ] = "",
     files: Annotated[
         list[str] | None,

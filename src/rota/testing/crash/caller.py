@@ -30,7 +30,7 @@ from rota.model.instants import from_micros, to_micros
 from rota.model.keeping import Happened, Kept, Pause
 from rota.model.keys import EVERY_SCOPE, Key
 from rota.model.machines import Load
-from rota.model.messages import NewMessage
+from rota.model.messages import MessageFile, NewFile, NewMessage
 from rota.model.requests import NewRequest
 from rota.model.runs import RunBatch, Source
 from rota.model.spaces import Limit, Scope
@@ -81,6 +81,11 @@ QUEUED: Final = (
     *("single", "flaky", "doomed", "first", "laned", "laned", "laned"),
     *("capped", "capped", "capped", "capped", "teller", "teller", "asker", "threaded"),
 )
+FILES: Final = tuple(
+    NewFile(MessageFile(name, "text/plain", len(name), "0" * 64), name.encode())
+    for name in ("one.txt", "two.txt")
+)
+"""What every message carries; nobody reads it."""
 
 
 async def call(address: str, number: int, extras: tuple[str, ...], *, last: bool) -> None:
@@ -277,7 +282,8 @@ class _Calls:
         thread = f"crash:{self._number}"
         template = template_for(task, Source.ENQUEUE, store.now(), from_micros(store.now()) + FAR)
         reader = RunBatch(template._replace(thread=thread, lane=thread), ["null"])
-        message = NewMessage(task.space_id, thread, "caller", f"message {self._number}")
+        text = f"message {self._number}"
+        message = NewMessage(task.space_id, thread, "caller", text, files=FILES)
         named = NewThread(task.space_id, thread, {"title": thread, "task_id": task.id})
         await _patiently(partial(store.put_thread, named))
         said = await _patiently(partial(store.say, message, reader))

@@ -15,7 +15,7 @@ TABLES = (
     *("tasks", "schedules", "runs", "attempts", "ledger", "questions"),
     *("deliveries", "events", "workers", "keys", "requests", "state", "seen"),
     *("deferred", "effects"),
-    "messages",
+    *("messages", "message_files"),
 )
 OPEN = (
     "select 'run ' || id || ' is ' || state || coalesce(' ' || place, '') from {0}runs"

@@ -14,7 +14,7 @@ from typing import Any
 
 from rota.model.instants import to_micros
 from rota.testing.crash.approving import judge_approving
-from rota.testing.crash.caller import GROUP_CAP, SCHEDULES, TASKS
+from rota.testing.crash.caller import FILES, GROUP_CAP, SCHEDULES, TASKS
 from rota.testing.crash.evidence import Evidence, Rows
 from rota.testing.crash.speaking import judge_speaking
 
@@ -41,6 +41,7 @@ def judge(lines: Lines, messages: list[str], found: Evidence) -> list[str]:
             ("outbox", case.outbox),
             ("limits", case.limits),
             ("speaking", case.speaking),
+            ("files", case.files),
             ("approving", case.approving),
         )
         for sentence in check()
@@ -57,6 +58,13 @@ class _Case:
         self._attempts: dict[int, Rows] = defaultdict(list)
         for attempt in sorted(found["attempts"], key=lambda a: a["number"]):
             self._attempts[attempt["run_id"]].append(attempt)
+
+    def files(self) -> Iterator[str]:
+        """A message is there with all its files, or not at all."""
+        sent = Counter(file["message_id"] for file in self._found["message_files"])
+        for message in self._found["messages"]:
+            if sent[message["id"]] != len(FILES):
+                yield f"message {message['id']} has {sent[message['id']]} of its files"
 
     def _said(self, what: str) -> Iterator[dict[str, Any]]:
         return (line for line in self._lines if line["what"] == what)

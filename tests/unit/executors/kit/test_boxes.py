@@ -10,8 +10,8 @@ def test_a_mailbox_is_made_once_and_is_private(tmp_path):
     (tmp_path / "7-2" / "abcdef12" / "out" / "x.json").touch()
     assert make_box(tmp_path / "7-2", "abcdef12") == box == str(tmp_path / "7-2" / "abcdef12")
     found = sorted(str(path.relative_to(box)) for path in (tmp_path / "7-2").rglob("*"))[1:]
-    assert found == ["in", "in/messages", "in/replies", "out", "out/x.json"]
-    for folder in ("in", "out", "in/replies", "in/messages"):
+    assert found == ["in", "in/files", "in/messages", "in/replies", "out", "out/x.json"]
+    for folder in ("in", "out", "in/replies", "in/messages", "in/files"):
         assert (tmp_path / "7-2" / "abcdef12" / folder).stat().st_mode & 0o777 == 0o700
     assert make_box(tmp_path / "7-2", "00000000") != box
     assert (shown_of(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
