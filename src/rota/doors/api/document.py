@@ -43,7 +43,7 @@ MEANINGS = {
     "412": "It has changed since the caller looked.",
     "413": "The request is too large.",
     "415": "The body is not plain JSON.",
-    "429": "Too many wrong keys came from there.",
+    "429": "Too many wrong keys came from there, or one caller sends too much at once.",
     "503": "It cannot be done now; the same request may succeed later.",
 }
 ALWAYS = ("400", "401", "403", "404", "429", "503")
