@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import stat
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ from rota.flow.observe.verify import verify
 from rota.flow.observe.why import explain
 from rota.flow.rescue import rescue
 from rota.model.deliveries import DeliveryState
+from rota.model.messages import MessageFile, NewFile, NewMessage
 from rota.model.states import RunState
 from rota.model.tasks import NewTask, TaskKind
 from rota.model.views import RunFilter
@@ -62,6 +64,26 @@ async def test_what_is_restored_as_it_stood_is_what_was_backed_up(place, filled,
     bench = Bench(store, None)
     (task, *_) = await store.list_tasks(None)
     assert (await bench.queue(task))[0] == max(ids) + 1
+
+
+async def test_files_of_messages_come_back_byte_for_byte(place, opened_at, clock, tmp_path):
+    store = await opened_at()
+    space = await Bench(store, clock).space()
+    content = bytes(range(256)) * 300 + b"\\N\t\n"
+    facts = MessageFile("a.png", "image/png", len(content), hashlib.sha256(content).hexdigest())
+    files = (NewFile(facts, content), NewFile(facts._replace(name="b", size=0), b""))
+    said = await store.say(NewMessage(space.id, "cli:default", "ann", "", files=files), None)
+    made = await back_up(store, str(tmp_path / "backup.zip"))
+    await store.close()
+    assert made.rows["message_files"] == 2
+    await restore(place.store("two"), made.path)
+    store = await opened_at("two")
+    (found,) = await store.list_messages("cli:default", None, 1 << 62, 10)
+    assert found.files == said.files
+    assert [await store.message_content(said.id, at) for at in range(3)] == [content, b"", None]
+    clock.advance(timedelta(days=1))
+    await store.prune(store.now(), 100)
+    assert await store.message_content(said.id, 0) is None
 
 
 async def test_after_a_restore_nothing_since_the_backup_is_done_again(
