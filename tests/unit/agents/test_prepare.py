@@ -107,6 +107,11 @@ def test_the_words_of_a_session(agent, expected):
     assert words(agent, room=replace(ROOM, session="7f3a")) == expected
 
 
+def test_claude_may_read_what_people_send():
+    told = words("claude", room=replace(ROOM, mailbox="/box"))
+    assert told == CLAUDE.replace("--strict", "--add-dir /box/in/files --strict")
+
+
 def test_codex_is_led_to_the_gateway_by_its_words():
     led = replace(ROOM, ids={"OPENAI_BASE_URL": "http://127.0.0.1:7683/openai/v1"})
     address = 'openai_base_url="http://127.0.0.1:7683/openai/v1"'

@@ -1,6 +1,7 @@
 """Agents that take messages while they work: the lines they read, and what they say of them."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,8 @@ from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.kit.answers import Answers
 from rota.agents.kit.lines import LONGEST_LINE
-from rota.model.messages import MessageState, ThreadMessage
+from rota.agents.pi.agent import PiAgent
+from rota.model.messages import MessageFile, MessageState, ThreadMessage
 from rota.model.outcomes import Succeeded
 from rota.model.said import Fault, Result, Taken
 from rota.model.verdicts import Exit
@@ -51,6 +53,20 @@ def test_a_message_for_claude_is_one_line_and_escaped_as_in_a_prompt():
     )
     assert ClaudeAgent().message_in(line) == 171
     assert ClaudeAgent().line(SAID) == line
+
+
+def test_a_message_with_files_is_one_line_for_every_agent():
+    facts = MessageFile("a b.png", "image/png", 3, "0" * 64)
+    said = replace(SAID, files=(facts, facts._replace(name="b.pdf", mimetype="application/pdf")))
+    for agent in (ClaudeAgent(), CommandAgent(), PiAgent()):
+        line = agent.line(said, "/box/in/files")
+        assert line.count(b"\n") == 1
+        assert (agent.message_in(line), agent.line(said, "/box/in/files")) == (171, line)
+        for name in (b"/box/in/files/171/a b.png", b"/box/in/files/171/b.pdf"):
+            assert line.count(name) == 1
+    told = json.loads(ClaudeAgent().line(said, "/box/in/files"))["message"]["content"]
+    assert told.count("<message ") == 2
+    assert json.loads(CommandAgent().line(said, None))["files"][0]["media_name"] == "a b.png"
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense", b'{"uuid": 7}', b'{"uuid": "7f3a"}'])

@@ -13,6 +13,7 @@ from rota.model.messages import ThreadMessage
 from rota.model.programs import Command
 from rota.model.wishes import Wish
 from rota.ports.agent import DESK, Abilities, File, McpServer, Prepared, Room
+from rota.ports.mailboxes import files_in
 from rota.rules.prompts import said_by
 
 SERVERS = "mcp.json"
@@ -106,6 +107,8 @@ def _words(wish: Wish, room: Room) -> Iterator[str]:
     yield from (room.program or "claude", "-p", "--output-format", "stream-json", "--verbose")
     if room.steered:
         yield from ("--input-format", "stream-json", "--replay-user-messages")
+    if room.mailbox is not None:  # what people send may be read without asking anybody
+        yield from ("--add-dir", files_in(room.mailbox))
     yield "--strict-mcp-config"
     if room.servers:
         yield from ("--mcp-config", f"{room.folder}/{SERVERS}")

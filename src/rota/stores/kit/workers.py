@@ -15,6 +15,8 @@ from rota.stores.kit.live import note_pruned
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
 
 MOST_OF_A_TASK = 10_000
+MOST_PRUNED_BYTES = 256 * 1024 * 1024
+"""How many bytes of files leave at once; the next ones ten minutes later."""
 DELIVERED = frozenset(
     {
         *(EventName.DELIVERY_SENT, EventName.DELIVERY_UNKNOWN),
@@ -128,7 +130,7 @@ async def prune(session: Session, before: int, most: int) -> int:
     ledger = await session.rows("prune_ledger", before=before, most=most)
     await session.run("forget_workers", before=before)
     await session.run("prune_requests", before=before, most=most)
-    await session.run("prune_messages", before=before, most=most)
+    await session.run("prune_messages", before=before, most=most, bytes=MOST_PRUNED_BYTES)
     await session.run("prune_sessions", before=before, most=most)
     events = await session.rows("oldest_events", before=before, most=most)
     if ledger or events:

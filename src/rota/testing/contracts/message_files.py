@@ -21,6 +21,7 @@ from rota.model.messages import (
 )
 from rota.model.outcomes import Cancelled
 from rota.model.tasks import Task
+from rota.stores.kit.workers import MOST_PRUNED_BYTES
 from rota.testing.bench import Bench
 
 HERE = "cli:here"
@@ -128,3 +129,15 @@ class MessageFilesContract:
         await bench.store.prune(bench.store.now(), 100)
         assert await self._all(bench) == []
         assert await bench.store.message_content(said.id, 0) is None
+
+    async def test_so_many_bytes_leave_at_once_that_nobody_waits_long(self, bench: Bench) -> None:
+        task = await self._task(bench)
+        full, known = file_of(bytes(LARGEST_FILES)), MOST_PRUNED_BYTES // LARGEST_FILES
+        for _ in range(known + 1):
+            said = await self._say(bench, task, full)
+            assert said.reader is not None
+            assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+        bench.clock.advance(timedelta(days=1))
+        for left in (1, 0):
+            await bench.store.prune(bench.store.now(), 100)
+            assert len(await self._all(bench)) == left

@@ -266,8 +266,16 @@ delete from rota.sessions where id in (select s.id from rota.sessions s
     and not exists (select 1 from rota.session_runs x where x.session_id = s.id)
   order by s.used_at limit :most::int);
 
--- name: prune_messages
-delete from rota.messages where id in (select m.id from rota.messages m
-  where m.at < :before::bigint and (m.state <> 'pending' or not coalesce((
-    select r.state in ('queued', 'running', 'waiting') from rota.runs r where r.id = m.reader), false))
-  order by m.id limit :most::int);
+-- name: prune_messages  with their files, so many bytes of them that nobody waits long
+delete from rota.messages where id in (
+  select id from (
+    select id, row_number() over (order by id) as nth, sum(bytes) over (order by id) as bytes
+    from (select m.id, coalesce((
+        select sum(f.size) from rota.message_files f
+        where f.message_id = m.id and f.content is not null), 0) as bytes
+      from rota.messages m
+      where m.at < :before::bigint and (m.state <> 'pending' or not coalesce((
+        select r.state in ('queued', 'running', 'waiting') from rota.runs r where r.id = m.reader),
+        false))
+      order by m.id limit :most::int) as w) as o
+  where nth = 1 or bytes <= :bytes::bigint);

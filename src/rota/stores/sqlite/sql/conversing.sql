@@ -243,8 +243,15 @@ delete from sessions where id in (select s.id from sessions s
     and not exists (select 1 from session_runs x where x.session_id = s.id)
   order by s.used_at limit :most);
 
--- name: prune_messages
-delete from messages where id in (select id from messages
-  where at < :before and (state <> 'pending' or not exists (select 1 from runs r
-    where r.id = messages.reader and r.state in ('queued', 'running', 'waiting')))
-  order by id limit :most);
+-- name: prune_messages  with their files, so many bytes of them that nobody waits long
+delete from messages where id in (
+  select id from (
+    select id, row_number() over (order by id) as nth, sum(bytes) over (order by id) as bytes
+    from (select m.id, coalesce((
+        select sum(f.size) from message_files f
+        where f.message_id = m.id and f.content is not null), 0) as bytes
+      from messages m
+      where m.at < :before and (m.state <> 'pending' or not exists (select 1 from runs r
+        where r.id = m.reader and r.state in ('queued', 'running', 'waiting')))
+      order by m.id limit :most) as w) as o
+  where nth = 1 or bytes <= :bytes);
