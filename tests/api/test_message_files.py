@@ -5,6 +5,7 @@ import hashlib
 import json
 import socket
 import time
+from contextlib import closing
 
 import pytest
 from tests.api.conftest import PATIENCE
@@ -12,6 +13,7 @@ from tests.api.test_attacks import read_all, status_of
 from tests.conftest import KINDS
 
 from rota.doors.api.bodies import LONGER, LONGEST_BODY, LONGEST_OF_ALL
+from rota.doors.cli.remote import Answered, Remote
 from rota.doors.kit.catalogue import every_command
 from rota.model.messages import LARGEST_FILES, MOST_PENDING_BYTES
 
@@ -186,6 +188,16 @@ def test_long_bodies_find_room_for_two_and_one_caller_has_one_of_them(door, pars
     let_go(door)
     assert say(door.ann, file_of(bytes(LONGEST_BODY))).status == 201
     let_go(door)
+
+
+def test_the_command_line_tells_why_a_long_request_was_turned_away(door, parser):
+    long = {"text": "", "files": [file_of(bytes(LARGEST_FILES))]}
+    with closing(Remote(f"http://127.0.0.1:{door.port}", door.ann.token)) as daemon:
+        with begun(door, door.ann), pytest.raises(Answered, match="one long request") as told:
+            daemon.call("POST", PATH, long)
+        assert told.value.code == "too_many_bodies"
+        let_go(door)
+        assert daemon.call("POST", PATH, long)["files"][0]["size"] == LARGEST_FILES
 
 
 def test_strangers_hold_nothing(door):

@@ -31,8 +31,9 @@ curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v
   another body it is a conflict. `Rota-Dry-Run: true` tries a change and takes it back (204).
   `If-Match` with the `ETag` of a task changes only what the caller has seen (412). Who changed what
   is told by `GET /v1/requests`.
-- **Bodies** have at most 1 MiB; a message with files 14 MiB, if its `Content-Length` says so. Of
-  such only so many are held at once: 429 and 503 then say in `Retry-After` when to come again.
+- **Bodies** have at most 1 MiB and come within 30 s; a message with files has 14 MiB, if its
+  `Content-Length` says so. Of such only so many are held at once: 429 and 503 then say in
+  `Retry-After` when to come again.
 - **Lists** are newest first; `next` of one page is `before` of the following one.
 - **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`; the code is stable and the
   message one sentence for people."""

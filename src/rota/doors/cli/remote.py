@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -150,8 +151,10 @@ class Remote:
     ) -> tuple[int, dict[str, Any]]:
         sent = False
         try:
-            self._connection.request(method, self._parts.path + path, body, headers)
-            sent = True
+            with suppress(BrokenPipeError, ConnectionResetError):
+                # who is turned away in the middle of a long body is told why
+                self._connection.request(method, self._parts.path + path, body, headers)
+                sent = True
             response = self._connection.getresponse()
             return response.status, _read(response)
         except (OSError, HTTPException, ValueError) as fault:
