@@ -329,7 +329,7 @@ class KeptWork:
             agent=ready.agent.name,
             writes=ready.room.writes,
         )
-        files = self._posting.files(kept)
+        files = self._posting.files(assignment, kept)
         told = await self._trying.told(assignment, ready, going.holder, session, files)
         if isinstance(told, Report):
             return told

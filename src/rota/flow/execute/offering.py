@@ -130,7 +130,7 @@ class Offering:
         """Offer a try what is said in its conversation, as long as it goes on."""
         thread = assignment.lease.thread
         self.end(kept.run_id)
-        put = self._way(kept, None if thread is None else ready)
+        put = None if thread is None else self._way(kept, ready)
         if put is not None and thread is not None:
             offer = Offer(self._store, put, kept, thread)
             self._going[kept.run_id] = offer, asyncio.ensure_future(offer.go_on())

@@ -33,9 +33,11 @@ class Posting:
         box = self._yard.mailbox(kept)
         return replace(room, mailbox=box, ids={**room.ids, "ROTA_MAILBOX": box})
 
-    def files(self, kept: Kept) -> str | None:
+    def files(self, assignment: Assignment, kept: Kept) -> str | None:
         """Return where the program of a try finds the files of messages; None if nowhere."""
-        return None if self._mailboxes is None else files_in(self._yard.mailbox(kept))
+        if self._mailboxes is None or assignment.lease.thread is None:
+            return None
+        return files_in(self._yard.mailbox(kept))
 
     async def bring(self, kept: Kept, messages: Sequence[ThreadMessage]) -> str | None:
         """Lay the files of messages into the mailbox of a try; return why that failed, if so."""
