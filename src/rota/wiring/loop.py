@@ -24,11 +24,16 @@ def run_async(main: Coroutine[Any, Any, Result]) -> Result:
 def settle_memory() -> None:
     """Take what is there now for what stays: the collector never stops to look through it again.
 
-    What loading needed and nobody needs any more goes back to the system, where that can be said.
+    What loading needed and nobody needs any more goes back to the system.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM)
+    return_memory()
+
+
+def return_memory() -> None:
+    """Give back to the system what nobody needs any more, where that can be said."""
     from ctypes import CDLL  # noqa: PLC0415 - only a daemon needs it
 
     with suppress(AttributeError, OSError):

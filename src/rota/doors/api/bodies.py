@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from rota.wiring.loop import return_memory
+
 LONGEST_BODY = 1 << 20
 LONGER = {("POST", "/v1/threads/{thread_key}/messages"): 14 << 20}
 """What takes more: 10 MiB of files are 13.4 MiB in base64, and there is a text beside them."""
@@ -78,3 +80,5 @@ class Bodies:
             self._held[caller] -= counted
             if self._held[caller] <= 0:
                 del self._held[caller]
+            if counted and not self.held:
+                return_memory()

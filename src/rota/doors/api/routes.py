@@ -225,23 +225,26 @@ class Api:
                 return command.takes.model_validate_strings({**_query(scope), **found.named})
             if scope["query_string"]:
                 raise Invalid("query", "", "say everything in the body")
+            if found.named:
+                return self._merged(command, found.named, await whole_body(receive))
             body = await whole_body(receive)
-            if not found.named:
-                return command.takes.model_validate_json(body or b"{}", strict=True)
-            return self._merged(command, found.named, body)
+            return command.takes.model_validate_json(body or b"{}", strict=True)
         except ValidationError as fault:
             raise refused(fault) from None
 
     def _merged(self, command: Command, named: dict[str, str], body: bytes) -> BaseModel:
-        """Read a body together with what stands in the path."""
+        """Read a body together with what stands in the path, and hold a long one only once."""
         said = _object(body)
+        del body
         route = next(route for route in self._routes if route.command is command)
         for name, value in named.items():
             if name in said:
                 raise Invalid(name, said[name], "it stands in the path already")
             whole = name in route.whole and value.isascii() and value.isdigit()
             said[name] = int(value) if whole and len(value) <= len(str(2**63)) else value
-        return command.takes.model_validate_json(to_json(said), strict=True)
+        together = to_json(said)
+        said.clear()
+        return command.takes.model_validate_json(together, strict=True)
 
 
 def _rehearsal(said: bytes | None) -> bool:
