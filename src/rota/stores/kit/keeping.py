@@ -54,9 +54,10 @@ class Keeping(Dialect):
         With a session, a later run may go on in it. What a program has only said can be read again
         from its spool.
         """
-        counts = session is not None or any(part.used is not None for part in heard)
-        write = self.write if counts else self.write_lightly
-        return await write(hear, run_id, epoch, worker, heard, session, self.now())
+        told = (run_id, epoch, worker, heard, session, self.now())
+        if session is not None or any(part.used is not None for part in heard):
+            return await self.write(hear, *told)
+        return await self.write_lightly(hear, *told)
 
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""
