@@ -41,6 +41,7 @@ else:
 COUNT_MILLISECONDS = 200
 OF_THE_KEEPER = 2
 MORE_LIKELY_TO_BE_KILLED = b"500"
+LESS_URGENT = 5
 LAST_FD = 1 << 20
 EXEC_FAILED = 127
 ENOENT = 2
@@ -243,6 +244,7 @@ def _limit(orders: Orders, *, own_users: bool) -> None:
             hard = resource.getrlimit(name)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)  # noqa: PLW2901
             resource.setrlimit(name, (most, most))
+    os.nice(LESS_URGENT)
     file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     os.write(file, MORE_LIKELY_TO_BE_KILLED)
     os.close(file)
