@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-VERSION = 2
+VERSION = 3
 LOCK, CONTROL, DOORS, DOOR, USED = "lock", "control", "doors", "door", "used"
 FORGET_SECONDS = 30 * 24 * 3600.0
 """How old is what a gateway has left that was killed, and that nobody came back for."""
@@ -20,3 +20,23 @@ def forget_old(folder: str) -> None:
         with contextlib.suppress(OSError):
             if entry.stat().st_mtime < past:
                 os.unlink(entry.path)  # noqa: PTH108
+
+
+def put(path: str, data: bytes) -> None:
+    """Write a file whole, so that it is there after a power cut once this returns."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(f"{path}~", flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}~", path)  # noqa: PTH105
+    settle(os.path.dirname(path))  # noqa: PTH120
+
+
+def settle(folder: str) -> None:
+    """Let what was written, renamed or removed in a folder outlive a power cut."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 
-from rota.gateway.folder import forget_old
+from rota.gateway.folder import forget_old, put
 
 FOLDER = "wrote"
 NOT_YET, WRITTEN = b"0", b"1"
@@ -57,26 +57,12 @@ class Writes:
         """Note that an attempt writes; raises OSError, and then it may not."""
         async with self._noting:
             if name not in self._noted:
-                await asyncio.to_thread(self._note, name)
+                await asyncio.to_thread(put, _path(self._folder, name), WRITTEN)
                 self._noted.add(name)
 
     def close(self, name: str) -> None:
         """Remember an attempt no more; what is on disk stays until it is settled."""
         self._noted.discard(name)
-
-    def _note(self, name: str) -> None:
-        path = _path(self._folder, name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with os.fdopen(os.open(f"{path}~", flags, 0o600), "wb") as file:
-            file.write(WRITTEN)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(f"{path}~", path)  # noqa: PTH105
-        held = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
-        try:
-            os.fsync(held)
-        finally:
-            os.close(held)
 
 
 def _path(folder: str, name: str) -> str:

@@ -1,0 +1,182 @@
+"""The notes of writes that happen once: what a death leaves, what is bounded, and what is not told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+
+import pytest
+
+from rota.gateway import effects as module
+from rota.gateway.effects import Effects, Full, Key, Note, key_of
+from rota.gateway.folder import FORGET_SECONDS
+
+ONE, TWO = key_of(1, "run 1", "order"), key_of(1, "run 1", "mail")
+SAID = Note("digest", 201, (("content-type", "a/b"), ("x-é", "ÿ")), b"\n\x00body\n")
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(tmp_path):
+    made = Clock()
+    made.now = tmp_path.stat().st_mtime
+    return made
+
+
+@pytest.fixture
+def ledger(tmp_path, clock):
+    return Effects(str(tmp_path), clock)
+
+
+def run(*work):
+    async def go():
+        return [await each for each in work]
+
+    return asyncio.run(go())[-1]
+
+
+def path_of(tmp_path, key):
+    return tmp_path / "effects" / str(key.space) / key.digest
+
+
+def begun(ledger, key=ONE):
+    run(ledger.begin(key, "digest"))
+    ledger.close(key)
+
+
+def test_an_effect_is_begun_and_then_answered_as_it_was_whoever_looks(ledger, tmp_path, clock):
+    assert run(ledger.find(ONE)) is None
+    begun(ledger)
+    assert run(Effects(str(tmp_path), clock).find(ONE)) == Note("digest")
+    run(ledger.end(ONE, SAID))
+    assert run(Effects(str(tmp_path), clock).find(ONE)) == SAID
+    assert run(ledger.find(TWO)) is None
+
+
+def test_what_was_refused_is_free_again(ledger):
+    begun(ledger)
+    run(ledger.end(ONE, None))
+    assert run(ledger.find(ONE)) is None
+    begun(ledger)
+    assert run(ledger.find(ONE)) == Note("digest")
+
+
+def test_a_name_is_of_one_run_in_one_space(ledger):
+    others = [key_of(2, "run 1", "order"), key_of(1, "run 2", "order"), TWO]
+    begun(ledger)
+    assert [run(ledger.find(key)) for key in others] == [None, None, None]
+
+
+def test_an_answer_too_long_is_known_without_its_body(ledger):
+    begun(ledger)
+    run(ledger.end(ONE, Note("digest", 200, (), None)))
+    assert run(ledger.find(ONE)) == Note("digest", 200, (), None)
+
+
+@pytest.mark.parametrize(
+    "left", [b"", b"{}", b"[1]\n", b"\xff\xfe", b'{"request": 1, "status": 2}\n']
+)
+def test_a_note_that_cannot_be_read_was_begun(ledger, tmp_path, left):
+    begun(ledger)
+    path_of(tmp_path, ONE).write_bytes(left)
+    assert run(ledger.find(ONE)) == Note("")
+
+
+def test_an_answer_that_is_shorter_than_it_says_is_not_told(ledger, tmp_path):
+    begun(ledger)
+    run(ledger.end(ONE, SAID))
+    path = path_of(tmp_path, ONE)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert run(ledger.find(ONE)) == Note("")
+
+
+def test_nobody_else_reads_them(ledger, tmp_path):
+    os.umask(0o022)
+    begun(ledger)
+    run(ledger.end(ONE, SAID))
+    for path in (tmp_path / "effects").rglob("*"):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+def test_what_was_being_written_at_a_death_is_neither_begun_nor_counted(ledger, tmp_path, clock):
+    begun(ledger)
+    left = path_of(tmp_path, TWO).with_name(f"{TWO.digest}~")
+    left.write_bytes(b"x")
+    again = Effects(str(tmp_path), clock)
+    assert run(again.find(TWO)) is None
+    begun(again, TWO)
+    assert not left.exists()
+    assert run(again.find(TWO)) == Note("digest")
+
+
+def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 2)
+    begun(ledger)
+    begun(ledger, TWO)
+    third = key_of(1, "run 1", "third")
+    with pytest.raises(Full):
+        begun(ledger, third)
+    assert run(ledger.find(third)) is None
+    begun(ledger, Key(2, third.digest))
+    run(ledger.end(TWO, None))
+    begun(ledger, third)
+
+
+def test_a_space_has_so_many_bytes_with_room_for_what_is_under_way(ledger, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 2 * module.LONGEST + 2000)
+    keys = [key_of(1, "run 1", f"order-{n}") for n in range(3)]
+    run(ledger.begin(keys[0], "digest"))
+    run(ledger.begin(keys[1], "digest"))
+    with pytest.raises(Full):
+        run(ledger.begin(keys[2], "digest"))
+    run(ledger.end(keys[0], SAID))
+    ledger.close(keys[0])
+    run(ledger.begin(keys[2], "digest"))
+
+
+def test_what_is_old_is_forgotten_and_who_comes_later_is_told_that(ledger, tmp_path, clock):
+    begun(ledger)
+    begun(ledger, TWO)
+    path = path_of(tmp_path, ONE)
+    old = path.stat().st_mtime - FORGET_SECONDS - 60
+    os.utime(path, (old, old))
+    assert run(ledger.find(ONE)) == Note("digest")
+    clock.now += 2 * module.COUNTED_SECONDS
+    begun(ledger, key_of(1, "run 1", "third"))
+    assert run(ledger.find(ONE)) is None
+    assert run(ledger.find(TWO)) == Note("digest")
+    assert ledger.is_forgotten(old)
+    assert not ledger.is_forgotten(clock.now - 60)
+    assert not ledger.is_forgotten(None)
+
+
+def test_what_cannot_be_noted_is_told_and_can_be_begun_later(ledger, tmp_path):
+    (tmp_path / "effects").write_text("no folder")
+    with pytest.raises(OSError, match="Not a directory|File exists"):
+        run(ledger.begin(ONE, "digest"))
+    (tmp_path / "effects").unlink()
+    begun(ledger)
+
+
+def test_who_is_cancelled_leaves_a_whole_note_before_anybody_else_looks(ledger):
+    async def go():
+        beginning = asyncio.ensure_future(ledger.begin(ONE, "digest"))
+        while not beginning.done() and not ledger._disk.locked():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        assert beginning.cancelled()
+        assert not ledger._disk.locked()
+        return await ledger.find(ONE)
+
+    assert asyncio.run(go()) == Note("digest")
+    assert ledger._begun[1] == 0
