@@ -61,7 +61,7 @@ async def _measured(count: int) -> dict[str, Any]:
         token = gateway.token(1, 1)
         await gateway.permit(
             "1-1", token, upstreams=["models"], ended=f"{folder}/exit", port=None,
-            requests_left=10**9, bytes_left=1 << 50,
+            requests_left=10**9, bytes_left=1 << 50, space=1, scope="run 1",
         )  # fmt: skip
         start = (time.monotonic() - began) * 1000
         pid = int((Path(folder) / "g" / "lock").read_text())

@@ -21,10 +21,13 @@ _HOST = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?", re.ASCII)
 
 Headers = tuple[tuple[str, str], ...]
 
+EFFECT = "rota-effect"
+"""By what a program names a write that is to happen once; between it and the gateway alone."""
 HOP_BY_HOP = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
         *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length"),
+        EFFECT,
     }
 )
 PASSED = frozenset(

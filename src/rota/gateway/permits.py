@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
@@ -15,6 +16,8 @@ MOST_AT_ONCE = 64
 SPARE = 4
 """Connections to upstreams that are kept for an attempt's next request."""
 SPARE_SECONDS = 15.0
+MOST_HELD = 8
+"""Writes of one attempt under a name, whose requests and answers are held; more of them wait."""
 
 
 def token_of(key: bytes, run_id: int, epoch: int) -> str:
@@ -46,7 +49,8 @@ class Permit:
 
     `ended` is the file that its keeper writes when it has ended; `until` is how long keepers may
     go on, in boot time, as they were promised. One that has walls comes by a door of its own, any
-    other by a port of loopback.
+    other by a port of loopback. Writes under a name count for `scope`, in `space`; `since` is when
+    its run was made, if an attempt before this one may have named some.
     """
 
     name: str
@@ -57,9 +61,13 @@ class Permit:
     requests_left: int
     bytes_left: int
     until: float
+    space: int
+    scope: str
+    since: float | None = None
     asked: int = 0
     carried: int = 0
     spares: dict[str, list[Spare]] = field(default_factory=dict)
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_HELD))
 
     def opens_for(self, token: str) -> bool:
         """Whether a token is the one of this attempt."""

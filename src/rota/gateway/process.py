@@ -28,7 +28,10 @@ from functools import partial
 from typing import Any
 
 from rota.gateway.bodies import CHUNK
+from rota.gateway.effects import Effects
+from rota.gateway.exchanging import Exchange
 from rota.gateway.folder import CONTROL, DOOR, DOORS, LOCK, USED, VERSION
+from rota.gateway.once import Once
 from rota.gateway.permits import MOST_AT_ONCE, Permit
 from rota.gateway.reaching import Reach
 from rota.gateway.serving import Gate
@@ -68,7 +71,7 @@ class Doors:
         before = self.permits.get(permit.name)
         if before is not None:
             permit.asked, permit.carried = before.asked, before.carried
-            permit.spares = before.spares
+            permit.spares, permit.turns = before.spares, before.turns
         else:
             permit.asked, permit.carried = self._spending.known(permit.name)
         permit.requests_left -= permit.asked
@@ -161,7 +164,9 @@ class Gateway:
         self._folder = folder
         self._noted: dict[str, float] = {}
         writes = Writes(folder)
-        self._gate = Gate({}, Reach(), self._note, writes.note)
+        clock = time.time  # noqa: TID251 - nobody is here to hand this process one
+        exchange = Exchange(Reach(), self._note, writes.note)
+        self._gate = Gate({}, exchange, Once(exchange, Effects(folder, clock)))
         self._doors = Doors(folder, self._gate, writes)
         self._daemons = 0
         self._ended = asyncio.Event()

@@ -11,6 +11,7 @@ from functools import partial
 from rota.errors import Unavailable
 from rota.gateway.keeping import HomeGateway
 from rota.gateway.plan import Plan, Planned
+from rota.rules.effects import WriteScope
 from rota.rules.redaction import Redactor
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Ways:
         self._secrets = secrets
         self._redactor = redactor
         self._inside = inside
-        self._open: dict[str, list[str]] = {}
+        self._open: dict[str, tuple[list[str], WriteScope]] = {}
         self._writers: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], None]] = []
@@ -65,6 +66,7 @@ class Ways:
         ids: tuple[int, int],
         space: str,
         offered: Mapping[str, str],
+        scope: WriteScope,
         *,
         walled: bool,
     ) -> dict[str, str]:
@@ -79,7 +81,7 @@ class Ways:
             open_to = [each for each in open_to if not set(each.variables) & set(offered)]
         if not open_to:
             return {}
-        self._open[name] = [upstream.name for upstream in open_to]
+        self._open[name] = [upstream.name for upstream in open_to], scope
         if any(upstream.writes for upstream in open_to):
             self._writers.add(name)
         address = f"http://127.0.0.1:{self._inside if walled else self._gateway.port()}"
@@ -106,14 +108,20 @@ class Ways:
         return await self._admit(name, ids, ended, walled=walled)
 
     async def _admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
+        if name not in self._open:
+            return self._gateway.door(name)  # it was dismissed before its turn came
+        upstreams, scope = self._open[name]
         await self._gateway.permit(
             name,
             self._gateway.token(*ids),
-            upstreams=self._open.get(name, []),
+            upstreams=upstreams,
             ended=ended,
             port=None if walled else self._gateway.port(),
             requests_left=self._plan.requests,
             bytes_left=self._plan.bytes,
+            space=scope.space_id,
+            scope=scope.key,
+            since=scope.since,
         )
         return self._gateway.door(name)
 

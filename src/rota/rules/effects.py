@@ -4,8 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import NamedTuple
 
-from rota.model.runs import Run
+from rota.model.runs import Lease, Run
+
+MICROS = 1_000_000
+
+
+class WriteScope(NamedTuple):
+    """For what the writes of an attempt count, told to the gateway, which has no store.
+
+    `since` is when the run was made; None in a first attempt, before which there was none.
+    """
+
+    space_id: int
+    key: str
+    since: float | None
+
+
+def write_scope(lease: Lease) -> WriteScope:
+    """Return for what the writes of an attempt count: its run, which stands alone for its slot.
+
+    When the run was made is part of it, because another database of the home may have its number.
+    """
+    parts = (lease.space_id, lease.task_id, lease.run_id, lease.created_micros)
+    text = "\n".join(map(str, ("write", *parts)))
+    since = None if lease.epoch == 1 else lease.created_micros / MICROS
+    return WriteScope(lease.space_id, hashlib.sha256(text.encode()).hexdigest(), since)
 
 
 def slot_of(run: Run) -> str:

@@ -85,18 +85,19 @@ class Home:
         self.daemons.append(made)
         return made
 
-    async def permit(self, daemon, run, *, walled=True, requests=1000):
-        token = daemon.token(run, 1)
+    async def permit(self, daemon, run, *, walled=True, requests=1000, epoch=1, **more):
+        token = daemon.token(run, epoch)
         await daemon.permit(
-            f"{run}-1",
+            f"{run}-{epoch}",
             token,
             upstreams=["models"],
             ended=str(self.gone),
             port=None if walled else daemon.port(),
             requests_left=requests,
             bytes_left=1 << 30,
+            **{"space": 1, "scope": f"run {run}", "since": None, **more},
         )
-        return token, daemon.door(f"{run}-1")
+        return token, daemon.door(f"{run}-{epoch}")
 
     def pid(self):
         """Return the process that holds the lock, if one does."""

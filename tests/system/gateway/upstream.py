@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PATIENCE = 30.0
 CHUNK = 64 * 1024
+NO_CONTENT = 204
 
 
 @dataclass
@@ -105,6 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         for part in self._read():
             noted.body += len(part)
+        status = self.path.removeprefix("/v1/")
         if self.path == "/v1/messages":
             self._begin()
             self._part(b"data: first\n\n")
@@ -112,6 +114,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.script.go.wait(PATIENCE)
             self._part(b"data: last\n\n")
             self._part(b"")
+        elif self.path == "/v1/slow":
+            self.script.begun.set()
+            self.script.go.wait(PATIENCE)
+            self._send(201, {"order": len(self.script.noted)}, ("Set-Cookie", "a=b"))
+        elif self.path == "/v1/hangs-up":
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif self.path == "/v1/cut":
+            self._begin()
+            self._part(b"data: half")
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif self.path == "/v1/long":
+            self._send(200, "x" * self.script.flood)
+        elif status.isdigit():
+            self._send(int(status), {"order": len(self.script.noted)}, ("Rota-Effect", "mine"))
         else:
             self._send(200, {"received": noted.body})
 
@@ -144,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in (("Content-Type", "application/json"), *more):
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
+        if status != NO_CONTENT:
+            self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command != "HEAD" and status != NO_CONTENT:
             self.wfile.write(data)

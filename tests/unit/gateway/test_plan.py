@@ -9,6 +9,7 @@ import pytest
 from rota.errors import Invalid
 from rota.gateway.plan import MIB, read_plan
 from rota.gateway.ways import Ways
+from rota.rules.effects import WriteScope
 from rota.rules.redaction import Redactor
 
 OWN = """
@@ -144,6 +145,9 @@ class Gateway:
         return f"/doors/{name}"
 
 
+SCOPE = WriteScope(1, "run 3", None)
+
+
 def ways(plan, secrets, inside=7683):
     return Ways(Gateway(), plan, lambda: secrets, Redactor(secrets), inside)
 
@@ -155,7 +159,7 @@ def plan(tmp_path):
 
 def test_behind_walls_a_program_is_told_of_its_own_loopback(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1", "github": "ghp-real-22"})
-    told = known.told("3-2", (3, 2), "ann", {}, walled=True)
+    told = known.told("3-2", (3, 2), "ann", {}, SCOPE, walled=True)
     assert told == {
         "ROTA_GATEWAY_URL": "http://127.0.0.1:7683",
         "ROTA_GATEWAY_TOKEN": "sk-rota-3.2",
@@ -164,7 +168,7 @@ def test_behind_walls_a_program_is_told_of_its_own_loopback(plan):
         "GITHUB_API_URL": "http://127.0.0.1:7683/github/x",
         "GITHUB_TOKEN": "sk-rota-3.2",
     }
-    assert "GITHUB_TOKEN" not in known.told("3-2", (3, 2), "bob", {}, walled=True)
+    assert "GITHUB_TOKEN" not in known.told("3-2", (3, 2), "bob", {}, SCOPE, walled=True)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_who_could_write_to_somewhere_outside_is_noted_before_it_begins(
 ):
     text = f'[upstreams.github]\nurl = "https://api.github.com"\nallow = [{allow}]\n{more}\n'
     known = ways(plan_of(tmp_path, text), {"anthropic": "sk-ant-real-1", "github": "ghp-real-22"})
-    known.told("3-2", (3, 2), "ann", {}, walled=True)
+    known.told("3-2", (3, 2), "ann", {}, SCOPE, walled=True)
     assert known.writes("3-2") is writes
     assert asyncio.run(known.admit("3-2", (3, 2), "/exit", walled=True)) == "/doors/3-2"
     assert hasattr(known._gateway, "begun") is writes
@@ -188,23 +192,23 @@ def test_who_could_write_to_somewhere_outside_is_noted_before_it_begins(
 
 def test_without_walls_whoever_has_a_key_keeps_it(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1"})
-    told = known.told("3-2", (3, 2), "main", {}, walled=False)
+    told = known.told("3-2", (3, 2), "main", {}, SCOPE, walled=False)
     assert told["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:4000/anthropic"
     offered = {"ANTHROPIC_API_KEY": "sk-ant-real-1"}
-    assert known.told("3-2", (3, 2), "main", offered, walled=False) == {}
+    assert known.told("3-2", (3, 2), "main", offered, SCOPE, walled=False) == {}
     assert known.offered(offered, isolated=False) == offered
 
 
 def test_with_nothing_to_reach_nothing_is_told(plan):
-    assert ways(plan, {}).told("3-2", (3, 2), "ann", {}, walled=True) == {}
+    assert ways(plan, {}).told("3-2", (3, 2), "ann", {}, SCOPE, walled=True) == {}
     unusable = {"anthropic": "two\nlines of it"}
-    assert ways(plan, unusable).told("3-2", (3, 2), "ann", {}, walled=True) == {}
+    assert ways(plan, unusable).told("3-2", (3, 2), "ann", {}, SCOPE, walled=True) == {}
 
 
 def test_an_outlet_of_the_operators_takes_the_place_of_the_gateway_behind_walls(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1"}, inside=None)
     offered = {"ANTHROPIC_API_KEY": "sk-ant-real-1"}
-    assert known.told("3-2", (3, 2), "ann", offered, walled=True) == {}
+    assert known.told("3-2", (3, 2), "ann", offered, SCOPE, walled=True) == {}
     assert known.offered(offered, isolated=True) == offered
 
 

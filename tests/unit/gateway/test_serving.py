@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from tests.system.gateway.upstream import Upstream
 
+from rota.gateway.effects import Effects
+from rota.gateway.exchanging import Exchange, Waits
+from rota.gateway.once import Once
 from rota.gateway.permits import Permit, digest_of
 from rota.gateway.reaching import Reach, Unreached
-from rota.gateway.serving import Gate, Waits
+from rota.gateway.serving import Gate
 from rota.gateway.upstreams import Upstream as Known
 from rota.gateway.upstreams import allowed_in
 
@@ -47,7 +51,9 @@ class Door:
         self.used = []
         self.wrote = []
         self.unnoted = None
-        self.gate = Gate({"models": known}, Reach(), self.used.append, self.note_write, QUICK)
+        self.exchange = Exchange(Reach(), self.used.append, self.note_write, QUICK)
+        effects = Effects(str(gone.parent), time.time)
+        self.gate = Gate({"models": known}, self.exchange, Once(self.exchange, effects))
         self.permit = Permit(
             name="1-1",
             digest=digest_of(TOKEN),
@@ -55,6 +61,8 @@ class Door:
             ended=str(gone),
             port=None,
             until=float("inf"),
+            space=1,
+            scope="run 1",
             **{"requests_left": 100, "bytes_left": 1 << 40, **more},
         )
 
@@ -229,7 +237,7 @@ def test_c2_what_was_looked_at_is_what_is_spoken_to(door, provider):
         return ["127.0.0.1"]
 
     door.gate.upstreams = {"models": known}
-    door.gate.reach = Reach(lookup)
+    door.exchange.reach = Reach(lookup)
     assert told(door, "GET /models/v1/x")[0] == 200
     assert asked == ["api.example"]
     assert provider.script.noted[0].headers["host"] == [f"api.example:{provider.port}"]

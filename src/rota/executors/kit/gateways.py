@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from rota.rules.effects import WriteScope
+
 
 class Gateway(Protocol):
     """Leads attempts, by their names, to where they may ask; it outlives the daemon as they do."""
@@ -18,6 +20,7 @@ class Gateway(Protocol):
         ids: tuple[int, int],
         space: str,
         offered: Mapping[str, str],
+        scope: WriteScope,
         *,
         walled: bool,
     ) -> dict[str, str]:

@@ -13,6 +13,7 @@ from rota.model.sites import Network, Site
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Room
 from rota.ports.runner import Assignment
+from rota.rules.effects import write_scope
 from rota.rules.sites import has_own_loopback
 
 ADDRESS, TOKEN = "ROTA_GATEWAY_URL", "ROTA_GATEWAY_TOKEN"
@@ -51,7 +52,8 @@ class WayOut:
             return offered, {}
         ids = (assignment.lease.run_id, assignment.lease.epoch)
         name, walled, space = room_name(*ids), has_own_loopback(site), assignment.task.space
-        told = self._gateway.told(name, ids, space, offered, walled=walled)
+        scope = write_scope(assignment.lease)
+        told = self._gateway.told(name, ids, space, offered, scope, walled=walled)
         if told and assignment.kept is not None:
             self._gateway.carry_on(name, ids, self._ended(assignment.kept), walled=walled)
         return offered, {**self._told(site), **told}
