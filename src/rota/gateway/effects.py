@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from rota.gateway.folder import FORGET_SECONDS, put, settle
+from rota.gateway.folder import FORGET_SECONDS, forget_old, put, settle
 from rota.gateway.heads import Headers
 
 FOLDER = "effects"
@@ -81,6 +81,13 @@ class Effects:
         self._alone: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._held: dict[int, _Held] = {}
         self._begun: Counter[int] = Counter()
+
+    def open(self) -> None:
+        """Make the folder, and forget what is old, also of spaces that write no more."""
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        for entry in tuple(os.scandir(self._folder)):
+            if entry.is_dir(follow_symlinks=False):
+                forget_old(entry.path)
 
     def alone(self, key: Key) -> asyncio.Lock:
         """Return what one request for an effect holds while others wait."""

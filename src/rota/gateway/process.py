@@ -65,6 +65,7 @@ class Doors:
         """Make room for what is written down."""
         self._spending.open()
         self._writes.open()
+        self._gate.once.effects.open()
 
     async def open(self, permit: Permit) -> None:
         """Let an attempt in; what it has used already stays used."""

@@ -158,6 +158,19 @@ def test_what_is_old_is_forgotten_and_who_comes_later_is_told_that(ledger, tmp_p
     assert not ledger.is_forgotten(None)
 
 
+def test_a_gateway_that_begins_forgets_what_is_old_in_every_space(ledger, tmp_path, clock):
+    keys = [ONE, TWO, Key(2, ONE.digest)]
+    for key in keys:
+        begun(ledger, key)
+    for key in (ONE, keys[2]):
+        path = path_of(tmp_path, key)
+        old = path.stat().st_mtime - FORGET_SECONDS - 60
+        os.utime(path, (old, old))
+    again = Effects(str(tmp_path), clock)
+    again.open()
+    assert [run(again.find(key)) for key in keys] == [None, Note("digest"), None]
+
+
 def test_what_cannot_be_noted_is_told_and_can_be_begun_later(ledger, tmp_path):
     (tmp_path / "effects").write_text("no folder")
     with pytest.raises(OSError, match="Not a directory|File exists"):
