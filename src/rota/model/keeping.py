@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rota.model.budgets import Amounts
 from rota.model.events import EventName
 from rota.model.ids import Epoch, RunId
+from rota.model.settlements import NewDelivery
 
 
 class Stream(StrEnum):
@@ -156,6 +157,18 @@ class Used(NamedTuple):
     priced: bool
 
 
+class ForPeople(NamedTuple):
+    """A message for people in the thread of a run that goes on.
+
+    With `most` it is dropped where that many notices of the run were sent on the way already, or
+    the last one less than `gap` microseconds ago.
+    """
+
+    delivery: NewDelivery
+    most: int | None = None
+    gap: int = 0
+
+
 class Heard(NamedTuple):
     """A part of a stream that was read, from and up to an offset, and what it comes to."""
 
@@ -164,6 +177,7 @@ class Heard(NamedTuple):
     end: int
     happened: tuple[Happened, ...] = ()
     used: Used | None = None
+    for_people: tuple[ForPeople, ...] = ()
 
 
 class Pause(NamedTuple):

@@ -18,12 +18,14 @@ class Succeeded:
     """The work was done; `result` is JSON text or None.
 
     A `silent` one is not delivered to anybody. `next_check` is how long from now it wants to look
-    again, in its own words.
+    again, in its own words. Where people were told some of the result while it worked, `rest` is
+    what is left to tell them, JSON text; empty if nothing is.
     """
 
     result: str | None = None
     silent: bool = False
     next_check: str | None = None
+    rest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,12 +96,21 @@ class Result:
     """The answer: a text, or JSON text in `data`.
 
     A `silent` one is told to nobody. `next_check` is when it wants to look again, in its own words.
+    Where the text begins with what was answered before, `own` is the rest of it.
     """
 
     text: str = ""
     data: str | None = None
     silent: bool = False
     next_check: str | None = None
+    own: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What it has answered people so far, JSON text, before it goes on: not its last word."""
+
+    result: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,5 +142,16 @@ class Over:
 
 
 Said: TypeAlias = (
-    Text | Progress | ToolCall | Usage | Session | Question | Result | Fault | Taken | Wanted | Over
+    Text
+    | Progress
+    | ToolCall
+    | Usage
+    | Session
+    | Question
+    | Result
+    | Answer
+    | Fault
+    | Taken
+    | Wanted
+    | Over
 )

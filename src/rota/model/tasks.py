@@ -106,6 +106,9 @@ class Policy:
 
     `pool` None means: foreground for what people say, who wait, and background for the rest. With
     `until_success` the task is disabled once a run of it has succeeded.
+
+    Of a run in a conversation people are told where its result goes that the work for what they
+    said has begun, with `acknowledge`, and up to `progress` lines of what it does.
     """
 
     retry: Retry = field(default_factory=Retry)
@@ -124,6 +127,8 @@ class Policy:
     disable_after: int = 0
     until_success: bool = False
     deliver_to: str | None = None
+    acknowledge: bool = False
+    progress: int = 0
     isolate: bool = False
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from rota.model.ids import RunId
 from rota.model.keeping import Heard, Kept, KeptSession, Pause
+from rota.model.settlements import NewDelivery
 from rota.model.views import Claimed
 from rota.ports.timed import Timed
 
@@ -20,8 +21,11 @@ class Keeping(Timed, Protocol):
     async def fence_home(self, home: str, worker: str) -> int:
         """Fence who else holds attempts of a home; only for whoever holds the home's lock."""
 
-    async def begin_kept(self, kept: Kept, worker: str) -> bool:
-        """Note that a keeper is about to start; false if the run is no longer the worker's."""
+    async def begin_kept(self, kept: Kept, worker: str, aloud: NewDelivery | None = None) -> bool:
+        """Note that a keeper is about to start; false if the run is no longer the worker's.
+
+        What people are told of that is sent once.
+        """
 
     async def pause_kept(self, pause: Pause, worker: str) -> bool:
         """Note that a try was in vain, once; false if the run is another's."""
@@ -36,7 +40,7 @@ class Keeping(Timed, Protocol):
     ) -> bool:
         """Record what was read, once; false if it was read already or the run is another's.
 
-        With a session, a later run may go on in it.
+        With a session, a later run may go on in it. What is for people is sent on the way.
         """
 
     async def kept_of(self, home: str) -> list[Kept]:

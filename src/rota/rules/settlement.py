@@ -40,9 +40,9 @@ from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.asides import aside_of, is_hushed, is_quiet
 from rota.rules.budgets import OVER
 from rota.rules.chaining import successors
-from rota.rules.mail import MAIL, as_mail, words_of
 from rota.rules.notices import of_end, of_question
 from rota.rules.retry import delay, may_retry
+from rota.rules.telling import addressed
 
 MOST_LOSSES = 3
 AGENTS_REST = timedelta(seconds=60)
@@ -100,7 +100,9 @@ def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
         outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
         case Succeeded():
-            return _end(run, report, Move.SUCCEED, context, result=outcome.result)
+            return _end(
+                run, report, Move.SUCCEED, context, result=outcome.result, rest=outcome.rest
+            )
         case Failed():
             return _failed(run, report, outcome, context)
         case Asked():
@@ -218,12 +220,16 @@ def _end(
     context: Context,
     *,
     result: str | None = None,
+    rest: str | None = None,
     code: str | None = None,
     error: str | None = None,
 ) -> Settlement:
     state = after(run.state, move)
     name = state.value
-    deliveries = _deliveries(run, report.messages, state, result, error, context.policy)
+    words = (result if rest is None else rest) or state.value
+    if state is not RunState.SUCCEEDED:
+        words = _sentence(state, error)
+    deliveries = _deliveries(run, report.messages, state, words, context.policy)
     followers = _followers(run, state, result, context)
     success = state is RunState.SUCCEEDED
     finishes = success and context.policy.until_success and not is_quiet(report)
@@ -262,20 +268,13 @@ def _deliveries(
     run: OpenRun,
     messages: Iterable[Message],
     state: RunState,
-    result: str | None,
-    error: str | None,
+    words: str,
     policy: Policy,
 ) -> tuple[NewDelivery, ...]:
     wanted = list(messages) if state is RunState.SUCCEEDED else []
     if policy.deliver_to is not None and state is not RunState.CANCELLED:
-        channel, _, target = policy.deliver_to.partition(":")
-        succeeded = state is RunState.SUCCEEDED
-        body = (result if succeeded else _sentence(state, error)) or state.value
-        mail = None
-        if channel == MAIL:
-            body, mail = as_mail(body)
-        elif succeeded:
-            body = words_of(body) or state.value
+        channel, target, body, mail = addressed(policy.deliver_to, words)
+        body = body or state.value
         wanted.append(
             Message(client_id=RESULT, channel=channel, target=target, body=body, mail=mail)
         )

@@ -9,7 +9,7 @@ from rota.agents.kit.lines import LONGEST_LINE
 from rota.agents.pi.agent import PiAgent
 from rota.model.faults import FaultKind
 from rota.model.outcomes import Succeeded
-from rota.model.said import Fault, Over, Result, Session, Taken, Wanted
+from rota.model.said import Answer, Fault, Over, Result, Session, Taken, Wanted
 from rota.model.verdicts import Exit
 from rota.model.wishes import Wish
 
@@ -105,7 +105,8 @@ def test_a_message_is_taken_when_the_model_has_answered_with_it_in_view():
     assert not of(Result, said)
     said, verdict = heard(*before, answered("the second"), END)
     assert of(Taken, said) == [Taken(message=171)]
-    assert verdict.outcome == Succeeded(result='"the first\\n\\nthe second"')
+    assert of(Answer, said) == [Answer(result='"the first"')]
+    assert verdict.outcome == Succeeded(result='"the first\\n\\nthe second"', rest='"the second"')
 
 
 def test_an_answer_that_broke_off_has_taken_nothing():
@@ -147,7 +148,12 @@ def test_a_newer_one_says_itself_when_it_has_settled():
     more = (START, MESSAGE, answered("the second"), end, settled)
     said, verdict = heard(START, told("say hello"), answered("the first"), end, *more)
     assert said[-1] == Over()
-    assert verdict.outcome == Succeeded(result='"the first\\n\\nthe second"')
+    assert verdict.outcome == Succeeded(result='"the first\\n\\nthe second"', rest='"the second"')
+
+
+def test_what_was_told_on_the_way_is_not_left_when_nothing_comes_after_it():
+    _, verdict = heard(START, told("say hello"), answered("the first"), MESSAGE, END)
+    assert verdict.outcome == Succeeded(result='"the first"', rest="")
 
 
 def test_an_extension_that_asks_a_person_is_told_that_there_is_nobody():

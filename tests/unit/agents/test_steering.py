@@ -14,7 +14,7 @@ from rota.agents.kit.lines import LONGEST_LINE
 from rota.agents.pi.agent import PiAgent
 from rota.model.messages import MessageFile, MessageState, ThreadMessage
 from rota.model.outcomes import Succeeded
-from rota.model.said import Fault, Result, Taken
+from rota.model.said import Answer, Fault, Result, Taken
 from rota.model.verdicts import Exit
 from rota.model.wishes import PromptBy, Wish
 from rota.ports.agent import Room, Steerable
@@ -108,7 +108,14 @@ def test_what_is_answered_to_a_message_comes_behind_what_was_answered_before():
         replayed(other, "and?"),
         answered("the second", 0.75),
     )
-    assert said[-1] == Result(text="the first\n\nthe second")
+    assert [one for one in said if isinstance(one, Answer | Taken)] == [
+        Answer(result='"the first"'),
+        Taken(message=171),
+        Taken(message=172),
+    ]
+    assert said[-1] == Result(text="the first\n\nthe second", own="the second")
+    whole = '"the first\\n\\nthe second"'
+    assert verdict.outcome == Succeeded(result=whole, rest='"the second"')
     assert verdict.usage.cost == 0.75
     assert verdict.usage.output == 2
 
@@ -129,6 +136,39 @@ def test_a_silent_answer_neither_hides_another_nor_is_shown(first, second, all_o
     assert answers.all_with(second) == all_of_it
 
 
+@pytest.mark.parametrize("second", ["", "NO_ACTION: nothing new"])
+def test_of_a_turn_that_says_nothing_nothing_is_left_to_tell(second):
+    said, verdict = heard(
+        answered("the first", 0.5), replayed(NAME, "and?"), answered(second, 0.75)
+    )
+    assert [one for one in said if isinstance(one, Answer)] == [Answer(result='"the first"')]
+    assert verdict.outcome == Succeeded(result='"the first"', rest="")
+
+
+def test_an_answer_that_is_not_the_last_is_told_when_the_next_one_comes_at_the_latest():
+    said, verdict = heard(answered("the first", 0.5), answered("the second", 0.75))
+    assert [type(one) for one in said if isinstance(one, Answer | Result)] == [
+        Result,
+        Answer,
+        Result,
+    ]
+    assert verdict.outcome == Succeeded(result='"the second"', rest='"the second"')
+
+
+@pytest.mark.parametrize("words", ["NO_ACTION: all is well", "API Error: 529 Overloaded", " "])
+def test_what_is_not_for_people_is_no_answer_on_the_way(words):
+    said, _ = heard(answered(words, 0.5), replayed(NAME, "and?"), answered("done", 0.75))
+    assert not [one for one in said if isinstance(one, Answer)]
+
+
+def test_a_question_on_the_way_is_told_in_words():
+    asking = 'Two fit.\n{"rota": "question", "text": "Which one?"}'
+    said, _ = heard(answered(asking, 0.5), replayed(NAME, "the first"), answered("done", 0.75))
+    assert [one for one in said if isinstance(one, Answer)] == [
+        Answer(result='"Two fit.\\n\\nWhich one?"')
+    ]
+
+
 def test_a_program_may_be_told_line_by_line():
     agent = CommandAgent()
     command = agent.prepare(BY_LINES, ROOM).command
@@ -142,6 +182,17 @@ def test_a_program_may_be_told_line_by_line():
     assert agent.message_in(agent.line(SAID)) == 171
     (said,) = agent.reader(BY_LINES, ROOM).feed(b'{"rota": "read", "id": 171}\n')
     assert said == Taken(message=171)
+
+
+def test_each_result_of_a_program_but_the_last_is_an_answer_on_the_way():
+    reader = CommandAgent().reader(BY_LINES, ROOM)
+    lines = [{"rota": "result", "text": "one"}, {"rota": "read", "id": 171}]
+    lines += [{"rota": "result", "text": "two"}, {"rota": "result", "data": {"n": 3}}]
+    said = [one for line in lines for one in reader.feed(json.dumps(line).encode() + b"\n")]
+    assert [one.result for one in said if isinstance(one, Answer)] == ['"one"', '"two"']
+    assert [type(one) for one in said[:3]] == [Result, Answer, Taken]
+    outcome = reader.end(Exit(code=0)).outcome
+    assert outcome == Succeeded(result='{"n": 3}', rest='{"n": 3}')
 
 
 def too_long(agent, wish, record):

@@ -25,7 +25,7 @@ from rota.agents.kit.lines import (
 from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, detail, one_line
 from rota.model.faults import FaultKind
-from rota.model.said import Fault, Progress, Result, Said, Session, Taken, ToolCall, Usage
+from rota.model.said import Fault, Progress, Said, Session, Taken, ToolCall, Usage
 from rota.model.verdicts import Exit, Verdict
 
 SYNTHETIC = "<synthetic>"
@@ -148,7 +148,7 @@ class ClaudeReader(JsonReader):
             yield (
                 Fault(kind=FaultKind.REFUSED, detail=detail(text))
                 if refused
-                else Result(text=self._answers.all_with(text))
+                else self._answers.result(text)
             )
             return
         explained = text or "\n".join(words(record, "errors")) or string(record, "subtype")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from rota.agents.kit import rota_lines
 from rota.agents.kit.judging import Heard, judge
@@ -41,11 +42,12 @@ class CommandReader:
 
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
         """Return what a line says."""
-        sayings = [said for whole in self._lines.take(line, cut=cut) for said in self._said(whole)][
-            :MOST_SAYINGS
-        ]
-        for said in sayings:
-            self._heard.note(said)
+        told = (said for whole in self._lines.take(line, cut=cut) for said in self._said(whole))
+        sayings = []
+        for said in islice(told, MOST_SAYINGS):
+            for each in (*self._heard.overtaken(said), said):
+                self._heard.note(each)
+                sayings.append(each)
         return sayings
 
     def end(self, end: Exit) -> Verdict:

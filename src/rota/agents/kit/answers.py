@@ -13,11 +13,23 @@ class Answers:
     def __init__(self) -> None:
         self._before = ""
         self._last = ""
+        self._own = ""
 
     def go_on(self) -> None:
         """Note that more was said: what was answered so far is not the last word."""
         if self._last:
             self._before, self._last = self._last, ""
+
+    def result(self, answer: str) -> Result:
+        """Return an answer as the result, behind those before it."""
+        self._own = answer
+        whole = self.all_with(answer)
+        return Result(text=whole, own=None if whole == answer else answer)
+
+    def overtaken(self) -> Result | None:
+        """Return the answer that more was said after, once; None if there is none."""
+        own, self._own = self._own, ""
+        return Result(text=own) if own else None
 
     def all_with(self, answer: str) -> str:
         """Return an answer behind those before it; a silent one adds nothing."""

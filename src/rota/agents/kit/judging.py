@@ -13,21 +13,34 @@
 6. An empty answer of an agent that used no tool is no result.
 7. A result whose last line asks a question, or a question without a result: a person is asked.
 8. A result may be silent, and say when it wants to look again: see `speaking`.
-9. Neither result nor fault nor question: failed, without a result.
+9. A result that another one follows, or after which more was taken in, is an answer on the way:
+   it is for people at once, and what the verdict leaves to tell them is what came after it.
+10. Neither result nor fault nor question: failed, without a result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from rota.agents.kit.diagnosis import classify, classify_own, is_banner, reset_in
 from rota.agents.kit.rota_lines import closing_question
 from rota.agents.kit.speaking import spoken
-from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail
+from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail, encode_text
 from rota.model.faults import FaultKind
 from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
-from rota.model.said import Fault, Question, Result, Said, Session, ToolCall, Usage
+from rota.model.said import (
+    Answer,
+    Fault,
+    Question,
+    Result,
+    Said,
+    Session,
+    Taken,
+    ToolCall,
+    Usage,
+)
 from rota.model.verdicts import Exit, Judged, Stop, Verdict
 
 KILLED = 9
@@ -48,6 +61,33 @@ class Heard:
     tool_calls: int = 0
     may_be_silent: bool = False
     has_provider: bool = True
+    told: int = 0
+    """How many answers were for people before the last one."""
+    untold: Result | None = None
+    """The last result, as far as nothing has followed it."""
+
+    def overtaken(self, said: Said) -> Iterator[Answer]:
+        """Yield the answer before, if what is said now shows that it is not the last word."""
+        if not isinstance(said, Taken) and not (
+            isinstance(said, Result) and not _says_nothing(said)
+        ):
+            return
+        before, self.untold = self.untold, None
+        result = None if before is None else self.for_people(before)
+        if result is not None:
+            yield Answer(result=result)
+
+    def for_people(self, result: Result) -> str | None:
+        """Return what a result tells people that it was not told before; None if nothing."""
+        own = result if result.own is None else replace(result, text=result.own, own=None)
+        if own.data is None:
+            if not own.text.strip() or (self.has_provider and is_banner(own.text)):
+                return None
+            asked = closing_question(own.text)
+            if asked is not None:
+                return encode_text(f"{asked.context}\n\n{asked.text}".strip())
+        success = spoken(own)
+        return None if success.silent else success.result
 
     def note(self, said: Said) -> None:
         """Remember what matters for the verdict."""
@@ -55,7 +95,9 @@ class Heard:
             case Result():
                 self.results += 1
                 if not (_says_nothing(said) and isinstance(self.last, Result)):
-                    self.last, self.answer = said, said.text
+                    self.last, self.answer, self.untold = said, said.text, said
+            case Answer():
+                self.told += 1
             case Fault():
                 self.last = said
             case Question():
@@ -69,7 +111,7 @@ class Heard:
 
 
 def _says_nothing(result: Result) -> bool:
-    return replace(result, text=result.text.strip()) == Result(text="")
+    return replace(result, text=result.text.strip(), own=None) == Result(text="")
 
 
 def judge(heard: Heard, end: Exit, stray: str = "") -> Verdict:
@@ -96,10 +138,18 @@ def _outcome(heard: Heard, fault: Fault | None) -> Judged:
     if isinstance(heard.last, Result):
         question = closing_question(heard.last.text)
         if question is None:
-            return spoken(heard.last)
+            return _left(heard, spoken(heard.last))
     else:
         question = heard.question
     return _asked(question) if question else Succeeded()
+
+
+def _left(heard: Heard, success: Succeeded) -> Succeeded:
+    """Return a success with what is left to tell people, if they were told some of it."""
+    if not heard.told:
+        return success
+    rest = None if heard.untold is None else heard.for_people(heard.untold)
+    return replace(success, rest=rest or "")
 
 
 def _asked(question: Question) -> Asked:

@@ -63,8 +63,9 @@ class JsonReader(ABC):
         for said in islice(told, MOST_SAYINGS):
             if said == Session(id=self.heard.session or "") or said == NOTHING:
                 continue
-            self.heard.note(said)
-            sayings.append(said)
+            for each in (*self.heard.overtaken(said), said):
+                self.heard.note(each)
+                sayings.append(each)
         return sayings
 
     def _explanation(self) -> str:

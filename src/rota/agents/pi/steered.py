@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rota.agents.kit.answers import Answers
 from rota.agents.kit.judging import told
@@ -20,7 +21,7 @@ from rota.agents.kit.text import LONGEST_NAME
 from rota.agents.pi.reader import PiReader, message_of
 from rota.model.faults import FaultKind
 from rota.model.messages import ThreadMessage
-from rota.model.said import Fault, Over, Result, Said, Session, Taken, Wanted
+from rota.model.said import Answer, Fault, Over, Result, Said, Session, Taken, Wanted
 from rota.rules.prompts import said_by
 
 SESSION, PROMPT = "session", "prompt"
@@ -137,22 +138,31 @@ class SteeredPiReader(PiReader):
 
     def _message(self, message: Json) -> Iterator[Said]:
         if message.get("role") == "user":
-            self._user(message)
+            yield from self._user(message)
         elif message.get("role") == "assistant" and string(message, "stopReason") not in BROKEN:
             yield from self._taken()
         for said in message_of(message):
             if isinstance(said, Result):
-                self._last = Result(text=self._answers.all_with(said.text))
+                self._last = self._answers.result(said.text)
             elif isinstance(said, Fault):
                 self._last = said
             else:
                 yield said
 
-    def _user(self, message: Json) -> None:
-        """Note a message that it has in view from now on; the first one is its prompt."""
+    def _user(self, message: Json) -> Iterator[Said]:
+        """Note a message that it has in view from now on; the first one is its prompt.
+
+        What it has answered before is told, for it says no result until it is over.
+        """
         text = "".join(string(block, "text") for block in items(message, "content"))
         found = SAID.match(text)
         if found is not None and self._prompted:
+            before = self._answers.overtaken()
+            told = None if before is None else self.heard.for_people(before)
+            if told is not None:
+                yield Answer(result=told)
+            if isinstance(self._last, Result):
+                self._last = replace(self._last, own="")
             self._answers.go_on()
             self._in_view = int(found[1])
         self._prompted = True

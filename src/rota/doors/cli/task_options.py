@@ -12,6 +12,7 @@ from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.values import maybe_number, maybe_whole
 from rota.errors import Invalid
 from rota.rules.sites import LEAST_CPUS, MOST_CPUS
+from rota.rules.telling import MOST_PROGRESS
 
 HIGHEST_PRIORITY = 1_000_000
 MOST_ATTEMPTS = 1_000
@@ -158,6 +159,18 @@ DeliverTo = Annotated[
         "--deliver-to", metavar="ADDRESS", help="Send the result, 'log:'; none sends it nowhere."
     ),
 ]
+Acknowledge = Annotated[
+    bool | None,
+    typer.Option(
+        "--acknowledge/--no-acknowledge", help="Tell who wrote to it that the work has begun."
+    ),
+]
+ProgressLines = Annotated[
+    Text,
+    typer.Option(
+        "--progress", metavar="N", help="Tell up to N steps of a run in a conversation [0]."
+    ),
+]
 Jitter = Annotated[
     Text, typer.Option("--jitter", metavar="LENGTH", help="Spread starts over this much, '5m'.")
 ]
@@ -202,7 +215,7 @@ OPTIONS = {
 }
 PLAIN = (
     *("timeout", "idle_timeout", "grace", "pool", "overlap", "on_lost", "deadline"),
-    *("group", "lane", "deliver_to", "until_success"),
+    *("group", "lane", "deliver_to", "until_success", "acknowledge"),
 )
 
 
@@ -266,6 +279,7 @@ def policy_of(given: Mapping[str, Any]) -> Record | None:
             "priority", given.get("priority"), -HIGHEST_PRIORITY, HIGHEST_PRIORITY
         ),
         "disable_after": maybe_whole("disable-after", given.get("disable_after"), 0, MOST_ATTEMPTS),
+        "progress": maybe_whole("progress", given.get("progress"), 0, MOST_PROGRESS),
     }
     retry = {
         "attempts": maybe_whole("retry", given.get("retry"), 1, MOST_ATTEMPTS),

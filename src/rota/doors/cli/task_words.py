@@ -163,4 +163,8 @@ def policy_words(policy: Record) -> str:
         words.append(f"disabled after {counted(policy['disable_after'], 'failure')} in a row")
     if policy["until_success"]:
         words.append("disabled once it has succeeded")
+    if policy["acknowledge"]:
+        words.append("says when it has begun")
+    if policy["progress"]:
+        words.append(f"tells up to {counted(policy['progress'], 'step')}")
     return ", ".join(words)

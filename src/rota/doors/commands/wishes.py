@@ -24,6 +24,7 @@ from rota.model.tasks import (
     Pool,
     Retry,
 )
+from rota.rules.telling import MOST_PROGRESS
 from rota.timing.durations import parse_duration
 
 Line = Annotated[Text, StringConstraints(min_length=1, max_length=10_000)]
@@ -131,15 +132,18 @@ class PolicyAsked(Asked):
     disable_after: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS), WHOLE] | None = None
     until_success: bool | None = None
     deliver_to: Word | None = None
+    acknowledge: bool | None = None
+    progress: Annotated[int, Field(ge=0, le=MOST_PROGRESS), WHOLE] | None = None
 
     def over(self, base: Policy) -> Policy:
         """Return a policy with everything set that was said."""
-        plain = ("timeout", "pool", "priority", "lane", "group", "overlap", "on_lost", "deadline")
-        names = (*plain, "idle_timeout", "grace", "disable_after", "until_success", "deliver_to")
+        plain = ("timeout", "pool", "lane", "group", "overlap", "deadline")
+        given = ("priority", "on_lost", "disable_after", "until_success", "acknowledge", "progress")
+        names = (*plain, *given, "idle_timeout", "grace", "deliver_to")
         said: dict[str, Any] = {
             name: getattr(self, name) for name in names if name in self.model_fields_set
         }
-        for name in ("priority", "on_lost", "disable_after", "until_success"):
+        for name in given:
             if name in said and said[name] is None:
                 raise Invalid(name, None, "leave it out, or give a value")
         if self.retry is not None:

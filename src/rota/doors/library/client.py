@@ -110,8 +110,8 @@ class Rota:
         """Declare a callable as a task; it is written to the store when Rota opens.
 
         Options are the fields of the task's policy: retry, timeout, priority, pool, lane, group,
-        overlap, catch_up, on_lost, disable_after, until_success, deadline, deliver_to. Durations
-        may be text.
+        overlap, catch_up, on_lost, disable_after, until_success, deadline, deliver_to, acknowledge,
+        progress. Durations may be text.
         """
         check_name("name", name)
         policy = policy_from(options)

@@ -9,6 +9,7 @@ from typing import Any
 from rota.errors import Invalid
 from rota.model.tasks import Overlap, Policy, TaskKind
 from rota.model.wishes import SessionContext
+from rota.rules.telling import MOST_PROGRESS
 from rota.rules.wishes import context_in
 
 LONGEST = timedelta(days=366)
@@ -33,6 +34,7 @@ def check_policy(policy: Policy) -> None:
     _between("catch_up.cap", policy.catch_up.cap, 1, MOST_CATCH_UP)
     _span("catch_up.window", policy.catch_up.window)
     _between("disable_after", policy.disable_after, 0, MOST_ATTEMPTS)
+    _between("progress", policy.progress, 0, MOST_PROGRESS)
     for name in ("lane", "group"):
         word = getattr(policy, name)
         if word is not None and not (0 < len(word) <= LONGEST_WORD and word.isprintable()):

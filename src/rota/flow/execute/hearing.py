@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.flow.execute.following import Following
+from rota.flow.execute.telling import Telling, left_of
 from rota.model.budgets import MICROS, Amounts
 from rota.model.events import EventName
 from rota.model.keeping import Happened, Heard, KeptSession, Stream, Used
@@ -30,6 +31,7 @@ from rota.model.said import (
     Wanted,
 )
 from rota.model.texts import clean, coloured
+from rota.model.verdicts import Verdict
 from rota.ports.agent import Reader, Summing
 from rota.rules.internal import public_text
 
@@ -57,8 +59,10 @@ class Hearing:
         reader: Reader,
         following: Following | None = None,
         charge: Callable[[Usage], Usage] = lambda said: said,
+        telling: Telling | None = None,
     ) -> None:
         self.reader = reader
+        self._telling = telling
         self._charge = charge
         self._following = following
         self._at = dict.fromkeys(Stream, 0)
@@ -121,7 +125,8 @@ class Hearing:
         self._at[stream] = start + used
         told = None if self._used is NOTHING_USED else self._used
         kept = tuple(self._counted(_joined(happened)))
-        return Heard(stream, start, start + used, kept, told)
+        aloud = () if self._telling is None else self._telling.news()
+        return Heard(stream, start, start + used, kept, told, aloud)
 
     def take_part(self, stream: Stream, data: bytes) -> Heard | None:
         """Hear what may be shown of a line that is not whole yet; the rest of it is left."""
@@ -172,9 +177,15 @@ class Hearing:
             self._heed(said)
             if self._following is not None:
                 self._following.note(said)
+            if self._telling is not None:
+                self._telling.note(said, at)
             event = happening(said, at)
             if event is not None:
                 yield from self._bounded(event)
+
+    def left(self, verdict: Verdict | None) -> Verdict | None:
+        """Return what the attempt came to, with what is left of it to tell people."""
+        return left_of(verdict, self._telling)
 
     def pending(self) -> Amounts:
         """Return what the agent has used and not summed up yet, where its reader can tell."""

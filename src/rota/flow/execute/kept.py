@@ -45,6 +45,7 @@ from rota.flow.execute.reporting import (
 from rota.flow.execute.scripts import SCRIPT
 from rota.flow.execute.spending import Spending
 from rota.flow.execute.steering import steered
+from rota.flow.execute.telling import begun
 from rota.flow.execute.trying import Trying, hearing_of, in_session
 from rota.model.beats import Sign
 from rota.model.keeping import Kept, Pause
@@ -267,7 +268,7 @@ class KeptWork:
             kept = going.kept
             if kept is None:
                 return CANCELLED
-            begin = partial(hearing_of, ready, kept, self._prices)
+            begin = partial(hearing_of, ready, kept, self._prices, going.assignment)
             listen = partial(self._listening.to_the_end, kept, going.holder, begin)
             self._offering.begin(going.assignment, kept, ready)
             (ending, hearing), broken = await self._posting.while_served(
@@ -281,7 +282,8 @@ class KeptWork:
                 continue
             reach("kept.heard")
             read_result(self._yard, going.assignment, hearing.reader)
-            verdict = verdict_of(with_last_words(self._yard, kept, ending), hearing.reader)
+            words = with_last_words(self._yard, kept, ending)
+            verdict = hearing.left(verdict_of(words, hearing.reader))
             pause = None
             if kind is TaskKind.AGENT and not going.stopped and broken is None:
                 hard = ready.bounds.hard_seconds
@@ -337,7 +339,8 @@ class KeptWork:
         room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
         going.written = True
-        if not await patiently(lambda: self._store.begin_kept(kept, going.holder)):
+        aloud = begun(assignment, kept)
+        if not await patiently(lambda: self._store.begin_kept(kept, going.holder, aloud)):
             await self._wait_to_be_fenced(kept)
         await self._posting.open(assignment, kept)
         if going.stopped:

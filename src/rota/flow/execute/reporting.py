@@ -83,8 +83,9 @@ def public(outcome: Outcome) -> Outcome:
     match outcome:
         case Succeeded(result=result):
             shown = public_result(result)
-            silent = outcome.silent or (shown is None and result is not None)
-            return replace(outcome, result=shown, silent=silent)
+            rest = outcome.rest and (public_result(outcome.rest) or "")
+            silent = outcome.silent or (shown is None and result is not None) or rest == ""
+            return replace(outcome, result=shown, silent=silent, rest=rest)
         case Asked(question=question, context=context):
             shown = public_text(question) or WITHOUT_WORDS
             return replace(outcome, question=shown, context=public_text(context))

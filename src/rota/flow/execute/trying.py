@@ -16,6 +16,7 @@ from rota.flow.execute.patiently import patiently
 from rota.flow.execute.preparing import given_to, is_reader
 from rota.flow.execute.readying import Ready
 from rota.flow.execute.scripts import SCRIPT, thread_of
+from rota.flow.execute.telling import Telling
 from rota.model.keeping import Kept, KeptSession
 from rota.model.messages import ThreadMessage
 from rota.model.outcomes import Cancelled, Report
@@ -213,8 +214,9 @@ def in_session(room: Room, session: KeptSession | None) -> Room:
     return replace(room, session=session.id, used=used)
 
 
-def hearing_of(ready: Ready, kept: Kept, prices: Prices) -> Hearing:
+def hearing_of(ready: Ready, kept: Kept, prices: Prices, assignment: Assignment) -> Hearing:
     """Return a hearing of an attempt that has heard nothing yet."""
     following = Following.of(ready.agent, kept.session, ready.wish)
     reader = ready.agent.reader(ready.wish, in_session(ready.room, kept.session))
-    return Hearing(reader, following, partial(priced, model=ready.wish.model, prices=prices))
+    charge = partial(priced, model=ready.wish.model, prices=prices)
+    return Hearing(reader, following, charge, Telling.of(assignment, kept))

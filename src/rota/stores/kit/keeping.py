@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from rota.model.ids import Epoch, RunId
 from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
 from rota.model.runs import Lease
+from rota.model.settlements import NewDelivery
 from rota.model.views import Claimed
 from rota.stores.kit.claim import answers_of
 from rota.stores.kit.conversing import keep_session, lose_session
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
 from rota.stores.kit.spending import add_used
+from rota.stores.kit.talking import send, send_on_the_way
 from rota.stores.kit.tasks import get_tasks
 
 
@@ -33,9 +35,12 @@ class Keeping(Dialect):
         """Fence who else holds attempts of a home; only for whoever holds the home's lock."""
         return await self.write(fence_home, home, worker)
 
-    async def begin_kept(self, kept: Kept, worker: str) -> bool:
-        """Note that a keeper is about to start; false if the run is no longer the worker's."""
-        return await self.write(begin_kept, kept, worker)
+    async def begin_kept(self, kept: Kept, worker: str, aloud: NewDelivery | None = None) -> bool:
+        """Note that a keeper is about to start; false if the run is no longer the worker's.
+
+        What people are told of that is sent once.
+        """
+        return await self.write(begin_kept, kept, worker, aloud, self.now())
 
     async def pause_kept(self, pause: Pause, worker: str) -> bool:
         """Note that a try was in vain, once; false if the run is another's."""
@@ -51,11 +56,11 @@ class Keeping(Dialect):
     ) -> bool:
         """Record what was read, once; false if it was read already or the run is another's.
 
-        With a session, a later run may go on in it. What a program has only said can be read again
-        from its spool.
+        With a session, a later run may go on in it. What is for people is sent on the way. What a
+        program has only said can be read again from its spool.
         """
         told = (run_id, epoch, worker, heard, session, self.now())
-        if session is not None or any(part.used is not None for part in heard):
+        if session is not None or any(part.used or part.for_people for part in heard):
             return await self.write(hear, *told)
         return await self.write_lightly(hear, *told)
 
@@ -82,7 +87,9 @@ async def fence_home(session: Session, home: str, worker: str) -> int:
     return len(await session.rows("fence_home", home=home, worker=worker))
 
 
-async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
+async def begin_kept(
+    session: Session, kept: Kept, worker: str, aloud: NewDelivery | None, now: int
+) -> bool:
     """Write a kept attempt down, in the place of an earlier one of its run."""
     rows = await session.rows(
         "begin_kept",
@@ -101,6 +108,8 @@ async def begin_kept(session: Session, kept: Kept, worker: str) -> bool:
         said=kept.said,
         writes=int(kept.writes),
     )
+    if rows and aloud is not None:
+        await send(session, [(kept.run_id, aloud)], now, early=True)
     return bool(rows)
 
 
@@ -157,6 +166,9 @@ async def hear(
     if kept is not None:
         await keep_session(session, run_id, epoch, rows[0][0], kept, now)
     await add_used(session, run_id, epoch, heard)
+    for_people = [one for part in heard for one in part.for_people]
+    if for_people:
+        await send_on_the_way(session, run_id, for_people, now)
     await _record(session, run_id, rows[0], [one for part in heard for one in part.happened], now)
     return True
 

@@ -16,6 +16,7 @@ from rota.faultpoints import reach
 from rota.model.codec import from_json
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import from_micros
+from rota.model.keeping import ForPeople
 from rota.model.outcomes import Asked
 from rota.model.runs import NewRun, RunBatch, Source
 from rota.model.settlements import NewDelivery, Settlement
@@ -145,7 +146,7 @@ async def do_once(
         message = f"run {speaker.run_id} has had {MOST_EFFECTS} effects, and may have no more"
         raise Conflict(message)
     if delivery is not None:
-        await _send(session, [(speaker.run_id, delivery)], now, early=True)
+        await send(session, [(speaker.run_id, delivery)], now, early=True)
         row = await one(session, "delivery_by_key", key=delivery.dedupe_key)
         result = json.dumps({"delivery": None if row is None else row[0]})
     await session.run("insert_effects", rows=Rows([_effect(speaker, name, result, 1)]), now=now)
@@ -299,7 +300,7 @@ async def _apply(session: Session, due: list[_Due], now: int) -> None:
         new = {tuple(row) for row in await session.rows("insert_effects", rows=effects, now=now)}
         wanted = [d for d in messages if (d.settlement.task_id, d.data["slot"], d.row[3]) in new]
         sends = [(d.settlement.run_id, from_json(NewDelivery, d.data["delivery"])) for d in wanted]
-        await _send(session, sends, now, early=False)
+        await send(session, sends, now, early=False)
     subtasks = [d for d in due if d.kind is DeferredKind.SUBTASK]
     if subtasks:
         queued = await enqueue(session, [_batch(d.data) for d in subtasks], now)
@@ -330,9 +331,26 @@ def _batch(data: dict[str, Any]) -> RunBatch:
     return RunBatch(template=template, payloads=[data["payload"]], keys=[data["key"]])
 
 
-async def _send(
+async def send_on_the_way(
+    session: Session, run_id: int, messages: Sequence[ForPeople], now: int
+) -> None:
+    """Put what people are told of a run that goes on into the outbox, within its bounds."""
+    sends: list[tuple[int, NewDelivery]] = []
+    for delivery, most, gap in messages:
+        if most is not None:
+            await send(session, sends, now, early=True)
+            sends.clear()
+            told, last = (await session.rows("told_on_the_way", run_id=run_id))[0]
+            if told >= most or (last is not None and now - last < gap):
+                continue
+        sends.append((run_id, delivery))
+    await send(session, sends, now, early=True)
+
+
+async def send(
     session: Session, sends: Sequence[tuple[int, NewDelivery]], now: int, *, early: bool
 ) -> None:
+    """Put messages of runs into the outbox; one that is there already is not put there again."""
     rows = Rows(
         {
             "run_id": run_id,
@@ -342,6 +360,7 @@ async def _send(
             "body": delivery.body,
             "dedupe_key": delivery.dedupe_key,
             "early": int(early),
+            "kind": delivery.kind.value,
             "mail": mail_text(delivery.mail),
             "files": files_text(delivery.files),
         }

@@ -7,11 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rota.flow.settle import running
+from rota.model.deliveries import DeliveryKind
 from rota.model.events import EventName
 from rota.model.ids import Epoch
-from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
+from rota.model.keeping import ForPeople, Happened, Heard, Kept, KeptSession, Pause, Stream
 from rota.model.outcomes import Cancelled, Drained, Lost, Report, Succeeded
 from rota.model.runs import Lease
+from rota.model.settlements import NewDelivery
 from rota.model.states import RunState
 from rota.rules.settlement import Context, settle
 from rota.testing.bench import Bench, failed, micros
@@ -34,6 +36,13 @@ def said(start: int, end: int, *texts: str, stream: Stream = Stream.OUT) -> Hear
     """Return a part of a stream with the lines it came to."""
     lines = [{"stream": stream.value, "at": start, "text": text} for text in texts]
     return Heard(stream, start, end, tuple(Happened(EventName.OUTPUT, line) for line in lines))
+
+
+def aloud(lease: Lease, body: str, kind: DeliveryKind = DeliveryKind.NOTICE) -> NewDelivery:
+    """Return a message for people that is known by its words."""
+    return NewDelivery(
+        space_id=lease.space_id, channel="log", target="", body=body, dedupe_key=body, kind=kind
+    )
 
 
 class KeepingContract:
@@ -168,6 +177,45 @@ class KeepingContract:
         await bench.end(lease)
         assert not await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
         assert await self._texts(bench, lease) == []
+
+    async def _told(self, bench: Bench, lease: Lease) -> list[tuple[str, DeliveryKind]]:
+        found = await bench.store.list_deliveries(lease.run_id, 100)
+        return [(one.body, one.kind) for one in reversed(found)]
+
+    async def test_what_is_for_people_is_sent_with_what_says_it_once(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        run_id, epoch, hear = lease.run_id, lease.epoch, bench.store.hear
+        answer = ForPeople(aloud(lease, "one", DeliveryKind.RESULT))
+        part = said(0, 4)._replace(for_people=(answer,))
+        assert not await hear(run_id, epoch, "w2", [part])
+        assert await self._told(bench, lease) == []
+        assert await hear(run_id, epoch, "w1", [part])
+        assert not await hear(run_id, epoch, "w1", [part])
+        assert await hear(run_id, epoch, "w1", [part._replace(start=4, end=8)])
+        assert await self._told(bench, lease) == [("one", DeliveryKind.RESULT)]
+        assert await bench.end(lease)
+
+    async def test_of_notices_on_the_way_there_are_few_and_far_between(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        gap = timedelta(seconds=8)
+        for at, waited in enumerate((0, 1, 6, 1, 8, 8)):
+            bench.clock.advance(timedelta(seconds=waited))
+            step = ForPeople(aloud(lease, f"step {at}"), 2, micros(gap))
+            both = (step, step._replace(delivery=aloud(lease, f"and {at}")))
+            part = said(at, at + 1)._replace(for_people=both)
+            assert await bench.store.hear(lease.run_id, lease.epoch, "w1", [part])
+        assert [body for body, _ in await self._told(bench, lease)] == ["step 0", "step 3"]
+        assert await bench.end(lease)
+
+    async def test_that_an_attempt_begins_is_told_once(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        begun = aloud(lease, "On it.")
+        assert not await bench.store.begin_kept(kept_for(lease), "w2", begun)
+        assert await self._told(bench, lease) == []
+        for nonce in ("n2", "n3"):
+            assert await bench.store.begin_kept(kept_for(lease, nonce), "w1", begun)
+        assert await self._told(bench, lease) == [("On it.", DeliveryKind.NOTICE)]
+        assert await bench.end(lease)
 
     async def test_the_next_worker_of_the_home_adopts_it(self, bench: Bench) -> None:
         lease = await self._begun(bench)

@@ -27,6 +27,10 @@ select d.run_id, d.data from rota.deferred d
 join rota.runs r on r.id = d.run_id and r.epoch = d.epoch
 where d.run_id = any(:ids::bigint[]) and d.kind = 'question' and coalesce(r.state, '') = 'running';
 
+-- name: told_on_the_way  notices of a run that were sent while it went on, and when the last was
+select count(*), max(created_at) from rota.deliveries
+where run_id = :run_id::bigint and kind = 'notice' and early = 1;
+
 -- name: outward_of  runs that have done what cannot be taken back
 select r.id from rota.runs r where r.id = any(:ids::bigint[]) and
   (select count(*) from rota.effects e where e.run_id = r.id and e.early = 1)

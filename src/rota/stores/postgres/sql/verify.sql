@@ -21,7 +21,8 @@ select r.id, r.space_id, r.task_id, r.state, r.source, r.epoch, r.retries, r.los
   (select count(*) from rota.deferred d where d.run_id = r.id and (d.epoch > r.epoch
     or d.kind = 'question' and (r.state <> 'running' or d.epoch <> r.epoch))) as strays,
   (select count(*) from rota.effects e where e.run_id = r.id and e.early = 0) as applied,
-  (select count(*) from rota.deliveries d where d.run_id = r.id and d.kind = 'notice') as notices
+  (select count(*) from rota.deliveries d where d.run_id = r.id and d.early = 0
+    and d.kind = 'notice') as notices
 from rota.runs r where r.id > :after::bigint order by r.id limit :most::int;
 
 -- name: attempts_between

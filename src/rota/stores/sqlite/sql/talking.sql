@@ -24,6 +24,10 @@ where run_id in (select value from json_each(:ids)) order by run_id, epoch, seq;
 select d.run_id, d.data from deferred d join runs r on r.id = d.run_id and r.epoch = d.epoch
 where d.run_id in (select value from json_each(:ids)) and d.kind = 'question' and r.state = 'running';
 
+-- name: told_on_the_way  notices of a run that were sent while it went on, and when the last was
+select count(*), max(created_at) from deliveries
+where run_id = :run_id and kind = 'notice' and early = 1;
+
 -- name: outward_of  runs that have done what cannot be taken back
 select r.id from runs r where r.id in (select value from json_each(:ids)) and
   (select count(*) from effects e where e.run_id = r.id and e.early = 1)
