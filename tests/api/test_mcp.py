@@ -208,6 +208,31 @@ def test_zub_54_a_key_queues_work_and_asks_sql_and_no_run_does(door):
         assert job.serve(verb, **fields)["error"]["code"] == "not_found"
 
 
+def test_zub_54_a_key_passes_an_answer_on_and_no_run_does(door):
+    from rota.model.keys import KeyScope
+    from rota.model.outcomes import Asked
+
+    def call(client, **fields):
+        params = {"name": "answer_run", "arguments": fields}
+        message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        return client.post("/mcp", message).json
+
+    asking = begin(door, "ann", "asking")
+    asking.end(Asked(question="May I?", options=("yes", "no")))
+    run = asking.held.run_id
+    reader = door.client("ann", scopes={KeyScope.READ})
+    assert call(reader, run=run, answer="yes")["error"]["code"] == -32602
+    told = call(door.bob, run=run, answer="yes")["result"]["structuredContent"]
+    assert told["error"]["code"] == "not_found"
+    told = call(door.ann, run=run, answer="maybe")["result"]["structuredContent"]
+    assert told["error"]["code"] == "invalid"
+    told = call(door.ann, run=run, answer="yes")["result"]["structuredContent"]
+    assert (told["ok"], told["state"]) == (True, "queued")
+    job = begin(door, "ann", "mine")
+    assert job.serve("answer_run", run=run, answer="yes")["error"]["code"] == "not_found"
+    assert "answer_run" not in str(job.rpc("tools/list").json)
+
+
 BAD = [
     (b"", 400, -32700),
     (b"{", 400, -32700),

@@ -35,6 +35,11 @@ STOPPED = "budget: "
 """How the reason begins for which a program was ended at its budget."""
 OVER = "over_budget"
 CONTINUE, CHEAPER, STOP, PAUSE = "continue with more", "cheaper model", "stop", "pause the task"
+ENDED_BY = {
+    STOP: "it is cancelled when its turn comes",
+    PAUSE: "it is cancelled when its turn comes, and its task is paused",
+}
+"""What becomes of a run by the answers after which it does not go on."""
 QUESTION_LIFE = timedelta(days=7)
 GIVEN_BACK = timedelta(minutes=1)
 """How soon a run looks again that found all that is left set aside for others."""
@@ -190,6 +195,13 @@ def answers_in(questions: Sequence[Question], stops: Sequence[Spent]) -> Answers
             more += 1
             cheaper = cheaper or text == CHEAPER
     return Answers(more, cheaper, stop, pause)
+
+
+def ended_by(answer: str, epoch: int, stops: Sequence[Spent]) -> str | None:
+    """Return what becomes of a run that an answer to the question of its budget ends, in words."""
+    if epoch not in _stopped(stops):
+        return None
+    return ENDED_BY.get(answer.strip().lower())
 
 
 def own_answers(

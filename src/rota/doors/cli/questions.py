@@ -84,6 +84,7 @@ def answer(
     number = run_number(run)
     found = desk.call("POST", f"/v1/runs/{number}/answer", wanted, dry_run=dry_run)
     desk.out.record(found)
-    desk.out.line(f"Answered. Run {found['id']} of {found['task']} is {found['state']}.")
+    then = f": {found['then']}" if found["then"] else ""
+    desk.out.line(f"Answered. Run {found['id']} of {found['task']} is {found['state']}{then}.")
     if found["outcome"] is not None:
         desk.out.line(f"What Rota did: {outcome_words(found['outcome'])}.")

@@ -42,6 +42,7 @@ from rota.model.ids import RunId
 from rota.model.keys import KeyScope
 from rota.model.states import RunState
 from rota.model.views import RunFilter
+from rota.rules.budgets import ended_by
 
 ActionHash = Annotated[
     str,
@@ -95,9 +96,13 @@ class RunShown(RunGiven):
 
 
 class RunAnswered(RunGiven):
-    """A run that was answered; `outcome` tells what came of an action that Rota did itself."""
+    """A run that was answered; `outcome` tells what came of an action that Rota did itself.
+
+    `then` says what becomes of the run where the answer ends it.
+    """
 
     outcome: Json = None
+    then: str | None = None
 
 
 class Waiting(Given):
@@ -220,4 +225,6 @@ async def answer_run(office: Office, asked: Answered) -> RunAnswered:
     run = await runs.answer_question(store, caller, newest, asked.answer, seen, decide)
     answered = await store.get_question(newest)
     came = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
-    return RunAnswered(**dict(run_given(run)), outcome=came)
+    stops = await store.spent_by(run.id)
+    then = ended_by(asked.answer, known[-1].epoch, stops)
+    return RunAnswered(**dict(run_given(run)), outcome=came, then=then)

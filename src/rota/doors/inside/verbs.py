@@ -103,6 +103,11 @@ VERBS = (
         "Queue work that is done once: `agent` with instructions, or a `script`; or a run of a "
         "`task`. It returns at once: look at it with get_run.",
     ),
+    _outside(
+        "answer_run",
+        "Pass on a person's answer to the question that a run waits for (list_waiting); an "
+        "approval needs its `action_hash`. Never answer in their place.",
+    ),
     _outside("ask_sql", "Ask one read-only SELECT over Rota's documented views."),
     _inside("send_message", "Send a message to a conversation, by default this one."),
     _inside("ask_user", "Ask the person a question; the run ends here and goes on when answered."),

@@ -1,0 +1,66 @@
+"""Answers to a run that has used up its budget: what becomes of it is said at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rota.flow.settle import running
+from rota.model.asides import Aside
+from rota.model.budgets import USABLE, Amounts, BudgetScope, Caps, Spender
+from rota.model.outcomes import Asked, Report
+from rota.model.tasks import TaskKind
+from rota.rules.budgets import CONTINUE, PAUSE, STOP
+from rota.rules.settlement import Context, settle
+from rota.runtime.clock import SystemClock
+from rota.stores.sqlite.store import SqliteStore
+
+
+@pytest.fixture
+def over(rota, hello):
+    """Let a run wait at its budget, or for what its program asks."""
+
+    def wait(stopped):
+        rota.ok("task", "run", hello)
+
+        async def ask():
+            store = SqliteStore(str(rota.home / "rota.db"), SystemClock())
+            await store.open()
+            claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
+            (lease,) = claimed.leases
+            await store.set_budget(BudgetScope.RUN, lease.task_id, Caps(tokens=9), "me")
+            spender = Spender(
+                run_id=lease.run_id, epoch=lease.epoch, space_id=lease.space_id,
+                task_id=lease.task_id, day="2026-03-01", began=store.now(),
+                units=USABLE[TaskKind.AGENT],
+            )  # fmt: skip
+            await store.reserve(spender, "w", Amounts(), Amounts(tokens=9))
+            asked = Asked(question="Go on?", options=(CONTINUE, STOP, PAUSE))
+            report = Report(outcome=asked, aside=Aside(stopped=stopped))
+            context = Context(policy=claimed.tasks[lease.task_id].policy, now=store.now())
+            assert await store.settle([settle(running(lease), report, context)]) == [True]
+            await store.close()
+
+        asyncio.run(ask())
+
+    return wait
+
+
+@pytest.mark.parametrize(
+    ("answer", "then"),
+    [
+        (STOP, ": it is cancelled when its turn comes."),
+        (PAUSE, ": it is cancelled when its turn comes, and its task is paused."),
+        (CONTINUE, "."),
+    ],
+)
+def test_an_answer_that_ends_the_run_says_so(rota, over, answer, then):
+    over("budget: 9 tokens")
+    out = rota.ok("answer", "1", answer).out
+    assert out == f"Answered. Run 1 of hello is queued{then}\n"
+
+
+def test_the_same_word_to_a_question_of_the_program_ends_nothing(rota, over):
+    over(None)
+    assert rota.json("answer", "1", STOP)["then"] is None
