@@ -38,10 +38,10 @@ def agent(request):
     return request.param
 
 
-def in_thread(place):
+def in_thread(place, *more):
     """Make a task that answers what is said in a thread."""
     thread = f"cli:{place.space}"
-    place.make("talk", "--thread", thread, "--answers", "--timeout", "3m")
+    place.make("talk", "--thread", thread, "--answers", "--timeout", "3m", *more)
     return thread
 
 
@@ -84,7 +84,7 @@ def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, prov
 
 def test_what_comes_too_late_for_a_turn_is_a_turn_of_the_same_run(lodging, provider):  # noqa: F811
     provider.script.words = (Slow("the first"), Says("the second"))
-    thread = in_thread(lodging)
+    thread = in_thread(lodging, "--deliver-to", "log:", "--acknowledge")
     first = say(lodging, thread, "one")["reader"]
     assert provider.script.heard.wait(60.0)
     later = say(lodging, thread, "two")["reader"]
@@ -92,6 +92,8 @@ def test_what_comes_too_late_for_a_turn_is_a_turn_of_the_same_run(lodging, provi
     provider.script.released.set()
     run = until_ended(lodging, first)
     assert run["result"] == "the first\n\nthe second", run
+    told = sorted((one["id"], one["body"]) for one in run["deliveries"])
+    assert [body for _, body in told] == [told[0][1], "the first", "the second"]
     assert until_ended(lodging, later)["state"] == "cancelled"
 
 

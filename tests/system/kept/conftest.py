@@ -164,6 +164,7 @@ SHORT = {
     "test_checks": {"sqlite"},
     "test_talking": {"sqlite"},
     "test_steering": {"sqlite"},
+    "test_telling": {"sqlite"},
     "test_phrases": {"sqlite"},
     "test_files": {"sqlite"},
     "test_following": {"sqlite"},
