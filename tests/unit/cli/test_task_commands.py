@@ -53,9 +53,14 @@ def test_the_policy_options_reach_the_task(rota):
         "task", "create", "x", *HELLO, "--title", "An example", "--retry", "3", "--timeout", "10m",
         "--priority", "7", "--pool", "foreground", "--overlap", "skip", "--catch-up", "all",
         "--on-lost", "fail", "--disable-after", "4", "--deadline", "1h", "--group", "mail",
-        "--lane", "post", "--after", "first", "--on", "any",
+        "--lane", "post", "--after", "first", "--on", "any", "--acknowledge", "--progress", "5",
     )  # fmt: skip
     policy = made["policy"]
+    assert (policy["acknowledge"], policy["progress"]) == (True, 5)
+    assert "says when it has begun, tells up to 5 steps" in rota.ok("task", "show", "x").out
+    quiet = rota.json("task", "edit", "x", "--no-acknowledge", "--progress", "0")["policy"]
+    assert (quiet["acknowledge"], quiet["progress"]) == (False, 0)
+    assert "progress" in rota.refused("task", "edit", "x", "--progress", "21")
     assert made["title"] == "An example"
     assert policy["retry"]["attempts"] == 3
     assert (policy["timeout"], policy["deadline"], policy["priority"]) == (600, 3600, 7)

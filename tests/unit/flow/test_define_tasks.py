@@ -76,6 +76,7 @@ async def test_a_bad_name_is_refused_in_one_sentence(main, name):
         (Policy(group="a\n"), "group"),
         (Policy(deliver_to=":x"), "deliver_to"),
         (Policy(disable_after=-1), "disable_after"),
+        (Policy(progress=21), "progress"),
     ],
 )
 async def test_a_policy_that_makes_no_sense_is_refused_by_field(main, policy, field):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from rota.model.events import EventName
-from rota.model.keeping import Happened, Heard, Kept, Stream
+from rota.model.keeping import ForPeople, Happened, Heard, Kept, Stream
 from rota.model.requests import NewRequest
 from rota.model.settlements import PLAIN_SUCCESS, Extras, NewDelivery, NewQuestion, Settlement
 from rota.model.states import RunState
@@ -67,6 +68,15 @@ def test_output_results_errors_questions_and_messages_are_looked_through():
     (_, _, _, ((stream, start, end, *_),), _), moved = store.told
     assert (stream, start, end) == (Stream.OUT, 0, 9)
     assert moved[1].extras is PLAIN_SUCCESS
+
+
+def test_what_people_are_told_on_the_way_is_looked_through():
+    store = Store()
+    told = NewDelivery(space_id=1, channel="log", target="x", body=f"a {REAL}", dedupe_key="k")
+    heard = [Heard(Stream.OUT, 0, 9, (), None, (ForPeople(told, 5, 8),))]
+    asyncio.run(discreet(store, KNOWS).hear(1, 1, "w", heard, None))
+    ((_, _, _, (part,), _),) = store.told
+    assert part.for_people == (ForPeople(replace(told, body=f"a {MARK}"), 5, 8),)
 
 
 def test_what_a_gate_hands_on_to_the_work_is_looked_through():

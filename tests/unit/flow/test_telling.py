@@ -150,11 +150,12 @@ async def test_who_delivers_nowhere_tells_nobody(desk):
     assert (run.result, run.mark) == ('"two"', None)
 
 
-async def test_outside_a_conversation_only_the_last_result_is_sent(desk):
+@pytest.mark.parametrize("thread", [None, HERE])
+async def test_outside_a_conversation_only_the_last_result_is_sent(desk, thread):
     await desk.worker("w1")
     await desk.space("main")
     task = await put_task(
-        desk.store, LOCAL, "alone", kind=TaskKind.AGENT, route="agent", spec=TALK,
+        desk.store, LOCAL, "alone", kind=TaskKind.AGENT, route="agent", spec=TALK, thread=thread,
         policy=Policy(deliver_to="log:ann", acknowledge=True, progress=5),
     )  # fmt: skip
     desk.routes = ["agent"]

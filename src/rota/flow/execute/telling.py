@@ -26,13 +26,15 @@ from rota.rules.telling import (
     of_begin,
     of_progress,
 )
+from rota.rules.wishes import is_in_conversation
 
 
 def conversation(assignment: Assignment) -> Conversation | None:
     """Return where people hear of a run while it goes on; None if they do not."""
     lease, task = assignment.lease, assignment.task
     to = task.policy.deliver_to
-    if task.kind is not TaskKind.AGENT or lease.thread is None or to is None:
+    talks = task.kind is TaskKind.AGENT and (is_in_conversation(task) or is_reader(assignment))
+    if not talks or lease.thread is None or to is None:
         return None
     return Conversation(lease.run_id, lease.space_id, to)
 
