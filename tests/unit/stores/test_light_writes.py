@@ -8,7 +8,8 @@ import apsw
 import pytest
 
 from rota.model.budgets import Amounts
-from rota.model.keeping import KeptSession, Used
+from rota.model.keeping import ForPeople, KeptSession, Used
+from rota.model.settlements import NewDelivery
 from rota.stores.sqlite.store import EVENTS_GAP, SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.contracts.keeping import kept_for, said
@@ -78,6 +79,10 @@ async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
         assert await syncs(spent) > 0
         assert await syncs(said(8, 12, "three"), SESSION) > 0
         assert await syncs(said(12, 16, "four")) == 0
+        note = NewDelivery(
+            space_id=lease.space_id, channel="log", target="x", body="five", dedupe_key="key"
+        )
+        assert await syncs(said(16, 20, "five")._replace(for_people=(ForPeople(note),))) > 0
         before = disks.syncs
         await store.drop_kept(lease.run_id, lease.epoch)
         assert disks.syncs > before

@@ -271,11 +271,9 @@ class KeptWork:
             begin = partial(hearing_of, ready, kept, self._prices, going.assignment)
             listen = partial(self._listening.to_the_end, kept, going.holder, begin)
             self._offering.begin(going.assignment, kept, ready)
+            watched = partial(self._spending.watched, going, listen)
             (ending, hearing), broken = await self._posting.while_served(
-                going.assignment,
-                kept,
-                partial(self._spending.watched, going, listen),
-                lambda: going.stopped,
+                going.assignment, kept, watched, lambda: going.stopped
             )
             if not going.stopped and killed_before_its_start(kept, ending, going.assignment):
                 going.kept = replace(kept, until=self._store.now())
