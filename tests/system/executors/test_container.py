@@ -185,7 +185,10 @@ def test_the_outlet_leads_to_the_hosts_socket(ground, run):
 
 def test_an_engine_that_wavers_may_be_asked_again_and_a_missing_image_not(ground, podman):
     broken = ground.root / "podman"
-    broken.write_text("#!/bin/sh\necho cannot connect to the engine >&2; exit 125\n")
+    broken.write_text(
+        "#!/bin/sh\ncase \"$*\" in *' create '*) echo cannot connect to it >&2; exit 125;; esac\n"
+        f'exec {podman.engine.program} "$@"\n'
+    )
     broken.chmod(0o755)
     engine = replace(podman.engine, program=str(broken))
     wavering = ContainerExecutor(Interpreter.running(), ground.mounts, engine)

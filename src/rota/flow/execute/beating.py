@@ -72,12 +72,15 @@ class Watch:
 
     async def _signs(self, many: Sequence[Kept]) -> list[Sign]:
         pause = min(PAUSE_SECONDS, LONGEST_LOOK_SECONDS / max(1, len(many)))
-        begun = []
-        async with asyncio.TaskGroup() as looks:
+        begun: list[asyncio.Future[Sign]] = []
+        try:
             for kept in many:
-                begun.append(looks.create_task(self._yard.sign(kept)))
+                begun.append(asyncio.ensure_future(self._yard.sign(kept)))
                 await asyncio.sleep(pause)
-        return [look.result() for look in begun]
+            return await asyncio.gather(*begun)
+        finally:
+            for look in begun:
+                look.cancel()
 
     def _compared(self, kept: Kept, sign: Sign, now: float) -> _Look:
         before = self._looks.get(kept.nonce)
