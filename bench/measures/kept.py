@@ -93,16 +93,24 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
     )  # fmt: skip
     alone, beside = ([slot for take in takes for slot in take[n]] for n in (0, 1))
     for stage, word in ((0, "planned"), (1, "begun")):
-        before, after = (percentile([slot[stage] for slot in s], 99) for s in (alone, beside))
+        shares = {p: _at(p, alone, stage, beside) for p in (50, 95, 99)}
+        before, after = shares[99]
+        usual = ", ".join(f"p{p} {shares[p][1] / shares[p][0]:.2f}" for p in (50, 95))
         yield Row(
             measure=f"{word}: lateness p99 of {TICKING} slots a second beside {TALKERS} agents, {name}",
             rota=value([after], "ms"),
-            ratio=f"{after / before:.2f} of alone ({before:.1f} ms), {len(beside):,} slots each",
+            ratio=f"{after / before:.2f} of alone ({before:.1f} ms), {usual}, {len(beside):,} slots each",
             target=f"<= {MOST_LATER} of alone", met=after <= MOST_LATER * before,
         )  # fmt: skip
 
 
 Late = tuple[float, float]
+
+
+def _at(share: int, alone: list[Late], stage: int, beside: list[Late]) -> tuple[float, float]:
+    """Return how late that share of the slots was at most, alone and beside agents."""
+    first, second = (percentile([slot[stage] for slot in s], share) for s in (alone, beside))
+    return first, second
 
 
 def _alone_and_beside(on: Daemon, seconds: int) -> tuple[list[Late], list[Late]]:
