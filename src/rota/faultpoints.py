@@ -44,6 +44,7 @@ OPERATIONS: Final = (
     "set_limits",
     "enqueue",
     "request_cancel",
+    "plan_due",
     "apply_plans",
     "align_schedules",
     "promote",

@@ -23,6 +23,7 @@ from rota.testing.contracts import (
     outbox,
     pausing,
     plan,
+    plan_steps,
     queue,
     settle,
     spending,
@@ -75,6 +76,10 @@ class TestAnswering(answering.AnsweringContract):
 
 
 class TestPlan(plan.PlanContract):
+    pass
+
+
+class TestPlanSteps(plan_steps.PlanStepContract):
     pass
 
 

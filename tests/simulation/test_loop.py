@@ -1,11 +1,12 @@
 """The loop of the simulation: virtual time, seeded order, processes that die and sleep."""
 
 import asyncio
+import gc
 from random import Random
 
 import pytest
 
-from rota.testing.simulation.loop import Exhausted, Refused, SimLoop
+from rota.testing.simulation.loop import Exhausted, Refused, SimLoop, Unseen
 from rota.testing.simulation.processes import Process
 
 
@@ -78,6 +79,43 @@ def test_a_dead_process_never_takes_another_step(make_loop):
 
     loop.run_until_complete(story())
     assert len(said) == 3
+
+
+async def fail():
+    raise LookupError
+
+
+def dies_when_something_has_failed(loop, work):
+    """Let a process die in the step after a fault, and look whether that is a fault of history."""
+    process = Process("p", loop)
+
+    async def story():
+        process.start(work())
+        await asyncio.sleep(1)
+        process.crash()
+        await process.ended.wait()
+        gc.collect()
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(story())
+
+
+def test_a_fault_that_nobody_holds_is_seen_when_its_process_dies(make_loop):
+    async def work():
+        asyncio.ensure_future(fail())  # noqa: RUF006 - that is the fault
+        await asyncio.sleep(60)
+
+    with pytest.raises(Unseen):
+        dies_when_something_has_failed(make_loop(), work)
+
+
+def test_a_fault_that_somebody_was_to_hear_of_dies_with_the_process(make_loop):
+    async def work():
+        failing = asyncio.ensure_future(fail())
+        await asyncio.sleep(60)
+        await failing
+
+    dies_when_something_has_failed(make_loop(), work)
 
 
 def test_a_paused_process_goes_on_where_it_stopped(make_loop):

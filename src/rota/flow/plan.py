@@ -1,7 +1,7 @@
 """Plan: due schedules become runs and ledger rows.
 
-One step takes a batch of due schedules, decides about their slots, and applies the decisions in one
-transaction. Any number of planners may do this at once: a plan applies only while its schedule
+One step takes a batch of due schedules, decides about their slots, and applies what was decided, in
+one transaction. Any number of planners may do this at once: a plan applies only while its schedule
 stands where it stood, and a slot exists once whatever happens.
 """
 
@@ -58,17 +58,14 @@ class Planned:
 
 async def plan(store: Store) -> Planned:
     """Plan what is due and let delayed runs whose time has come stand in the queue."""
-    promoted = await store.promote(MOST_PROMOTED)
-    due = await store.due_schedules(MOST_SCHEDULES)
-    now = store.now()
-    plans = [plan_schedule(schedule, now) for schedule in due]
-    if plans:
-        await store.apply_plans(plans)
-    if promoted == MOST_PROMOTED or len(due) == MOST_SCHEDULES:
-        return Planned(schedules=len(due), promoted=promoted, rest_micros=0)
-    next_at = await store.next_due()
-    rest = None if next_at is None else max(0, next_at - store.now())
-    return Planned(schedules=len(due), promoted=promoted, rest_micros=rest)
+    step = await store.plan_due(plan_schedule, MOST_SCHEDULES)
+    later_due = step.later_at is not None and step.later_at <= store.now()
+    promoted = await store.promote(MOST_PROMOTED) if later_due else 0
+    if later_due:
+        return Planned(schedules=step.schedules, promoted=promoted, rest_micros=0)
+    instants = [at for at in (step.slot_at, step.later_at) if at is not None]
+    rest = max(0, min(instants) - store.now()) if instants else None
+    return Planned(schedules=step.schedules, promoted=promoted, rest_micros=rest)
 
 
 async def plan_one(store: Store, schedule_id: ScheduleId) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 from rota.model.ids import Epoch, RunId, ScheduleId, SpaceId, TaskId
 from rota.model.pauses import Pauses
@@ -143,6 +145,19 @@ class Plan:
     cancels: tuple[Settlement, ...] = ()
     cancel_running: tuple[RunId, ...] = ()
     pauses: Pauses = ()
+
+
+Decide: TypeAlias = Callable[[DueSchedule, int], Plan]
+"""Says what becomes of the due slots of one schedule at an instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """How many schedules were due, and when the next slot and the next delayed run are."""
+
+    schedules: int
+    slot_at: int | None
+    later_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from rota.model.backups import Backup, Restored
 from rota.model.deeds import Deed
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
-from rota.model.ids import RunId, ScheduleId
-from rota.model.plans import DueSchedule, LedgerRow, Plan, StandingSchedule, StoredSchedule
+from rota.model.ids import RunId
+from rota.model.plans import Decide, LedgerRow, StoredSchedule
 from rota.model.requests import NewRequest
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
@@ -42,6 +42,7 @@ from rota.ports.keeping import Keeping
 from rota.ports.live import Live, Pausing
 from rota.ports.machines import Machines
 from rota.ports.noticing import Noticing
+from rota.ports.planning import Planning
 from rota.ports.spending import Spending
 from rota.ports.talking import Talking
 from rota.ports.threads import Threads
@@ -123,31 +124,6 @@ class Definitions(Timed, Protocol):
 
     async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
         """Ask whoever works on running runs to stop."""
-
-
-class Schedules(Timed, Protocol):
-    """What planning needs."""
-
-    async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
-        """Return the schedules whose next slot has come, or only one if it has."""
-
-    async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
-        """Apply plans whose schedule still stands where it stood."""
-
-    async def promote(self, most: int) -> int:
-        """Let delayed runs whose time has come stand in the queue."""
-
-    async def next_due(self) -> int | None:
-        """Return when planning is needed next."""
-
-    async def standing_schedules(self, mark: str, after: int, most: int) -> list[StandingSchedule]:
-        """Return schedules that wait, by id; none if they are aligned with this mark already."""
-
-    async def align_schedules(self, plans: Sequence[Plan], mark: str | None) -> list[bool]:
-        """Move schedules that still stand where they stood, as a change of their rule would.
-
-        A mark says that all of them are now aligned with it.
-        """
 
 
 class Queue(Timed, Protocol):
@@ -317,7 +293,7 @@ class Backups(Protocol):
     async def restore(
         self,
         path: str,
-        pass_over: Callable[[DueSchedule, int], Plan] | None,
+        pass_over: Decide | None,
         *,
         force: bool = False,
     ) -> Restored:
@@ -332,7 +308,7 @@ class Backups(Protocol):
 
 class Store(
     Definitions,
-    Schedules,
+    Planning,
     Queue,
     Workers,
     Outbox,

@@ -9,7 +9,15 @@ from rota.faultpoints import reach
 from rota.model.events import EventName
 from rota.model.ids import ScheduleId, SpaceId, TaskId
 from rota.model.pauses import read_pauses
-from rota.model.plans import ActiveRun, DueSchedule, LedgerEntry, Plan, ScheduleState
+from rota.model.plans import (
+    ActiveRun,
+    Decide,
+    DueSchedule,
+    LedgerEntry,
+    Plan,
+    PlanStep,
+    ScheduleState,
+)
 from rota.model.tasks import task_lane
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
@@ -85,6 +93,16 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
         thread=thread,
         in_conversation=bool(in_conversation),
     )
+
+
+async def plan_due(session: Session, decide: Decide, most: int, now: int) -> PlanStep:
+    """Apply what is decided about the schedules whose next slot has come; tell what is next."""
+    found = await due(session, now, most)
+    plans = [decide(schedule, now) for schedule in found]
+    if plans:
+        await apply_plans(session, plans, now)
+    slot_at, later_at = await upcoming(session)
+    return PlanStep(schedules=len(plans), slot_at=slot_at, later_at=later_at)
 
 
 async def apply_plans(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:
@@ -221,6 +239,11 @@ async def promote(session: Session, now: int, most: int) -> int:
 
 async def next_due(session: Session) -> int | None:
     """Return the instant the planner must wake at: the next slot or the next delayed run."""
-    rows = await session.rows("next_due")
-    instants = [value for value in rows[0] if value is not None]
+    instants = [value for value in await upcoming(session) if value is not None]
     return min(instants, default=None)
+
+
+async def upcoming(session: Session) -> tuple[int | None, int | None]:
+    """Return the instants of the next slot and of the next delayed run."""
+    ((slot_at, later_at),) = await session.rows("next_due")
+    return slot_at, later_at

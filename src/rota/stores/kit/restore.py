@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TypeAlias
 
 from rota.model.backups import Backup, Passage
 from rota.model.events import EventName
 from rota.model.instants import to_micros
-from rota.model.plans import DueSchedule, Plan
+from rota.model.plans import Decide
 from rota.stores.kit import heads, plan
 from rota.stores.kit.live import PRUNED
 from rota.stores.kit.session import Rows, Session
-
-PassOver: TypeAlias = Callable[[DueSchedule, int], Plan]
-"""Decides about the slots that lie between a backup and its restore."""
 
 MOST = 1_000
 DOUBT = "it may have been sent between the backup and the restore"
@@ -33,7 +28,7 @@ JUMPING = ("runs", "questions", "deliveries", "events")
 
 
 async def come_back(
-    session: Session, backup: Backup, pass_over: PassOver | None, now: int
+    session: Session, backup: Backup, pass_over: Decide | None, now: int
 ) -> Passage:
     """Settle what the time since the backup means, and rebuild what claiming caches.
 
@@ -54,7 +49,7 @@ async def come_back(
     return Passage(slots=slots, messages=messages, running=running)
 
 
-async def _pass_over(session: Session, pass_over: PassOver, now: int) -> int:
+async def _pass_over(session: Session, pass_over: Decide, now: int) -> int:
     slots = 0
     while due := await plan.due(session, now, MOST, None):
         plans = [pass_over(schedule, now) for schedule in due]

@@ -8,8 +8,8 @@ from typing import Any, Self, TypeVar
 from rota.errors import Unavailable
 from rota.model.backups import Backup, Restored
 from rota.model.deliveries import Delivery, DeliveryState
-from rota.model.ids import RunId, ScheduleId
-from rota.model.plans import DueSchedule, Plan, StandingSchedule, StoredSchedule
+from rota.model.ids import RunId
+from rota.model.plans import Decide, StoredSchedule
 from rota.model.requests import NewRequest
 from rota.model.runs import Enqueued, OpenRun, RunBatch
 from rota.model.settlements import Settlement
@@ -42,8 +42,8 @@ from rota.stores.kit.looking import Looking
 from rota.stores.kit.machines import Machines
 from rota.stores.kit.noticing import Noticing
 from rota.stores.kit.pausing import Pausing
+from rota.stores.kit.planning import Planning
 from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
-from rota.stores.kit.restore import PassOver
 from rota.stores.kit.saying import Saying
 from rota.stores.kit.spending import Spending
 from rota.stores.kit.talking import Talking
@@ -55,7 +55,7 @@ MOST_JOINED = 2_000
 
 
 class SqlStore(
-    Entrance, Looking, Live, Pausing, Keeping, Beating,
+    Entrance, Planning, Looking, Live, Pausing, Keeping, Beating,
     Machines, Conversing, Saying, Threads, Talking, Spending, Noticing,
     Answering,
 ):  # fmt: skip
@@ -194,32 +194,6 @@ class SqlStore(
         """Ask whoever works on running runs to stop."""
         await self.write(plan.request_cancel, run_ids, self.now())
 
-    # plan
-
-    async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
-        """Return the schedules whose next slot has come, or only one if it has."""
-        return await self.read(plan.due, self.now(), most, only)
-
-    async def apply_plans(self, plans: Sequence[Plan]) -> list[bool]:
-        """Apply plans whose schedule still stands where it stood."""
-        return await self.write(plan.apply_plans, plans, self.now())
-
-    async def promote(self, most: int) -> int:
-        """Let delayed runs whose time has come stand in the queue."""
-        return await self.write(plan.promote, self.now(), most)
-
-    async def next_due(self) -> int | None:
-        """Return when planning is needed next."""
-        return await self.read(plan.next_due)
-
-    async def standing_schedules(self, mark: str, after: int, most: int) -> list[StandingSchedule]:
-        """Return schedules that wait, by id; none if they are aligned with this mark already."""
-        return await self.read(schedules.standing, mark, after, most)
-
-    async def align_schedules(self, plans: Sequence[Plan], mark: str | None) -> list[bool]:
-        """Move schedules that still stand where they stood, as a change of their rule would."""
-        return await self.write(schedules.align_schedules, plans, mark, self.now())
-
     # claim and settle
 
     async def claim(
@@ -333,7 +307,7 @@ class SqlStore(
     async def restore(
         self,
         path: str,
-        pass_over: PassOver | None,  # noqa: ARG002
+        pass_over: Decide | None,  # noqa: ARG002
         *,
         force: bool = False,  # noqa: ARG002
     ) -> Restored:

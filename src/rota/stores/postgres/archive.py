@@ -13,9 +13,10 @@ import asyncpg
 from rota.errors import Busy, Conflict, Invalid
 from rota.model.backups import Backup, Passage, Restored
 from rota.model.instants import from_micros
+from rota.model.plans import Decide
 from rota.stores.kit.archive import Archive, Writer, reading, writing
 from rota.stores.kit.migrating import load_migrations, pending, tables_of
-from rota.stores.kit.restore import FLEETING, JUMPING, PassOver, come_back, next_id
+from rota.stores.kit.restore import FLEETING, JUMPING, come_back, next_id
 from rota.stores.postgres.connection import (
     MIGRATION_LOCK,
     PACKAGE,
@@ -98,7 +99,7 @@ async def restore_backup(
     statements: Statements,
     place: str,
     archive: Archive,
-    pass_over: PassOver | None,
+    pass_over: Decide | None,
     now: int,
     *,
     force: bool,
@@ -121,7 +122,7 @@ async def _replace(
     statements: Statements,
     place: str,
     archive: Archive,
-    pass_over: PassOver | None,
+    pass_over: Decide | None,
     now: int,
     *,
     force: bool,

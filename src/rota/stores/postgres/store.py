@@ -13,13 +13,13 @@ from asyncpg.pool import PoolConnectionProxy
 from rota.errors import Invalid, Unavailable
 from rota.model.backups import Backup, Restored
 from rota.model.instants import to_micros
+from rota.model.plans import Decide
 from rota.model.runs import Enqueued, RunBatch
 from rota.ports.clock import Clock
 from rota.stores.kit.archive import reading
 from rota.stores.kit.enqueue import enqueue
 from rota.stores.kit.faulting import reach_stage, watching
 from rota.stores.kit.queries import load_queries
-from rota.stores.kit.restore import PassOver
 from rota.stores.kit.store import SqlStore
 from rota.stores.postgres.archive import KIND, restore_backup, take_backup
 from rota.stores.postgres.connection import (
@@ -216,7 +216,7 @@ class PostgresStore(SqlStore):
             raise
 
     async def restore(
-        self, path: str, pass_over: PassOver | None, *, force: bool = False
+        self, path: str, pass_over: Decide | None, *, force: bool = False
     ) -> Restored:
         """Put a backup in the place of Rota's tables, in one transaction."""
         with reading(path, KIND) as archive:

@@ -19,6 +19,7 @@ import apsw
 from rota.errors import Busy, Conflict, Invalid, Unavailable
 from rota.model.backups import Backup, Passage, Restored
 from rota.model.instants import from_micros
+from rota.model.plans import Decide
 from rota.stores.kit.archive import (
     CHUNK,
     Archive,
@@ -33,7 +34,7 @@ from rota.stores.kit.archive import (
 )
 from rota.stores.kit.migrating import load_migrations, pending, tables_of
 from rota.stores.kit.queries import load_queries
-from rota.stores.kit.restore import FLEETING, JUMPING, PassOver, come_back, next_id
+from rota.stores.kit.restore import FLEETING, JUMPING, come_back, next_id
 from rota.stores.sqlite.connection import (
     PACKAGE,
     apply_step,
@@ -115,7 +116,7 @@ def _count(connection: apsw.Connection, table: str) -> int:
 
 
 def restore_backup(
-    database: str, path: str, now: int, pass_over: PassOver | None, *, force: bool
+    database: str, path: str, now: int, pass_over: Decide | None, *, force: bool
 ) -> Restored:
     """Put a backup in the place of a database file; the caller holds the instance lock."""
     target = Path(database)
@@ -158,7 +159,7 @@ def _check_replaceable(target: Path, *, force: bool) -> None:
 
 
 def _build(
-    built: Path, copy: Path, archive: Archive, now: int, pass_over: PassOver | None
+    built: Path, copy: Path, archive: Archive, now: int, pass_over: Decide | None
 ) -> tuple[str, Passage]:
     connection = connect(str(built))
     try:

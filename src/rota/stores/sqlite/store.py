@@ -17,10 +17,10 @@ from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.model.backups import Backup, Restored
 from rota.model.instants import to_micros
+from rota.model.plans import Decide
 from rota.ports.clock import Clock
 from rota.stores.kit.faulting import reach_stage
 from rota.stores.kit.queries import load_queries
-from rota.stores.kit.restore import PassOver
 from rota.stores.kit.store import SqlStore
 from rota.stores.sqlite.archive import restore_backup, take_backup
 from rota.stores.sqlite.connection import (
@@ -294,7 +294,7 @@ class SqliteStore(SqlStore):
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def restore(
-        self, path: str, pass_over: PassOver | None, *, force: bool = False
+        self, path: str, pass_over: Decide | None, *, force: bool = False
     ) -> Restored:
         """Put a backup in the place of the file, which nobody may have open."""
         self._lock.take()

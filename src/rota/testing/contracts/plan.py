@@ -10,7 +10,13 @@ from typing import Any
 from rota.flow.define.tasks import disable_task
 from rota.model.instants import to_micros
 from rota.model.outcomes import Cancelled
-from rota.model.plans import DueSchedule, LedgerEntry, LedgerReason, Plan, ScheduleState
+from rota.model.plans import (
+    DueSchedule,
+    LedgerEntry,
+    LedgerReason,
+    Plan,
+    ScheduleState,
+)
 from rota.model.runs import RunBatch, Source
 from rota.model.states import RunState
 from rota.model.tasks import Overlap, Policy
@@ -21,14 +27,16 @@ from rota.testing.bench import MINUTE, Bench
 FAR = 1 << 60
 
 
-def _run(due: DueSchedule, key: str, at: int) -> RunBatch:
+def run_of(due: DueSchedule, key: str, at: int) -> RunBatch:
+    """Return a run of a slot."""
     run = new_run(due.task_id, due.space_id, due.route, due.policy, Source.SLOT, at)
     return RunBatch(
         template=run._replace(schedule_id=due.id, slot_key=key, slot_at=at), payloads=["null"]
     )
 
 
-def _plan(due: DueSchedule, *, minutes: int = 1, **parts: Any) -> Plan:  # noqa: ANN401
+def plan_of(due: DueSchedule, *, minutes: int = 1, **parts: Any) -> Plan:  # noqa: ANN401
+    """Return a plan that moves a schedule by so many minutes."""
     cursor = due.cursor + minutes * 60_000_000
     plan = Plan(
         schedule_id=due.id,
@@ -51,15 +59,17 @@ def _entry(due: DueSchedule, first: int, last: int, reason: LedgerReason) -> Led
     )
 
 
+async def due_schedule(bench: Bench, **policy: Any) -> DueSchedule:  # noqa: ANN401
+    """Return a schedule whose first slot has come."""
+    task = await bench.task(**policy)
+    await bench.schedule(task, bench.every(MINUTE))
+    bench.clock.advance(MINUTE)
+    (due,) = await bench.store.due_schedules(10)
+    return due
+
+
 class PlanContract:
     """How plans are found and applied."""
-
-    async def _due(self, bench: Bench, **policy: Any) -> DueSchedule:  # noqa: ANN401
-        task = await bench.task(**policy)
-        await bench.schedule(task, bench.every(MINUTE))
-        bench.clock.advance(MINUTE)
-        (due,) = await bench.store.due_schedules(10)
-        return due
 
     async def test_a_schedule_is_due_when_its_next_slot_has_come(self, bench: Bench) -> None:
         task = await bench.task()
@@ -91,8 +101,8 @@ class PlanContract:
         assert await bench.store.next_due() == bench.store.now() + 600_000_000
 
     async def test_a_plan_makes_the_run_and_moves_the_cursor(self, bench: Bench) -> None:
-        due = await self._due(bench)
-        plan = _plan(due, runs=(_run(due, "g1:1", due.next_at),))
+        due = await due_schedule(bench)
+        plan = plan_of(due, runs=(run_of(due, "g1:1", due.next_at),))
         assert await bench.store.apply_plans([plan]) == [True]
         assert await bench.store.due_schedules(10) == []
         (lease,) = await bench.claim()
@@ -105,28 +115,30 @@ class PlanContract:
         assert to_micros(stored.next_at) == plan.next_at
 
     async def test_a_plan_applies_once(self, bench: Bench) -> None:
-        due = await self._due(bench)
-        plan = _plan(due, runs=(_run(due, "g1:1", due.next_at),))
+        due = await due_schedule(bench)
+        plan = plan_of(due, runs=(run_of(due, "g1:1", due.next_at),))
         assert await bench.store.apply_plans([plan]) == [True]
         assert await bench.store.apply_plans([plan]) == [False]
         assert await bench.store.count_runs(due.task_id) == {"queued": 1}
 
     async def test_two_planners_at_once_make_one_run(self, bench: Bench) -> None:
-        due = await self._due(bench)
-        plan = _plan(due, runs=(_run(due, "g1:1", due.next_at),))
+        due = await due_schedule(bench)
+        plan = plan_of(due, runs=(run_of(due, "g1:1", due.next_at),))
         verdicts = await asyncio.gather(*(bench.store.apply_plans([plan]) for _ in range(5)))
         assert sorted(v for (v,) in verdicts) == [False] * 4 + [True]
         assert await bench.store.count_runs(due.task_id) == {"queued": 1}
 
     async def test_a_plan_for_another_version_changes_nothing(self, bench: Bench) -> None:
-        due = await self._due(bench)
-        stale = replace(_plan(due, runs=(_run(due, "x", due.next_at),)), version=due.version + 1)
+        due = await due_schedule(bench)
+        stale = replace(
+            plan_of(due, runs=(run_of(due, "x", due.next_at),)), version=due.version + 1
+        )
         assert await bench.store.apply_plans([stale]) == [False]
         assert await bench.store.count_runs(due.task_id) == {}
         assert len(await bench.store.due_schedules(10)) == 1
 
     async def test_a_plan_made_before_a_change_does_not_apply(self, bench: Bench) -> None:
-        (task,) = await bench.store.get_tasks([(await self._due(bench)).task_id])
+        (task,) = await bench.store.get_tasks([(await due_schedule(bench)).task_id])
         soon = bench.store.now() + 1
         for change in (
             bench.task(task.name, priority=7),
@@ -138,16 +150,16 @@ class PlanContract:
             bench.clock.advance(MINUTE)
             (due,) = await bench.store.due_schedules(10)
             await change
-            plan = _plan(due, runs=(_run(due, "x", due.next_at),))
+            plan = plan_of(due, runs=(run_of(due, "x", due.next_at),))
             assert await bench.store.apply_plans([plan]) == [False]
         assert await bench.store.count_runs(task.id) == {}
 
     async def test_a_task_is_not_disabled_over_a_slot_that_was_just_planned(
         self, bench: Bench
     ) -> None:
-        due = await self._due(bench)
+        due = await due_schedule(bench)
         (task,) = await bench.store.get_tasks([due.task_id])
-        await bench.store.apply_plans([_plan(due, runs=(_run(due, "x", due.next_at),))])
+        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "x", due.next_at),))])
         assert not await bench.store.disable_task(task, "x", None, [])
         assert not await bench.store.delete_task(task, [], [])
         assert (await bench.task_of(task)).enabled
@@ -155,30 +167,32 @@ class PlanContract:
         assert await bench.store.count_runs(task.id) == {"cancelled": 1}
 
     async def test_a_slot_is_unique_even_if_it_is_planned_again(self, bench: Bench) -> None:
-        due = await self._due(bench)
-        await bench.store.apply_plans([_plan(due, runs=(_run(due, "same", due.next_at),))])
+        due = await due_schedule(bench)
+        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "same", due.next_at),))])
         bench.clock.advance(minutes=2)
         (due,) = await bench.store.due_schedules(10)
-        plan = _plan(due, runs=(_run(due, "same", due.next_at), _run(due, "new", due.next_at)))
+        plan = plan_of(
+            due, runs=(run_of(due, "same", due.next_at), run_of(due, "new", due.next_at))
+        )
         assert await bench.store.apply_plans([plan]) == [True]
         keys = [run.slot_key for run in await bench.store.slot_runs(due.task_id, 0, FAR)]
         assert sorted(str(key) for key in keys) == ["new", "same"]
 
     async def test_some_of_several_plans_apply(self, bench: Bench) -> None:
-        due = await self._due(bench)
+        due = await due_schedule(bench)
         task = await bench.task("other")
         await bench.schedule(task, bench.every(MINUTE))
         bench.clock.advance(MINUTE)
         dues = await bench.store.due_schedules(10)
-        plans = [_plan(d) for d in dues]
+        plans = [plan_of(d) for d in dues]
         stale = replace(plans[0], was=due.cursor - 1)
         assert await bench.store.apply_plans([stale, plans[1]]) == [False, True]
 
     async def test_a_dropped_or_deleted_schedule_is_not_planned(self, bench: Bench) -> None:
-        due = await self._due(bench)
+        due = await due_schedule(bench)
         (stored,) = await bench.store.list_schedules([due.task_id])
         await bench.store.drop_schedule(stored)
-        assert await bench.store.apply_plans([_plan(due)]) == [False]
+        assert await bench.store.apply_plans([plan_of(due)]) == [False]
         assert await bench.store.due_schedules(10) == []
         assert await bench.store.next_due() is None
 
@@ -187,8 +201,8 @@ class PlanContract:
             (ScheduleState.ENDED, "schedule.ended"),
             (ScheduleState.QUARANTINED, "schedule.quarantined"),
         ):
-            due = await self._due(bench)
-            await bench.store.apply_plans([_plan(due, next_at=None, state=state, note="why")])
+            due = await due_schedule(bench)
+            await bench.store.apply_plans([plan_of(due, next_at=None, state=state, note="why")])
             (stored,) = await bench.store.list_schedules([due.task_id])
             assert (stored.state, stored.note, stored.next_at) == (state, "why", None)
             assert await bench.store.due_schedules(10) == []
@@ -201,12 +215,12 @@ class PlanContract:
         await bench.schedule(task, bench.every(MINUTE))
         bench.clock.advance(MINUTE)
         (due,) = await bench.store.due_schedules(10)
-        await bench.store.apply_plans([_plan(due, runs=(_run(due, "a", due.next_at),))])
+        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "a", due.next_at),))])
         waiting = await bench.claim_one()
         await bench.ask(waiting)
         bench.clock.advance(MINUTE)
         (due,) = await bench.store.due_schedules(10)
-        await bench.store.apply_plans([_plan(due, runs=(_run(due, "b", due.next_at),))])
+        await bench.store.apply_plans([plan_of(due, runs=(run_of(due, "b", due.next_at),))])
         running = await bench.claim_one()
         lane = f"task:{task.id}"
         (asked_for,) = await bench.queue(task, lane=lane)
@@ -244,30 +258,30 @@ class PlanContract:
         assert {run.run_id for run in due.active} == {mine, before}
 
     async def test_a_plan_can_cancel_and_stop_runs(self, bench: Bench) -> None:
-        due = await self._due(bench)
+        due = await due_schedule(bench)
         task = await bench.task()
         await bench.worker("w1")
         running, queued = await bench.queue(task, 2, lane="L")
         await bench.claim()
         (facts,) = await bench.store.open_runs([queued])
         cancel = await bench.decide(facts, Cancelled(reason="newer"))
-        plan = _plan(due, cancels=(cancel,), cancel_running=(running,))
+        plan = plan_of(due, cancels=(cancel,), cancel_running=(running,))
         assert await bench.store.apply_plans([plan]) == [True]
         assert await bench.state(queued) is RunState.CANCELLED
         assert (await bench.run(running)).cancel_requested_at is not None
         assert (await bench.store.renew("w1", FAR)).cancels == (running,)
 
     async def test_a_plan_that_no_longer_fits_cancels_nothing(self, bench: Bench) -> None:
-        due = await self._due(bench)
+        due = await due_schedule(bench)
         (queued,) = await bench.queue(await bench.task())
         (facts,) = await bench.store.open_runs([queued])
         cancel = await bench.decide(facts, Cancelled(reason="newer"))
-        stale = replace(_plan(due, cancels=(cancel,)), was=due.cursor + 1)
+        stale = replace(plan_of(due, cancels=(cancel,)), was=due.cursor + 1)
         assert await bench.store.apply_plans([stale]) == [False]
         assert await bench.state(queued) is RunState.QUEUED
 
     async def test_a_tasks_switches_come_with_the_due_schedule(self, bench: Bench) -> None:
-        due = await self._due(bench, priority=3)
+        due = await due_schedule(bench, priority=3)
         assert due.policy == Policy(priority=3)
         task = (await bench.store.get_tasks([due.task_id]))[0]
         until = bench.store.now() + 60_000_000
@@ -298,7 +312,7 @@ class LedgerContract:
             base = replace(due, cursor=origin)
             entries = tuple(_entry(base, *item) for item in ledger)
             cursor = entries[-1].last_at
-            plan = replace(_plan(due, ledger=entries), cursor=cursor, next_at=cursor + 60_000_000)
+            plan = replace(plan_of(due, ledger=entries), cursor=cursor, next_at=cursor + 60_000_000)
             assert await bench.store.apply_plans([plan]) == [True]
         return task.id
 
@@ -336,9 +350,9 @@ class LedgerContract:
             bench.clock.advance(MINUTE)
             (due,) = await bench.store.due_schedules(1)
             if number == 2:
-                plan = _plan(due, runs=(_run(due, "ran", due.next_at),))
+                plan = plan_of(due, runs=(run_of(due, "ran", due.next_at),))
             else:
-                plan = _plan(due, ledger=(_entry(due, 1, 1, LedgerReason.OVERLAP),))
+                plan = plan_of(due, ledger=(_entry(due, 1, 1, LedgerReason.OVERLAP),))
             await bench.store.apply_plans([plan])
         assert len(await bench.store.ledger_rows(task.id, 0, FAR)) == 2
 

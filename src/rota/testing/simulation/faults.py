@@ -16,18 +16,20 @@ from typing import Any, TypeVar
 
 from rota.errors import Busy, Unavailable
 from rota.model.instants import to_micros
+from rota.model.plans import Decide, PlanStep
+from rota.stores.kit.plan import upcoming
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Change, Database
 from rota.testing.simulation.history import History, Violation
 from rota.testing.simulation.loop import SimLoop
-from rota.testing.simulation.picture import Commit
+from rota.testing.simulation.picture import PLANNING, Commit
 from rota.testing.simulation.processes import Process, SimClock
 from rota.testing.simulation.sometimes import Sometimes
 
 Result = TypeVar("Result")
 
-REPEATABLE = frozenset({"settle", "mark_delivery", "renew", "request_cancel", "apply_plans"})
+REPEATABLE = PLANNING | {"settle", "mark_delivery", "renew", "request_cancel"}
 """Operations that may arrive twice without harm, and therefore do."""
 
 LOOKS = frozenset({"find_task", "due"})
@@ -206,9 +208,25 @@ class SimStore(MemoryStore):
             message = "the connection was lost"
             raise Unavailable(message)
         if _name(operation) in LOOKS and not (_name(operation) == "due" and args[-1] is not None):
-            self._asked = self.now() if sea.checker.clocks_agree else 0
+            self._look()
         result: Result = self._transact(operation, args, write=False)[0]
         return result
+
+    async def plan_due(self, decide: Decide, most: int) -> PlanStep:
+        """Plan in one transaction; or let others come in between, as a weaker store would."""
+        self._look()
+        if self._sea.faults.coin():
+            return await super().plan_due(decide, most)
+        found = await self.due_schedules(most)
+        now = self.now()
+        plans = [decide(schedule, now) for schedule in found]
+        if plans:
+            await self.apply_plans(plans)
+        slot_at, later_at = await self.read(upcoming)
+        return PlanStep(schedules=len(plans), slot_at=slot_at, later_at=later_at)
+
+    def _look(self) -> None:
+        self._asked = self.now() if self._sea.checker.clocks_agree else 0
 
     async def write(
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
@@ -261,12 +279,12 @@ class SimStore(MemoryStore):
         await asyncio.sleep(0)
         if fault is Fault.ERROR_AFTER:
             sea.sometimes.hit("a write happened and its answer was lost")
-            for noun, name in (
-                ("claim", "claim"),
-                ("settlement", "settle"),
-                ("plan", "apply_plans"),
+            for noun, names in (
+                ("claim", {"claim"}),
+                ("settlement", {"settle"}),
+                ("plan", PLANNING),
             ):
-                if _name(operation) == name:
+                if _name(operation) in names:
                     sea.sometimes.hit(f"a {noun} happened and its answer was lost")
             self._note(operation, "answer lost")
             message = "the connection was lost"

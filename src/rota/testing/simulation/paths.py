@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rota.testing.simulation.database import Change, Row
-from rota.testing.simulation.picture import Commit
+from rota.testing.simulation.picture import PLANNING, Commit
 
 MOST_LOSSES = 3
 REPLACED = "a newer slot took its place in the queue"
@@ -33,7 +33,7 @@ def _run(old: Row, new: Row, commit: Commit) -> Iterator[str]:
             yield "a missed slot is caught up"
     elif old.state != new.state:
         yield from _moved(old, new)
-    elif new.cancel_at != old.cancel_at and commit.operation == "apply_plans":
+    elif new.cancel_at != old.cancel_at and commit.operation in PLANNING:
         yield "a running run is stopped by a newer slot"
     elif new.stuck > old.stuck:
         yield "a run is stuck"

@@ -13,6 +13,10 @@ LONGEST_DECISION = 60.0
 FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
+PLANNING = frozenset({"apply_plans", "plan_due"})
+"""The operations that turn due slots into runs and ledger rows."""
+
+
 class Commit(NamedTuple):
     """A transaction: who asked for it, what it was called, and what that process thought of time.
 

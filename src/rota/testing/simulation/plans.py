@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from rota.testing.simulation.database import Change, Row
 from rota.testing.simulation.history import Violation
-from rota.testing.simulation.picture import Commit, Picture
+from rota.testing.simulation.picture import PLANNING, Commit, Picture
 from rota.testing.simulation.slots import next_slot, slots_between
 
 PAST_ASKED_FOR = 0
@@ -27,9 +27,9 @@ def check_planning(
         old, new = change.old, change.new
         if new.deleted_at is None and new.state != "quarantined":
             _knows_what_is_next(new)
-        if old is not None and commit.operation != "apply_plans":
+        if old is not None and commit.operation not in PLANNING:
             _passes_nothing(old, new, commit)
-        if old is None or commit.operation != "apply_plans":
+        if old is None or commit.operation not in PLANNING:
             continue
         if (old.rule, old.generation) != (new.rule, new.generation):
             _broken("planning leaves the rule alone", new, "its rule changed")
@@ -41,7 +41,7 @@ def check_planning(
         _accounts_for_every_slot(picture, changes, old, new, commit)
         _skips(picture, changes, new, commit)
     for change in changes.get("ledger", ()):
-        told = change.new is not None and commit.operation == "apply_plans"
+        told = change.new is not None and commit.operation in PLANNING
         if told and change.new.schedule_id not in passed:
             _broken("the ledger moves with the cursor", change.new, change.new.reason)
 
