@@ -32,7 +32,31 @@ Acknowledged: TypeAlias = Callable[[Held, int], Awaitable[object]]
 """Told that an attempt has read everything up to a number; raises if it was given none such."""
 
 
-class Mailboxes(Protocol):
+class Box(Protocol):
+    """Where a program that runs finds what it is told."""
+
+    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
+        """Lay the files of a message into the mailbox of a try, all of them, unless they are there.
+
+        Raises Unavailable, and lays none there, if they cannot be read or written.
+        """
+
+    async def give(
+        self,
+        run_id: RunId,
+        epoch: Epoch,
+        message: Mapping[str, Any],
+        carrying: ThreadMessage | None = None,
+    ) -> int | None:
+        """Put a message into the mailbox of an attempt and return its number.
+
+        None, and nothing is given, unless the program has said that it listens. It has read the
+        message when it acknowledges the number, and not before. The files of what it is `carrying`
+        are brought before.
+        """
+
+
+class Mailboxes(Box, Protocol):
     """The mailboxes of the attempts that are heard here, one for each try."""
 
     async def open(
@@ -59,23 +83,3 @@ class Mailboxes(Protocol):
 
     def tell(self, acknowledged: Acknowledged) -> None:
         """Let somebody know of every message that a program acknowledges, from now on."""
-
-    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
-        """Lay the files of a message into the mailbox of a try, all of them, unless they are there.
-
-        Raises Unavailable, and lays none there, if they cannot be read or written.
-        """
-
-    async def give(
-        self,
-        run_id: RunId,
-        epoch: Epoch,
-        message: Mapping[str, Any],
-        carrying: ThreadMessage | None = None,
-    ) -> int | None:
-        """Put a message into the mailbox of an attempt and return its number.
-
-        None, and nothing is given, unless the program has said that it listens. It has read the
-        message when it acknowledges the number, and not before. The files of what it is `carrying`
-        are brought before.
-        """

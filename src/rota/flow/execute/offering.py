@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from rota.errors import NotFound, Unavailable
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.patiently import patiently
 from rota.flow.execute.readying import Ready
 from rota.flow.execute.steering import Steer, steerable
-from rota.model.ids import Epoch, RunId
 from rota.model.inside import Held
 from rota.model.keeping import Kept
 from rota.model.messages import MOST_PENDING, ThreadMessage
-from rota.ports.mailboxes import files_in
+from rota.ports.mailboxes import Box, files_in
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
 from rota.ports.yard import Yard
@@ -36,22 +35,6 @@ LOOK_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
 """How soon a program that does not listen yet is offered again what it was offered."""
 TOPIC = "messages"
-
-
-class Box(Protocol):
-    """Where a program that runs finds what it is told."""
-
-    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
-        """Lay the files of a message there."""
-
-    async def give(
-        self,
-        run_id: RunId,
-        epoch: Epoch,
-        message: Mapping[str, Any],
-        carrying: ThreadMessage | None = None,
-    ) -> int | None:
-        """Put a message there and return its number; None if the program does not listen."""
 
 
 class Offer:
