@@ -22,6 +22,7 @@ from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
 from rota.flow.define.names import get_task
 from rota.flow.define.runs import template_for
 from rota.flow.define.schedules import Wish
+from rota.flow.plan import plan_schedule
 from rota.model.beats import Overdue, Sign
 from rota.model.budgets import Amounts, BudgetScope, Caps, Spender
 from rota.model.events import EventName
@@ -48,6 +49,8 @@ Answer = TypeVar("Answer")
 GIVE_UP_SECONDS: Final = 40.0
 PAUSE_SECONDS: Final = 0.02
 LOOKS: Final = 250
+LOOKS_FOR_DUE: Final = 10_000
+"""One after the other: a slot is due for a millisecond before the daemon has planned it."""
 WORK: Final = "rota.testing.crash.work"
 GROUP: Final = "narrow"
 GROUP_CAP: Final = 2
@@ -146,6 +149,7 @@ class _Calls:
         await self._cancel("patient")
         await self._speak()
         await self._come_and_go()
+        await self._plan_beside()
         await self._answer()
 
     async def _define(self) -> None:
@@ -227,6 +231,15 @@ class _Calls:
         with suppress(NotFound):  # it is gone, and the answer was lost
             await _patiently(partial(tasks.delete_task, self._store, LOCAL, name))
         note("deleted", sure=True, task=name)
+
+    async def _plan_beside(self) -> None:
+        """Plan a slot before the daemon does, or at the same time, as changes of what is due do."""
+        for _ in range(LOOKS_FOR_DUE):
+            due = await _patiently(partial(self._store.due_schedules, 1))
+            if due:
+                plans = [plan_schedule(one, self._store.now()) for one in due]
+                await _patiently(partial(self._store.apply_plans, plans))
+                return
 
     async def _remember(self, name: str) -> None:
         """Keep a value and an item for a task, and a key for whoever comes."""

@@ -26,7 +26,7 @@ ONCE: Final = frozenset(
     {
         *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
         *("put_schedule", "drop_schedule", "set_limits", "request_cancel", "align_schedules"),
-        *("register", "retire", "fence_others", "mark_stuck", "heal", "prune"),
+        *("register", "retire", "fence_others", "mark_stuck", "heal", "prune", "apply_plans"),
         *(
             "add_key",
             "revoke_key",
@@ -57,6 +57,7 @@ FEW: Final = {
     "delivery.send": 2,
     "delivery.sent": 2,
     "align_schedules.statement": 1,
+    "apply_plans.statement": 1,
     "register.statement": 1,
     "retire.statement": 1,
     "fence_others.statement": 1,
