@@ -7,7 +7,7 @@ number and does everything once more under the same keys, so what it gets must b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -150,7 +150,10 @@ class _Calls:
         await self._speak()
         await self._come_and_go()
         await self._plan_beside()
-        await self._answer()
+        mine = _queued("asker", f"{self._number}.")
+        for run_id in mine:
+            await self._until_past(run_id, RunState.QUEUED, RunState.RUNNING)
+        await self._answer(mine)
 
     async def _define(self) -> None:
         await _patiently(partial(spaces.set_space, self._store, LOCAL, "main", "UTC"))
@@ -195,7 +198,7 @@ class _Calls:
         """Cancel a run, if possible while it runs."""
         run_id = await self._enqueue(task, delay)
         if delay is None:
-            await self._until_begun(run_id)
+            await self._until_past(run_id, RunState.QUEUED)
         try:
             run = await _patiently(partial(self._rota.cancel, run_id))
         except IllegalMove:  # it was over before
@@ -205,13 +208,14 @@ class _Calls:
     async def _speak(self) -> None:
         """Say something for a run that goes on."""
         run_id = await self._enqueue("spoken")
-        await self._until_begun(run_id)
+        await self._until_past(run_id, RunState.QUEUED)
         await speak(self._store, run_id, _patiently)
 
-    async def _until_begun(self, run_id: RunId) -> None:
+    async def _until_past(self, run_id: RunId, *states: RunState) -> None:
+        """Wait until a run has come beyond some states, for a while."""
         for _ in range(LOOKS):
             run = await _patiently(partial(self._rota.run, run_id))
-            if run.state is not RunState.QUEUED:
+            if run.state not in states:
                 return
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -340,10 +344,10 @@ class _Calls:
         with suppress(NotFound):  # it is gone, and the answer was lost
             await _patiently(partial(schedules.drop_schedule, self._store, LOCAL, name))
 
-    async def _answer(self) -> bool:
-        """Answer every question that is open; true if no run of the caller's asks any more."""
+    async def _answer(self, asking: Sequence[RunId]) -> bool:
+        """Answer the open questions of runs; true if none of them asks any more."""
         over = True
-        for run_id in _queued("asker"):
+        for run_id in asking:
             run = await _patiently(partial(self._rota.run, run_id))
             over = over and run.state in FINISHED
             if run.state is RunState.WAITING:
@@ -355,7 +359,7 @@ class _Calls:
 
     async def _finish(self) -> None:
         """Wait until everything asked is answered and every slot so far is planned, then stop."""
-        while not await self._answer():  # noqa: ASYNC110 - it waits for another process
+        while not await self._answer(_queued("asker")):  # noqa: ASYNC110 - it waits for another process
             await asyncio.sleep(PAUSE_SECONDS)
         now = self._store.now()
         for name in SCHEDULES:
@@ -372,6 +376,7 @@ class _Calls:
             planned = all(s.next_at is None or to_micros(s.next_at) > instant for s in found)
 
 
-def _queued(task: str) -> list[RunId]:
-    lines = noted(Path.cwd())
-    return [RunId(r["run"]) for r in lines if r["what"] == "queued" and r["task"] == task]
+def _queued(task: str, key: str = "") -> list[RunId]:
+    """Return the runs of a task that callers have queued, or the one whose keys begin so."""
+    lines = [r for r in noted(Path.cwd()) if r["what"] == "queued" and r["task"] == task]
+    return [RunId(r["run"]) for r in lines if r["key"].startswith(key)]
