@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -85,14 +86,17 @@ async def fail():
     raise LookupError
 
 
-def dies_when_something_has_failed(loop, work):
-    """Let a process die in the step after a fault, and look whether that is a fault of history."""
+async def fail_knowing_itself():
+    me = asyncio.current_task()
+    raise LookupError(me)
+
+
+def die(loop, work):
+    """Let a process die when it says so, and what it leaves be collected."""
     process = Process("p", loop)
 
     async def story():
-        process.start(work())
-        await asyncio.sleep(1)
-        process.crash()
+        process.start(work(process))
         await process.ended.wait()
         gc.collect()
         await asyncio.sleep(1)
@@ -100,22 +104,36 @@ def dies_when_something_has_failed(loop, work):
     loop.run_until_complete(story())
 
 
-def test_a_fault_that_nobody_holds_is_seen_when_its_process_dies(make_loop):
-    async def work():
-        asyncio.ensure_future(fail())  # noqa: RUF006 - that is the fault
+@pytest.mark.parametrize("failing", [fail, fail_knowing_itself])
+def test_a_fault_that_nobody_waits_for_is_seen_when_its_process_dies(make_loop, failing):
+    kept = set()
+
+    async def work(process):
+        kept.add(asyncio.ensure_future(failing()))
+        await asyncio.sleep(1)
+        kept.clear()
+        process.crash()
         await asyncio.sleep(60)
 
     with pytest.raises(Unseen):
-        dies_when_something_has_failed(make_loop(), work)
+        die(make_loop(), work)
 
 
-def test_a_fault_that_somebody_was_to_hear_of_dies_with_the_process(make_loop):
-    async def work():
+@pytest.mark.parametrize("wait", [None, asyncio.wait, asyncio.gather])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fault_that_somebody_waits_for_dies_with_its_process(make_loop, wait, seed):
+    async def work(process):
         failing = asyncio.ensure_future(fail())
+        failing.add_done_callback(lambda _: process.crash())
+        with suppress(LookupError):
+            if wait is asyncio.wait:
+                await asyncio.wait({failing})
+                failing.result()
+            else:
+                await (asyncio.gather(failing) if wait else failing)
         await asyncio.sleep(60)
-        await failing
 
-    dies_when_something_has_failed(make_loop(), work)
+    die(make_loop(seed), work)
 
 
 def test_a_paused_process_goes_on_where_it_stopped(make_loop):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
 from random import Random
@@ -21,6 +21,10 @@ Args = TypeVarTuple("Args")
 
 STEP_SECONDS = 0.000_02
 """What one step costs in virtual time, so that nothing can be busy for ever at one instant."""
+
+
+_WAIT = vars(asyncio.tasks)["_wait"].__code__
+"""What waits inside of `asyncio.wait`."""
 
 
 class Owner(Protocol):
@@ -93,6 +97,14 @@ class SimTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.serial
+
+    def awaited(self) -> Iterator[asyncio.Future[Any]]:
+        """Yield what it waits for by `asyncio.wait`."""
+        coroutine: Any = self.get_coro()
+        while getattr(coroutine, "cr_frame", None) is not None:
+            if coroutine.cr_code is _WAIT:
+                yield from coroutine.cr_frame.f_locals["fs"]
+            coroutine = coroutine.cr_await
 
     def abandon(self) -> None:
         """End its coroutine where it stands, without a word."""
@@ -179,6 +191,15 @@ class SimLoop(asyncio.BaseEventLoop):
     def resume(self, steps: list[Step]) -> None:
         """Make steps ready that a paused process could not run."""
         self._can_run.extend(steps)
+
+    def hear_for(self, dead: Owner) -> None:
+        """Take note of the faults that somebody in a dead process was about to hear of."""
+        steps = [step for step in (*self._can_run, *dead.withheld) if step.owner is dead]
+        heard = [given for step in steps for given in step.args]
+        heard += [future for task in dead.tasks for future in task.awaited()]
+        for future in heard:
+            if isinstance(future, asyncio.Future) and future.done() and not future.cancelled():
+                future.exception()
 
     def fail(self, failure: BaseException) -> None:
         """End the history after the running step; the first failure counts."""

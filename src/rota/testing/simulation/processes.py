@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
-from sys import getrefcount
 from typing import Any
 
 from rota.testing.simulation.loop import OWNER, SimLoop, SimTask, Step
@@ -87,23 +86,13 @@ class Process:
 
     def bury(self) -> None:
         """Close what it was doing, in the order it was begun."""
-        for task, references in zip(self.tasks, _references(self.tasks), strict=True):
-            if references > UNHELD and task.done() and not task.cancelled():
-                task.exception()  # whoever holds it would have heard of its fault
+        self._loop.hear_for(self)
         for task in self.tasks:
             if not task.done():
                 self.context.run(_abandon, task)
         self.tasks.clear()
         self.withheld.clear()
         self.ended.set()
-
-
-def _references(things: Sequence[object]) -> list[int]:
-    return [getrefcount(thing) for thing in things]
-
-
-UNHELD = _references([object()])[0]
-"""References to what stands in a list and nobody holds."""
 
 
 def _abandon(task: SimTask) -> None:
