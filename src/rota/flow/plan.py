@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 MOST_SCHEDULES = 1_000
 MOST_PROMOTED = 2_000
+BREATH = 10_000
+"""Microseconds between long steps, in which other processes find the database free."""
 NO_PAYLOAD = ("null",)
 REPLACED = "a newer slot took its place in the queue"
 RULE_FAULTS = (
@@ -57,14 +59,19 @@ class Planned:
 
 
 async def plan(store: Store) -> Planned:
-    """Plan what is due and let delayed runs whose time has come stand in the queue."""
-    step = await store.plan_due(plan_schedule, MOST_SCHEDULES)
-    later_due = step.later_at is not None and step.later_at <= store.now()
-    promoted = await store.promote(MOST_PROMOTED) if later_due else 0
-    if later_due:
-        return Planned(schedules=step.schedules, promoted=promoted, rest_micros=0)
+    """Let delayed runs whose time has come stand in the queue, and plan what is due.
+
+    They go first: whether a slot runs depends on who stands in its lane.
+    """
+    step = await store.plan_due(plan_schedule, MOST_SCHEDULES, waits=True)
+    promoted = 0
+    if step.later_at is not None and step.later_at <= store.now():
+        promoted = await store.promote(MOST_PROMOTED)
+        step = await store.plan_due(plan_schedule, MOST_SCHEDULES)
     instants = [at for at in (step.slot_at, step.later_at) if at is not None]
     rest = max(0, min(instants) - store.now()) if instants else None
+    if step.cut:
+        rest = BREATH
     return Planned(schedules=step.schedules, promoted=promoted, rest_micros=rest)
 
 

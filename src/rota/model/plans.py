@@ -153,11 +153,15 @@ Decide: TypeAlias = Callable[[DueSchedule, int], Plan]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """How many schedules were due, and when the next slot and the next delayed run are."""
+    """How many schedules were planned, and when the next slot and the next delayed run are.
+
+    It was `cut` if deciding took so long that some of what was due was left to the next one.
+    """
 
     schedules: int
     slot_at: int | None
     later_at: int | None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

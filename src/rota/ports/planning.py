@@ -13,8 +13,12 @@ from rota.ports.timed import Timed
 class Planning(Timed, Protocol):
     """Due schedules become plans, and delayed runs stand in the queue."""
 
-    async def plan_due(self, decide: Decide, most: int) -> PlanStep:
-        """Apply what is decided about the schedules whose next slot has come, in one step."""
+    async def plan_due(self, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
+        """Apply what is decided about the schedules whose next slot has come, in one step.
+
+        It ends early when deciding takes long, and does nothing where delayed runs are due if it
+        `waits` for them to be promoted.
+        """
 
     async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
         """Return the schedules whose next slot has come, or only one if it has."""

@@ -109,6 +109,7 @@ print(sorted(os.environ))
 print(os.getcwd(), oct(os.umask(0)), os.getsid(0) == os.getpid())
 print([resource.getrlimit(n)[0] for n in (resource.RLIMIT_CORE, resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)])
 print(open("/proc/self/oom_score_adj").read().strip(), os.nice(0))
+print(open("/proc/self/autogroup").read().split()[-1] if os.path.exists("/proc/self/autogroup") else 5)
 """
 
 
@@ -122,6 +123,7 @@ def test_a_program_finds_only_what_it_was_given(attempts):
         "/usr 0o77 True",
         f"[0, {512 * MIB}, 50, {MIB}]",
         f"500 {min(19, os.nice(0) + 5)}",
+        "5",
     ]
 
 

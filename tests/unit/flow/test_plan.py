@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.flow.plan import plan, plan_schedule
+from rota.flow.plan import BREATH, plan, plan_schedule
 from rota.model.plans import LedgerReason, ScheduleState
 from rota.model.states import Place, RunState
-from rota.model.tasks import CatchUp, CatchUpMode, Overlap
-from rota.testing.bench import FAR, MINUTE, Bench
+from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Retry
+from rota.testing.bench import FAR, MINUTE, Bench, failed
 
 
 async def test_a_slot_on_time_becomes_a_run(desk):
@@ -191,6 +191,58 @@ async def test_cancel_other_stops_the_running_one_and_runs_the_new_one(desk):
     assert await desk.claim() == []
     await desk.end(lease)
     assert len(await desk.claim()) == 1
+
+
+@pytest.mark.parametrize(
+    ("overlap", "counts", "ledger"),
+    [
+        (Overlap.SKIP, {"queued": 1}, [("overlap", 1)]),
+        (Overlap.CANCEL_OTHER, {"cancelled": 1, "queued": 1}, []),
+    ],
+)
+async def test_a_retry_that_is_due_with_a_slot_stands_in_its_lane_first(
+    desk, overlap, counts, ledger
+):
+    retry = Retry(attempts=3, base=timedelta(seconds=30), jitter=0.0)
+    task = await desk.task(overlap=overlap, retry=retry)
+    await desk.planned(task, every="1m")
+    desk.clock.advance(MINUTE)
+    await desk.plan()
+    await desk.end(await desk.claim_one(), failed())
+    desk.clock.advance(MINUTE)
+    await desk.plan()
+    assert await desk.store.count_runs(task.id) == counts
+    assert await desk.ledger(task) == ledger
+
+
+async def test_delayed_runs_come_to_their_time_though_planning_fails(desk, monkeypatch):
+    def fail(schedule, now):
+        raise MemoryError
+
+    task = await desk.task()
+    await desk.planned(task, every="1m")
+    (run_id,) = await desk.queue(task, at=desk.clock.now() + MINUTE)
+    desk.clock.advance(MINUTE)
+    monkeypatch.setattr("rota.flow.plan.plan_schedule", fail)
+    with pytest.raises(MemoryError):
+        await plan(desk.store)
+    assert (await desk.run(run_id)).place is not Place.LATER
+
+
+async def test_between_long_steps_others_find_the_database_free(desk, monkeypatch):
+    def slowly(schedule, now):
+        desk.clock.advance(seconds=1, minutes=0)
+        return plan_schedule(schedule, now)
+
+    task = await desk.task(overlap=Overlap.ALLOW)
+    for number in range(3):
+        await desk.schedule(task, desk.every("1h"), name=f"s{number}")
+    desk.clock.advance(hours=1, minutes=0)
+    monkeypatch.setattr("rota.flow.plan.plan_schedule", slowly)
+    steps = [await plan(desk.store) for _ in range(3)]
+    assert [(step.schedules, step.rest_micros) for step in steps[:2]] == [(1, BREATH)] * 2
+    assert steps[2].rest_micros > BREATH
+    assert len(await desk.slots(task)) == 3
 
 
 async def test_runs_that_were_asked_for_are_never_replaced(desk):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rota.faultpoints import reach
 from rota.model.events import EventName
@@ -24,6 +24,8 @@ from rota.stores.kit.session import EVENTS, Row, Rows, Session
 from rota.stores.kit.settle import settle
 from rota.stores.kit.tasks import policy_of
 
+LONGEST_DECIDING = 100_000
+"""Microseconds after which a step decides no more: others want to write to the database, too."""
 CANCELS = "cancels"
 """The topic of running runs that somebody wants stopped."""
 
@@ -95,14 +97,29 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
     )
 
 
-async def plan_due(session: Session, decide: Decide, most: int, now: int) -> PlanStep:
-    """Apply what is decided about the schedules whose next slot has come; tell what is next."""
-    found = await due(session, now, most)
-    plans = [decide(schedule, now) for schedule in found]
-    if plans:
-        await apply_plans(session, plans, now)
+async def plan_due(
+    session: Session, decide: Decide, most: int, waits: bool, now: int, clock: Callable[[], int]
+) -> PlanStep:
+    """Apply what is decided about the schedules whose next slot has come; tell what is next.
+
+    Nothing is decided while delayed runs are due, if it waits for them.
+    """
     slot_at, later_at = await upcoming(session)
-    return PlanStep(schedules=len(plans), slot_at=slot_at, later_at=later_at)
+    later_due = later_at is not None and later_at <= now
+    if slot_at is None or slot_at > now or (waits and later_due):
+        return PlanStep(schedules=0, slot_at=slot_at, later_at=later_at)
+    found = await due(session, now, most)
+    plans: list[Plan] = []
+    until = clock() + LONGEST_DECIDING
+    for schedule in found:
+        plans.append(decide(schedule, now))
+        if clock() > until:
+            break
+    await apply_plans(session, plans, now)
+    slot_at, later_at = await upcoming(session)
+    return PlanStep(
+        schedules=len(plans), slot_at=slot_at, later_at=later_at, cut=len(plans) < len(found)
+    )
 
 
 async def apply_plans(session: Session, plans: Sequence[Plan], now: int) -> list[bool]:

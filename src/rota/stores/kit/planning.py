@@ -13,9 +13,9 @@ from rota.stores.kit.dialect import Dialect
 class Planning(Dialect):
     """The operations of planning, over a dialect's transactions."""
 
-    async def plan_due(self, decide: Decide, most: int) -> PlanStep:
+    async def plan_due(self, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
         """Apply what is decided about the schedules whose next slot has come."""
-        return await self.write(plan.plan_due, decide, most, self.now())
+        return await self.write(plan.plan_due, decide, most, waits, self.now(), self.now)
 
     async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
         """Return the schedules whose next slot has come, or only one if it has."""

@@ -73,3 +73,31 @@ class PlanStepContract:
             await bench.store.plan_due(fail, 10)
         assert await bench.store.count_runs(due.task_id) == {}
         assert await bench.store.due_schedules(10) == [due]
+
+    async def test_a_step_decides_nothing_while_it_waits_for_delayed_runs(
+        self, bench: Bench
+    ) -> None:
+        due = await due_schedule(bench, overlap=Overlap.ALLOW)
+        (task,) = await bench.store.get_tasks([due.task_id])
+        await bench.queue(task, at=bench.clock.now() + MINUTE)
+        bench.clock.advance(MINUTE)
+        step = await bench.store.plan_due(_planned, 10, waits=True)
+        assert (step.schedules, step.later_at) == (0, bench.store.now())
+        assert (await bench.store.plan_due(_planned, 10)).schedules == 1
+        assert await bench.store.promote(10) == 1
+        assert (await bench.store.plan_due(_planned, 10, waits=True)).schedules == 1
+
+    async def test_a_step_is_cut_when_deciding_takes_long(self, bench: Bench) -> None:
+        task = await bench.task(overlap=Overlap.ALLOW)
+        for number in range(3):
+            await bench.schedule(task, bench.every("1h"), name=f"s{number}")
+        bench.clock.advance(hours=1)
+
+        def slowly(schedule: DueSchedule, now: int) -> Plan:
+            bench.clock.advance(seconds=1)
+            return _planned(schedule, now)
+
+        step = await bench.store.plan_due(slowly, 10)
+        assert (step.schedules, step.cut) == (1, True)
+        step = await bench.store.plan_due(_planned, 10)
+        assert (step.schedules, step.cut) == (3, False)

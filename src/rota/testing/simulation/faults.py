@@ -212,17 +212,20 @@ class SimStore(MemoryStore):
         result: Result = self._transact(operation, args, write=False)[0]
         return result
 
-    async def plan_due(self, decide: Decide, most: int) -> PlanStep:
+    async def plan_due(self, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
         """Plan in one transaction; or let others come in between, as a weaker store would."""
         self._look()
         if self._sea.faults.coin():
-            return await super().plan_due(decide, most)
-        found = await self.due_schedules(most)
-        now = self.now()
-        plans = [decide(schedule, now) for schedule in found]
+            return await super().plan_due(decide, most, waits=waits)
+        slot_at, later_at = await self.read(upcoming)
+        now, plans = self.now(), []
+        if not waits or later_at is None or later_at > now:
+            found = await self.due_schedules(most)
+            now = self.now()
+            plans = [decide(schedule, now) for schedule in found]
         if plans:
             await self.apply_plans(plans)
-        slot_at, later_at = await self.read(upcoming)
+            slot_at, later_at = await self.read(upcoming)
         return PlanStep(schedules=len(plans), slot_at=slot_at, later_at=later_at)
 
     def _look(self) -> None:

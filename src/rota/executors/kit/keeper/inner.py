@@ -244,7 +244,21 @@ def _limit(orders: Orders, *, own_users: bool) -> None:
             hard = resource.getrlimit(name)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)  # noqa: PLW2901
             resource.setrlimit(name, (most, most))
+    _note("/proc/self/oom_score_adj", MORE_LIKELY_TO_BE_KILLED)
+    _be_less_urgent()
+
+
+def _be_less_urgent() -> None:
     os.nice(LESS_URGENT)
-    file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    os.write(file, MORE_LIKELY_TO_BE_KILLED)
-    os.close(file)
+    try:
+        _note("/proc/self/autogroup", b"%d" % LESS_URGENT)
+    except OSError:
+        return  # sessions are not scheduled as groups, or too many changed a moment ago
+
+
+def _note(path: str, value: bytes) -> None:
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.write(file, value)
+    finally:
+        os.close(file)
