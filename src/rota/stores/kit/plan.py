@@ -98,19 +98,20 @@ def _due(row: Row, active: Sequence[ActiveRun]) -> DueSchedule:
 
 
 async def plan_due(
-    session: Session, decide: Decide, most: int, waits: bool, now: int, clock: Callable[[], int]
+    session: Session, decide: Decide, most: int, waits: bool, clock: Callable[[], int]
 ) -> PlanStep:
     """Apply what is decided about the schedules whose next slot has come; tell what is next.
 
     Nothing is decided while delayed runs are due, if it waits for them.
     """
+    now = clock()
     slot_at, later_at = await upcoming(session)
     later_due = later_at is not None and later_at <= now
     if slot_at is None or slot_at > now or (waits and later_due):
         return PlanStep(schedules=0, slot_at=slot_at, later_at=later_at)
     found = await due(session, now, most)
     plans: list[Plan] = []
-    until = clock() + LONGEST_DECIDING
+    until = now + LONGEST_DECIDING
     for schedule in found:
         plans.append(decide(schedule, now))
         if clock() > until:

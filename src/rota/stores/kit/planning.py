@@ -15,7 +15,7 @@ class Planning(Dialect):
 
     async def plan_due(self, decide: Decide, most: int, *, waits: bool = False) -> PlanStep:
         """Apply what is decided about the schedules whose next slot has come."""
-        return await self.write(plan.plan_due, decide, most, waits, self.now(), self.now)
+        return await self.write(plan.plan_due, decide, most, waits, self.now)
 
     async def due_schedules(self, most: int, only: ScheduleId | None = None) -> list[DueSchedule]:
         """Return the schedules whose next slot has come, or only one if it has."""
