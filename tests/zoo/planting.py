@@ -120,7 +120,8 @@ def _forget() -> None:
         courses.plan_of,
         walls.wall_of,
         plan._read_rule,
-        plan._slots_between,
+        plan._few_between,
+        plan._many_between,
         plan._next_after,
     ):
         remembered.cache_clear()

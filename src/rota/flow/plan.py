@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 MOST_SCHEDULES = 1_000
 MOST_PROMOTED = 2_000
+FEW_SLOTS = 20
 BREATH = 10_000
 """Microseconds between long steps, in which other processes find the database free."""
 NO_PAYLOAD = ("null",)
@@ -140,9 +141,19 @@ def _read_rule(text: str) -> Rule:
     return from_record(json.loads(text))
 
 
-@lru_cache(maxsize=2_000)
 def _slots_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
     """Return the slots of a span; ten thousand equal schedules due at once cost one evaluation."""
+    few = _few_between(table, after, until)
+    return few if len(few) < FEW_SLOTS else _many_between(table, after, until)
+
+
+@lru_cache(maxsize=2_000)
+def _few_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
+    return tuple(table.between(from_micros(after), from_micros(until), limit=FEW_SLOTS))
+
+
+@lru_cache(maxsize=4)  # after a long absence they are megabytes, and equal schedules come in a row
+def _many_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
     return tuple(table.between(from_micros(after), from_micros(until), limit=MOST_SLOTS))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rota.flow.plan import BREATH, plan, plan_schedule
 from rota.model.plans import LedgerReason, ScheduleState
+from rota.model.schedules import Slot
 from rota.model.states import Place, RunState
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Retry
 from rota.testing.bench import FAR, MINUTE, Bench, failed
@@ -243,6 +245,18 @@ async def test_between_long_steps_others_find_the_database_free(desk, monkeypatc
     assert [(step.schedules, step.rest_micros) for step in steps[:2]] == [(1, BREATH)] * 2
     assert steps[2].rest_micros > BREATH
     assert len(await desk.slots(task)) == 3
+
+
+async def test_slots_of_a_long_absence_are_not_remembered_for_ever(desk):
+    task = await desk.task(overlap=Overlap.ALLOW)
+    for number in range(8):
+        anchor = desk.clock.now() - timedelta(milliseconds=number)
+        await desk.planned(task, every="1s", name=f"s{number}", anchor=anchor)
+    desk.clock.advance(seconds=10_000, minutes=0)
+    await desk.plan()
+    gc.collect()
+    remembered = sum(isinstance(thing, Slot) for thing in gc.get_objects())
+    assert remembered < 50_000
 
 
 async def test_runs_that_were_asked_for_are_never_replaced(desk):
