@@ -21,6 +21,8 @@ AGENTS_BESIDE = 20
 SCRIPTS_A_MINUTE = 600
 TICKING = 50
 MOST_LATER = 1.2
+JUDGED = "planned"
+"""The planner's own lateness; when the work began tells of the disk and the worker as well."""
 TURNS = 6
 """Of alone and beside: a machine's pace drifts, and every turn has some of each."""
 SETTLED = 3.0
@@ -100,7 +102,8 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
             measure=f"{word}: lateness p99 of {TICKING} slots a second beside {TALKERS} agents, {name}",
             rota=value([after], "ms"),
             ratio=f"{after / before:.2f} of alone ({before:.1f} ms), {usual}, {len(beside):,} slots each",
-            target=f"<= {MOST_LATER} of alone", met=after <= MOST_LATER * before,
+            target=f"<= {MOST_LATER} of alone" if word == JUDGED else "",
+            met=after <= MOST_LATER * before if word == JUDGED else None,
         )  # fmt: skip
 
 
