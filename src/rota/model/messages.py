@@ -95,3 +95,5 @@ class ThreadMessage:
     epoch: Epoch | None
     read_at: datetime | None
     files: tuple[MessageFile, ...] = ()
+    lost: frozenset[str] = frozenset()
+    """The names of those files that were found damaged or gone; nothing is on record of that."""

@@ -35,24 +35,24 @@ Acknowledged: TypeAlias = Callable[[Held, int], Awaitable[object]]
 class Box(Protocol):
     """Where a program that runs finds what it is told."""
 
-    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
+    async def bring(self, kept: Kept, message: ThreadMessage) -> ThreadMessage:
         """Lay the files of a message into the mailbox of a try, all of them, unless they are there.
 
-        Raises Unavailable, and lays none there, if they cannot be read or written.
+        Returns the message, which knows those that are `lost`: what is not what was sent is left
+        out, now and ever after. Raises Unavailable, and lays none there, if they cannot be written.
         """
 
     async def give(
         self,
         run_id: RunId,
         epoch: Epoch,
-        message: Mapping[str, Any],
-        carrying: ThreadMessage | None = None,
+        message: ThreadMessage,
+        told: Callable[[ThreadMessage], Mapping[str, Any]],
     ) -> int | None:
-        """Put a message into the mailbox of an attempt and return its number.
+        """Put a message, as it is told, into the mailbox of an attempt and return its number.
 
         None, and nothing is given, unless the program has said that it listens. It has read the
-        message when it acknowledges the number, and not before. The files of what it is `carrying`
-        are brought before.
+        message when it acknowledges the number, and not before. Its files are brought before.
         """
 
 

@@ -39,6 +39,7 @@ _SIGNS = str.maketrans(
 _QUOTES = str.maketrans({'"': "&quot;", "'": "&#39;"})
 EXACT = frozenset({"media_path", "media_name"})
 """Attributes in which every space counts; nothing is in them that breaks a line."""
+LOST = "this file is damaged or gone and cannot be read: ask its sender for it again"
 _NO_CHARACTERS = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -48,6 +49,7 @@ class Medium(NamedTuple):
     name: str
     mimetype: str
     path: str | None
+    error: str | None = None
 
     @property
     def told(self) -> dict[str, str | None]:
@@ -57,6 +59,7 @@ class Medium(NamedTuple):
             "media_mimetype": self.mimetype,
             "media_path": self.path,
             "media_name": self.name if self.path is None else None,
+            "media_error": self.error,
         }
 
 
@@ -154,7 +157,7 @@ def sent_of(said: ThreadMessage, files: str | None) -> Sent:
 
     Each message has a folder of its own there. One who finds them nowhere is told their names.
     """
-    media = tuple(_medium(said.id, file, files) for file in said.files)
+    media = tuple(_medium(said, file, files) for file in said.files)
     return Sent(said.sender, said.at, said.thread, said.body, media)
 
 
@@ -162,14 +165,16 @@ def media_of(said: ThreadMessage, files: str | None) -> dict[str, list[dict[str,
     """Return the files of a message as a program is told them in JSON; nothing if it has none."""
     told: list[dict[str, object]] = []
     for file in said.files:
-        medium = _medium(said.id, file, files)
+        medium = _medium(said, file, files)
         known = {name: text for name, text in medium.told.items() if text is not None}
         told.append({"name": file.name, "size": file.size, **known})
     return {"files": told} if told else {}
 
 
-def _medium(message_id: int, file: MessageFile, files: str | None) -> Medium:
-    path = None if files is None else f"{files}/{message_id}/{file.name}"
+def _medium(said: ThreadMessage, file: MessageFile, files: str | None) -> Medium:
+    if file.name in said.lost:
+        return Medium(file.name, file.mimetype, None, LOST)
+    path = None if files is None else f"{files}/{said.id}/{file.name}"
     return Medium(file.name, file.mimetype, path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -28,13 +29,15 @@ class Mailboxes(FakeMailboxes):
         super().__init__(yard)
         self.brought = []
         self.faults = []
+        self.lost = frozenset()
 
     async def bring(self, kept, message):
         if self.faults:
             raise self.faults.pop()
         self.brought.append((kept.nonce, message.id, len(self.yard.started)))
+        return replace(message, lost=self.lost)
 
-    async def give(self, run_id, epoch, message, carrying=None):
+    async def give(self, run_id, epoch, message, told):
         return None
 
 
@@ -90,6 +93,19 @@ async def test_files_that_cannot_be_written_fail_the_attempt_and_another_may_fol
     assert await desk.store.kept_of(yard.home) == []
     assert await made.run(given) == Succeeded(result='"done"')
     assert [number for _, number, _ in made.boxes.brought] == [message.id]
+
+
+async def test_a_file_that_is_damaged_keeps_nobody_from_reading_the_rest(desk):
+    await answering(desk)
+    message = await send(desk, "Look.", PHOTO, PHOTO._replace(name="plan.pdf"))
+    yard = Trial(said(DONE))
+    made = house(desk, yard)
+    made.boxes.lost = frozenset({"photo.png"})
+    assert await made.run(await claim(desk)) == Succeeded(result='"done"')
+    told = yard.started[0].stdin.decode()
+    assert 'media_name="photo.png" media_error="this file is damaged' in told
+    assert f'in/files/{message.id}/plan.pdf"></message>' in told
+    assert told.count("media_path") == 1
 
 
 async def test_who_has_no_mailbox_is_told_names_alone(desk):

@@ -27,13 +27,13 @@ class Box:
         self.asked = asyncio.Event()
         self.faults = []
 
-    async def give(self, run_id, epoch, message, carrying=None):
+    async def give(self, run_id, epoch, message, told):
         self.asked.set()
         if self.faults:
             raise self.faults.pop()
         if not self.listens:
             return None
-        self.given.append(message["text"])
+        self.given.append(told(message)["text"])
         return len(self.given)
 
 

@@ -39,7 +39,6 @@ from rota.flow.execute.reporting import (
     refusal,
     report_of,
     stopped,
-    unbrought,
     verdict_of,
 )
 from rota.flow.execute.scripts import SCRIPT
@@ -343,12 +342,12 @@ class KeptWork:
         await self._posting.open(assignment, kept)
         if going.stopped:
             return CANCELLED
-        if (why := await self._posting.bring(kept, told.carrying)) is not None:
+        if isinstance(made := await self._posting.bring(kept, told, prepared, ready, room), Report):
             await self._drop(going, kept)
-            return unbrought(why)
+            return made
         reach("kept.written")
         starting = asyncio.ensure_future(
-            self._yard.start(kept, room, ready.site, ready.role, prepared, bounds)
+            self._yard.start(kept, room, ready.site, ready.role, made, bounds)
         )
         left = await to_the_end(starting)  # nobody may look for it while it is being started
         try:

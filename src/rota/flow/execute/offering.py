@@ -128,7 +128,8 @@ class Offering:
             return steer.put if box is None else partial(_brought, box, kept, steer)
         if box is None:
             return None
-        return lambda message: box.give(kept.run_id, kept.epoch, told(message, files), message)
+        tell = partial(told, files=files)
+        return lambda message: box.give(kept.run_id, kept.epoch, message, tell)
 
     async def heard(self, kept: Kept, hearing: Hearing) -> None:
         """Note what a steered program has taken in; end its input when it has nothing to do.
@@ -169,7 +170,7 @@ class Offering:
 async def _brought(box: Box, kept: Kept, steer: Steer, message: ThreadMessage) -> int | None:
     """Tell a message to a program that is steered, once its files are there."""
     if message.files and not steer.has(message):
-        await box.bring(kept, message)
+        message = await box.bring(kept, message)
     return await steer.put(message)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from rota.errors import Unavailable
+from rota.flow.execute.readying import Ready
+from rota.flow.execute.reporting import unbrought
+from rota.flow.execute.trying import Told
 from rota.model.ids import RunId
 from rota.model.keeping import Kept
-from rota.model.messages import ThreadMessage
-from rota.ports.agent import Room
+from rota.model.outcomes import Report
+from rota.ports.agent import Prepared, Room
 from rota.ports.mailboxes import Mailboxes, files_in
 from rota.ports.runner import Assignment
 from rota.ports.yard import Yard
@@ -39,16 +42,21 @@ class Posting:
             return None
         return files_in(self._yard.mailbox(kept))
 
-    async def bring(self, kept: Kept, messages: Sequence[ThreadMessage]) -> str | None:
-        """Lay the files of messages into the mailbox of a try; return why that failed, if so."""
+    async def bring(
+        self, kept: Kept, told: Told, prepared: Prepared, ready: Ready, room: Room
+    ) -> Prepared | Report:
+        """Lay the files of what a program is told into the mailbox of its try.
+
+        Returns what is to be run, prepared again if files are lost, or that the attempt failed.
+        """
         if self._mailboxes is None:
-            return None
+            return prepared
         try:
-            for message in messages:
-                await self._mailboxes.bring(kept, message)
+            lying = [await self._mailboxes.bring(kept, message) for message in told.carrying]
         except Unavailable as fault:
-            return str(fault)
-        return None
+            return unbrought(str(fault))
+        now = told.having(lying)
+        return prepared if now is told else ready.agent.prepare(now.wish, room)
 
     async def open(self, assignment: Assignment, kept: Kept) -> None:
         """Serve the mailbox of a try, if nobody does."""

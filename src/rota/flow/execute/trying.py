@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -48,6 +48,14 @@ class Told(NamedTuple):
     said: str = ""
     carrying: tuple[ThreadMessage, ...] = ()
     """What has files that must be there before it is told."""
+    again: Callable[[Mapping[int, ThreadMessage]], Wish] | None = None
+    """Makes the wish again, with other words for messages."""
+
+    def having(self, lying: Sequence[ThreadMessage]) -> Told:
+        """Return what is told when the files are there, as far as they are; mostly the same."""
+        if self.again is None or not any(message.lost for message in lying):
+            return self
+        return self._replace(wish=self.again({message.id: message for message in lying}))
 
 
 class Trying:
@@ -111,12 +119,18 @@ class Trying:
             answers = answers[-1:]
         elif wish.previous_result:
             whole = replace(whole, previous=await self._previous(assignment))
-        told = tuple(map(_answered, answers))
-        sent = tuple(sent_of(message, files) for message in messages)
-        whole = replace(whole, messages=sent, answers=told)
-        prompt = render(whole) if sections else plain(whole)
+        whole = replace(whole, answers=tuple(map(_answered, answers)))
+
+        def sent(lying: Mapping[int, ThreadMessage]) -> Envelope:
+            told = tuple(sent_of(lying.get(one.id, one), files) for one in messages)
+            return replace(whole, messages=told)
+
+        def made(lying: Mapping[int, ThreadMessage]) -> Wish:
+            envelope = sent(lying)
+            return replace(wish, instructions=(render if sections else plain)(envelope))
+
         carrying = tuple(message for message in messages if message.files)
-        return Told(replace(wish, instructions=prompt), _said(whole), carrying)
+        return Told(made({}), _said(sent({})), carrying, made)
 
     async def _asked_in(self, assignment: Assignment, agent: Agent, session: KeptSession) -> bool:
         """Whether a session is the one in which the run has asked."""

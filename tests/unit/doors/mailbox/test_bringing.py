@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import os
+import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.unit.doors.mailbox.test_followups import asked
 
 from rota.doors.inside.mailbox import bringing
 from rota.errors import Unavailable
+from rota.flow.execute.offering import told
 from rota.model.messages import MessageFile, NewFile, NewMessage
 
 SENT = {"a b.png": bytes(range(256)), "notes.txt": b""}
@@ -89,12 +93,55 @@ async def test_on_a_full_disk_none_lies_there_and_the_reason_is_told(office, mon
     assert len(lying(folder)) == 2
 
 
-async def test_what_is_not_what_was_sent_is_not_shown(office):
+@pytest.mark.parametrize("how", ["changed", "gone"])
+async def test_a_file_that_is_not_what_was_sent_is_left_out_and_named(office, how):
     folder, said = await office.opened(), await message(office.bench)
-    changed = said.files[0]._replace(sha256="0" * 64)
-    with pytest.raises(Unavailable, match="not the one that was sent"):
-        await office.post.bring(folder.kept, replace(said, files=(changed,)))
-    assert lying(folder) == {}
+    good, bad = said.files
+    bad = bad._replace(sha256="0" * 64)
+    sent = (bad, good) if how == "changed" else (good, said.files[1], bad._replace(name="c"))
+    damaged = replace(said, files=sent)
+    for _ in range(2):
+        lies = await office.post.bring(folder.kept, damaged)
+        assert lies.files == sent
+        assert lies.lost == ({"notes.txt", "a b.png"} if how == "changed" else {"c"})
+    kept = {} if how == "changed" else {f"{said.id}/{name}": sent for name, sent in SENT.items()}
+    assert lying(folder) == kept
+    assert len(list((folder.path / "in" / "files").iterdir())) == 1, "nothing passing is left"
+
+
+async def test_who_is_cancelled_on_the_way_leaves_nothing_behind(office, monkeypatch):
+    folder, said = await office.opened(), await message(office.bench)
+    writing, go_on = threading.Event(), threading.Event()
+    real = bringing.Bringing._add
+
+    def slow(self, *given):
+        writing.set()
+        go_on.wait(10)
+        return real(self, *given)
+
+    monkeypatch.setattr(bringing.Bringing, "_add", slow)
+    doing = asyncio.ensure_future(office.post.bring(folder.kept, said))
+    await asyncio.to_thread(writing.wait, 10)
+    doing.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert list((folder.path / "in" / "files").iterdir()) == []
+
+
+async def test_a_program_that_listens_is_told_which_file_is_lost(office):
+    folder, said = await office.opened(), await message(office.bench)
+    await asked(office, folder, "l", "listen")
+    damaged = replace(said, files=(said.files[0], said.files[1]._replace(sha256="0" * 64)))
+    tell = partial(told, files="/box")
+    assert await office.post.give(folder.kept.run_id, folder.kept.epoch, damaged, tell) == 1
+    first, second = folder.shown("messages/0001.json")["files"]
+    assert first["media_path"] == f"/box/{said.id}/a b.png"
+    assert "media_error" not in first
+    assert second["media_name"] == "notes.txt"
+    assert second["media_error"].startswith("this file is damaged")
+    assert "media_path" not in second
 
 
 async def test_who_is_not_served_is_brought_nothing(office):
@@ -106,7 +153,7 @@ async def test_who_is_not_served_is_brought_nothing(office):
 
 async def test_only_who_listens_is_brought_the_files_of_what_comes_later(office):
     folder, said = await office.opened(), await message(office.bench)
-    give = (folder.kept.run_id, folder.kept.epoch, {"text": "Look."}, said)
+    give = (folder.kept.run_id, folder.kept.epoch, said, partial(told, files="/box"))
     assert await office.post.give(*give) is None
     assert lying(folder) == {}
     await asked(office, folder, "l", "listen")

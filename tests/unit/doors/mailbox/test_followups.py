@@ -6,7 +6,7 @@ import pytest
 from tests.unit.doors.mailbox.conftest import until
 
 from rota.doors.inside.mailbox.followups import MOST_UNREAD
-from rota.model.messages import NewMessage
+from rota.model.messages import MessageState, NewMessage, ThreadMessage
 
 
 async def asked(office, folder, name, verb, **fields):
@@ -15,15 +15,23 @@ async def asked(office, folder, name, verb, **fields):
 
 
 async def given(office, folder, text):
-    return await office.post.give(folder.kept.run_id, folder.kept.epoch, {"text": text})
+    return await give(office, folder.kept.run_id, folder.kept.epoch, text)
+
+
+async def give(office, run_id, epoch, text=""):
+    said = ThreadMessage(
+        id=1, thread="cli:default", sender="ann", body=text, at=office.bench.clock.now(),
+        state=MessageState.PENDING, reader=None, run_id=None, epoch=None, read_at=None,
+    )  # fmt: skip
+    return await office.post.give(run_id, epoch, said, lambda said: {"text": said.body})
 
 
 async def test_nothing_is_given_to_a_program_that_does_not_listen(office):
     folder = await office.opened()
     assert await given(office, folder, "hello") is None
     assert await asked(office, folder, "l", "listen") == {"ok": True, "unread": []}
-    assert await office.post.give(folder.kept.run_id, folder.kept.epoch + 1, {}) is None
-    assert await office.post.give(folder.kept.run_id + 1, folder.kept.epoch, {}) is None
+    assert await give(office, folder.kept.run_id, folder.kept.epoch + 1) is None
+    assert await give(office, folder.kept.run_id + 1, folder.kept.epoch) is None
     assert list(folder.messages.iterdir()) == []
     assert await given(office, folder, "hello") == 1
 

@@ -6,23 +6,29 @@ renamed: where it is, all files of its message are, whoever died meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from rota.doors.inside.mailbox.box import FOLDER, NEW, PRIVATE, Box
 from rota.errors import Unavailable
-from rota.flow.execute.patiently import patiently
+from rota.flow.execute.patiently import patiently, to_the_end
 from rota.model.messages import MessageFile, ThreadMessage
 from rota.ports.mailboxes import FILES
 from rota.ports.store import Store
 
+log = logging.getLogger(__name__)
+
 OWN = 0o700
 
+Result = TypeVar("Result")
 Off: TypeAlias = Callable[..., Awaitable[Any]]
 
 
@@ -34,40 +40,69 @@ class Bringing:
         self._store = store
         self._off = off
 
-    async def bring(self, message: ThreadMessage) -> None:
-        """Lay the files of a message there, unless they are; raises Unavailable if that fails."""
+    async def bring(self, message: ThreadMessage) -> ThreadMessage:
+        """Lay the files of a message there, unless they are, and return what is known of them.
+
+        Raises Unavailable if that fails; whatever happens on the way, nothing half done is left.
+        """
         aside = f".{secrets.token_hex(8)}"
         try:
-            if await self._off(self._is_there, message):
-                return
-            await self._off(self._begin, aside)
-            for position, facts in enumerate(message.files):
-                read = partial(self._store.message_content, message.id, position)
-                content = await patiently(read)
-                await self._off(self._add, aside, facts, _checked(message, facts, content))
-            await self._off(self._end, aside, message)
-        except OSError as fault:
-            with suppress(OSError):
-                await self._off(self._drop, aside)
+            lying = await self._whole(self._lying, message)
+            if lying is None:
+                lying = await self._lay(aside, message)
+        except BaseException as fault:
+            with suppress(OSError, RuntimeError):  # the threads may have ended with the daemon
+                await self._whole(self._drop, aside)
+            if not isinstance(fault, OSError):
+                raise
             why = os.strerror(fault.errno or 0).lower()
             sentence = f"the files of message {message.id} cannot be written: {why}"
             raise Unavailable(sentence) from fault
+        return replace(message, lost=frozenset(file.name for file in message.files) - lying)
 
-    def _is_there(self, message: ThreadMessage) -> bool:
+    async def _lay(self, aside: str, message: ThreadMessage) -> frozenset[str]:
+        """Lay files there; what is gone, or not what was sent, will never be had again."""
+        await self._whole(self._begin, aside)
+        lying = set()
+        for position, facts in enumerate(message.files):
+            content = await patiently(partial(self._store.message_content, message.id, position))
+            if content is not None and await self._whole(self._add, aside, facts, content):
+                lying.add(facts.name)
+            else:
+                told = {"message_id": message.id, "file": facts.name}
+                log.warning("message.file_lost", extra=told)
+        await self._whole(self._end, aside, message)
+        return frozenset(lying)
+
+    async def _whole(self, work: Callable[..., Result], *args: object) -> Result:
+        """Do something beside the loop, to its end also when this is cancelled meanwhile."""
+        doing: asyncio.Future[Result] = asyncio.ensure_future(self._off(work, *args))
+        if await to_the_end(doing):
+            doing.exception()
+            raise asyncio.CancelledError
+        return doing.result()
+
+    def _lying(self, message: ThreadMessage) -> frozenset[str] | None:
+        """Return which files of a message lie there; None if it was not brought."""
         with self._box.within(FILES) as held:
             try:
-                os.stat(str(message.id), dir_fd=held, follow_symlinks=False)
+                folder = os.open(str(message.id), FOLDER, dir_fd=held)
             except FileNotFoundError:
-                return False
-        return True
+                return None
+        try:
+            with os.scandir(folder) as entries:
+                return frozenset(entry.name for entry in entries)
+        finally:
+            os.close(folder)
 
     def _begin(self, aside: str) -> None:
         with self._box.within(FILES) as held:
             os.mkdir(aside, OWN, dir_fd=held)
 
-    def _add(self, aside: str, facts: MessageFile, content: bytes) -> None:
+    def _add(self, aside: str, facts: MessageFile, content: bytes) -> bool:
+        """Lay a file there; false if it is not the one that was sent."""
         if hashlib.sha256(content).hexdigest() != facts.sha256:
-            raise Unavailable(f"the file {facts.name} is not the one that was sent: send it again")
+            return False
         with self._box.within(FILES) as held:
             folder = os.open(aside, FOLDER, dir_fd=held)
         try:
@@ -76,6 +111,7 @@ class Bringing:
                 writing.write(content)
         finally:
             os.close(folder)
+        return True
 
     def _end(self, aside: str, message: ThreadMessage) -> None:
         with self._box.within(FILES) as held:
@@ -93,9 +129,3 @@ class Bringing:
             finally:
                 os.close(folder)
             os.rmdir(aside, dir_fd=held)
-
-
-def _checked(message: ThreadMessage, facts: MessageFile, content: bytes | None) -> bytes:
-    if content is None:
-        raise Unavailable(f"the file {facts.name} of message {message.id} is gone: send it again")
-    return content

@@ -53,17 +53,14 @@ class FollowUps:
     def _listening(self) -> bool:
         return self._state.get("listening") is True
 
-    async def give(
-        self, message: Mapping[str, Any], bring: Callable[[], Awaitable[None]] | None = None
-    ) -> int | None:
+    async def give(self, tell: Callable[[], Awaitable[Mapping[str, Any]]]) -> int | None:
         """Put a message into the mailbox and return its number; None if nobody would read it.
 
-        What it carries is brought before.
+        Only then is it asked for, with all that it needs brought here.
         """
         if not self._listening or len(await self._off(self._box.unread)) >= MOST_UNREAD:
             return None
-        if bring is not None:
-            await bring()
+        message = await tell()
         number = self._given + 1
         await self._note(given=number)
         await self._off(self._box.give, number, {**message, "number": number})

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,32 +121,33 @@ class Post:
         nonce, serving = self._served.get(kept.run_id, (None, None))
         return serving if nonce == kept.nonce else None
 
-    async def bring(self, kept: Kept, message: ThreadMessage) -> None:
+    async def bring(self, kept: Kept, message: ThreadMessage) -> ThreadMessage:
         """Lay the files of a message into the mailbox of a try, unless they are there."""
         serving = self._found(kept)
         if serving is None:
             raise Unavailable(f"the files of message {message.id} have no mailbox to lie in")
-        await self._bring(serving, message)
+        return await self._bring(serving, message)
 
-    async def _bring(self, serving: Serving, message: ThreadMessage) -> None:
+    async def _bring(self, serving: Serving, message: ThreadMessage) -> ThreadMessage:
         async with self._bringing:
-            await serving.bringing.bring(message)
+            return await serving.bringing.bring(message)
 
     async def give(
         self,
         run_id: RunId,
         epoch: Epoch,
-        message: Mapping[str, Any],
-        carrying: ThreadMessage | None = None,
+        message: ThreadMessage,
+        told: Callable[[ThreadMessage], Mapping[str, Any]],
     ) -> int | None:
-        """Put a message into the mailbox of an attempt and return its number."""
+        """Put a message, as it is told, into the mailbox of an attempt and return its number."""
         _, serving = self._served.get(run_id, (None, None))
         if serving is None or serving.held.epoch != epoch:
             return None
-        bring = None
-        if carrying is not None and carrying.files:
-            bring = partial(self._bring, serving, carrying)
-        return await serving.follow_ups.give(message, bring)
+
+        async def tell() -> Mapping[str, Any]:
+            return told(await self._bring(serving, message) if message.files else message)
+
+        return await serving.follow_ups.give(tell)
 
 
 def held_by(assignment: Assignment) -> Held:
