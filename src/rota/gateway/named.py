@@ -16,7 +16,11 @@ from rota.gateway.upstreams import READS, Upstream
 
 NAME = re.compile(r"[!-.0-~]{1,200}", re.ASCII)
 DONE, ALREADY, REFUSED, UNKNOWN = "done", "already-done", "refused", "unknown"
-FIRST_REFUSAL, FIRST_FAILURE, TIMED_OUT = 400, 500, 408
+FIRST_ELSEWHERE, FIRST_REFUSAL, FIRST_FAILURE, TIMED_OUT = 300, 400, 500, 408
+SEE_OTHER = 303
+"""Tells where what was done is to be seen."""
+NOT_HERE = frozenset({307, 308})
+"""Tell to do the same elsewhere, so it was not done here."""
 
 
 def named(asking: Asking) -> str | None:
@@ -127,9 +131,12 @@ def judged(status: int) -> str:
 
     Who refuses says that it has not done it. Who fails may have, and so may whoever stands behind a
     server that fails in its place; a server that has the whole request and still waits for it, too.
+    Any other redirect is said of what has moved as of what was done.
     """
-    if status < FIRST_REFUSAL:
+    if status < FIRST_ELSEWHERE or status == SEE_OTHER:
         return DONE
+    if status < FIRST_REFUSAL:
+        return REFUSED if status in NOT_HERE else UNKNOWN
     return REFUSED if status < FIRST_FAILURE and status != TIMED_OUT else UNKNOWN
 
 

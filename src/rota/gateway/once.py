@@ -28,10 +28,10 @@ from rota.gateway.named import (
     unknown,
     whole,
 )
-from rota.gateway.permits import Spare
+from rota.gateway.permits import Spare, Spent
 from rota.gateway.refusing import Turned
 
-FAULTS = (BadHead, Turned, OSError, EOFError, asyncio.LimitOverrunError)
+FAULTS = (BadHead, Turned, Spent, OSError, EOFError, asyncio.LimitOverrunError)
 """What can go wrong while an answer is awaited."""
 
 

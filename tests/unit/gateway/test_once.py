@@ -109,14 +109,14 @@ def test_another_attempt_of_the_run_is_told_and_another_run_is_not(door, provide
     assert told(door)[0][1] == "done"
 
 
-@pytest.mark.parametrize("status", [200, 204, 302])
+@pytest.mark.parametrize("status", [200, 204, 303])
 def test_an_answer_that_is_no_refusal_is_kept(door, provider, status):
     first, again = told(door, f"POST /models/v1/{status}", times=2)
     assert (first[0], first[1], again[0], again[1]) == (status, "done", status, "already-done")
     assert (first[2], count(provider)) == (again[2], 1)
 
 
-@pytest.mark.parametrize("status", [400, 401, 409, 422, 429])
+@pytest.mark.parametrize("status", [307, 308, 400, 401, 409, 422, 429])
 def test_who_refuses_has_not_done_it_and_may_be_asked_again(door, provider, status):
     first, again = told(door, f"POST /models/v1/{status}", times=2)
     assert (first[:2], again[:2]) == ((status, "refused"), (status, "refused"))
@@ -124,7 +124,27 @@ def test_who_refuses_has_not_done_it_and_may_be_asked_again(door, provider, stat
     assert told(door)[0][1] == "done"
 
 
-@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
+def test_a_write_may_follow_to_where_it_was_sent_under_its_name(door, provider):
+    assert told(door, "POST /models/v1/307")[0][:2] == (307, "refused")
+    assert told(door, "POST /models/v1/201")[0][:2] == (201, "done")
+    assert told(door, "POST /models/v1/201")[0][:2] == (201, "already-done")
+    assert count(provider) == 2
+
+
+def test_whose_bytes_run_out_in_the_middle_of_a_write_is_told_that_nobody_knows(door, provider):
+    noting = door.note_write
+
+    async def and_others_spend(name):
+        await noting(name)
+        door.permit.bytes_left = 1
+
+    door.exchange.writing = and_others_spend
+    assert code_of(told(door)[0]) == (409, "effect_unknown")
+    door.permit.bytes_left = 1 << 20
+    assert code_of(told(door)[0]) == (409, "effect_unknown")
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 408, 500, 502, 503, 504])
 def test_who_fails_may_have_done_it_and_is_not_asked_again(door, provider, status):
     first, again = told(door, f"POST /models/v1/{status}", times=2)
     assert first == (status, "unknown", b'{"order": 1}')
