@@ -120,8 +120,8 @@ def nonce_again() -> Iterator[None]:
 def heard_again() -> Iterator[None]:
     caught_up = Listening._caught_up
 
-    def deaf(self, found, reader):
-        return caught_up(self, replace(found, out_at=0, err_at=0), reader)
+    def deaf(self, found, holder, reader):
+        return caught_up(self, replace(found, out_at=0, err_at=0), holder, reader)
 
     with (
         replaced(Listening, "_caught_up", deaf),

@@ -279,7 +279,7 @@ async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one():
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
     hearing = Hearing(CommandReader(Output.TEXT))
-    await Listening(None, yard, None)._caught_up(kept, hearing)
+    await Listening(None, yard, None)._caught_up(kept, "w1", hearing)
     assert hearing.reader.end(Exit(code=0)).outcome == Succeeded(result='"whole"')
 
 
@@ -299,7 +299,7 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns():
     await asyncio.sleep(0)
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
-    await Listening(None, yard, None)._caught_up(kept, Hearing(CommandReader(Output.TEXT)))
+    await Listening(None, yard, None)._caught_up(kept, "w1", Hearing(CommandReader(Output.TEXT)))
     beside.cancel()
     assert len(at_reads) >= 3
     assert all(later > earlier + 1 for earlier, later in itertools.pairwise(at_reads))

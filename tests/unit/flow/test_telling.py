@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -98,6 +99,28 @@ async def test_whoever_carries_an_attempt_on_tells_nothing_of_it_again(desk):
     report = await House(desk, yard).work.run(given._replace(kept=kept))
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+@pytest.mark.parametrize("more", [b"", results("three")])
+async def test_answers_that_nobody_was_told_are_told_once_somebody_listens(desk, deaths, more):
+    """The run began when its results went nowhere, or under a version that told nothing."""
+    await talking(desk, progress=5)
+    await tell(desk, "Well?")
+    given = await claim(desk)
+    yard = Trial(said(line("tool", name="look") + results("one", "two")))
+    nowhere = replace(given.task, policy=replace(given.task.policy, deliver_to=None))
+    await House(desk, yard).work.run(given._replace(task=nowhere))
+    assert await bodies(desk, given) == []
+    for _ in range(deaths):
+        (kept,) = await desk.store.kept_of(yard.home)
+        await House(desk, yard).work.run(given._replace(kept=kept))
+        assert await bodies(desk, given) == ["one"]
+    yard.end(more)
+    (kept,) = await desk.store.kept_of(yard.home)
+    report = await House(desk, yard).work.run(given._replace(kept=kept))
+    await settled(desk, given, report)
+    assert await bodies(desk, given) == ["one", "two", *(["three"] if more else [])]
 
 
 async def test_what_is_internal_or_silent_reaches_nobody(desk):

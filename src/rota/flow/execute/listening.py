@@ -12,7 +12,7 @@ from rota.errors import Unavailable
 from rota.flow.execute.beating import Followed
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
-from rota.model.keeping import Ending, Heard, Kept, KeptSession, Reason, Stream
+from rota.model.keeping import Ending, ForPeople, Heard, Kept, KeptSession, Reason, Stream
 from rota.ports.store import Store
 from rota.ports.yard import Yard
 
@@ -59,7 +59,7 @@ class Listening:
     async def _hear(
         self, kept: Kept, holder: str, begin: Callable[[], Hearing]
     ) -> tuple[Ending, Hearing]:
-        hearing = await self._caught_up(kept, begin())
+        hearing = await self._caught_up(kept, holder, begin())
         await self._recorded(kept, hearing)
         patience, before = SWEEP_SECONDS, dict(hearing.unfinished)
         while True:
@@ -67,7 +67,7 @@ class Listening:
             while heard := self._heard(kept, hearing, last=ending is not None, before=before):
                 stands = await self._record(kept, holder, heard, hearing.news())
                 if stands is not None:
-                    hearing = await self._caught_up(stands, begin())
+                    hearing = await self._caught_up(stands, holder, begin())
                 await self._recorded(kept, hearing)
                 before = dict(hearing.unfinished)
             if ending is None:
@@ -101,19 +101,33 @@ class Listening:
             return str(fault)
         return ""
 
-    async def _caught_up(self, kept: Kept, hearing: Hearing) -> Hearing:
+    async def _caught_up(self, kept: Kept, holder: str, hearing: Hearing) -> Hearing:
         """Return a hearing that knows what is on record already; others get their turns."""
+        answers: list[ForPeople] = []
         for stream in Stream:
             end = kept.at(stream)
             while hearing.at(stream) < end:
                 at = hearing.at(stream)
                 data = self._yard.read(kept, stream, at, min(PART, end - at))
-                known = at + len(data) == end
-                if hearing.take(stream, data, known=known) is None:
+                part = hearing.take(stream, data, known=at + len(data) == end)
+                if part is None:
                     hearing.skip(stream, end)  # the spool is shorter: power was lost
+                else:
+                    answers += (one for one in part.for_people if one.most is None)
                 await asyncio.sleep(0)
+        if answers:
+            await self._tell(kept, holder, answers)
         self.followed[kept.run_id] = Followed(kept, hearing)
         return hearing
+
+    async def _tell(self, kept: Kept, holder: str, answers: Sequence[ForPeople]) -> None:
+        """Tell answers that are on record, of which each is told once: it may have been to nobody.
+
+        If the record has moved on, or is another's, whoever records next finds out.
+        """
+        at = kept.at(Stream.OUT)
+        part = Heard(Stream.OUT, at, at, for_people=tuple(answers))
+        await patiently(lambda: self._store.hear(kept.run_id, kept.epoch, holder, [part]))
 
     async def _recorded(self, kept: Kept, hearing: Hearing) -> None:
         """Note that everything heard is on record, and tell who heeds it."""

@@ -193,6 +193,9 @@ class KeepingContract:
         assert not await hear(run_id, epoch, "w1", [part])
         assert await hear(run_id, epoch, "w1", [part._replace(start=4, end=8)])
         assert await self._told(bench, lease) == [("one", DeliveryKind.RESULT)]
+        late = said(8, 8)._replace(for_people=(answer, ForPeople(aloud(lease, "two"))))
+        assert [await hear(run_id, epoch, who, [late]) for who in ("w2", "w1")] == [False, True]
+        assert len(await self._told(bench, lease)) == 2, "without a byte more"
         assert await bench.end(lease)
 
     async def test_of_notices_on_the_way_there_are_few_and_far_between(self, bench: Bench) -> None:
