@@ -33,6 +33,12 @@ from rota.stores.sqlite.connection import (
 )
 from rota.stores.sqlite.doorbell import Doorbell
 from rota.stores.sqlite.faults import translated
+from rota.stores.sqlite.gap import (
+    leave_a_gap,
+    leave_a_gap_after_a_cut,
+    note_light,
+    read_boot,
+)
 from rota.stores.sqlite.lock import InstanceLock
 from rota.stores.sqlite.session import SqliteSession, transact
 
@@ -40,8 +46,6 @@ Result = TypeVar("Result")
 
 MOST_JOINED = 64
 """How many operations share a transaction at most."""
-EVENTS_GAP = 1_000_000
-"""More than are written lightly before something else waits for the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,8 @@ class SqliteStore(SqlStore):
         self.path = path
         self._clock = clock
         self._threads: tuple[_Thread, _Thread] | None = None
+        self._boot = read_boot()
+        self._light = False
         self._lock = InstanceLock(Path(f"{path}.lock"))
         self._doorbell = Doorbell(path, self.announce)
 
@@ -176,20 +182,13 @@ class SqliteStore(SqlStore):
         anew = self._lock.take()
         reach("lock.taken")
         if anew:
-            await asyncio.get_running_loop().run_in_executor(None, self._leave_a_gap)
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, leave_a_gap, self.path)
+            except BaseException:
+                self._lock.release()
+                raise
         self._doorbell.listen(self._version)
         return True
-
-    def _leave_a_gap(self) -> None:
-        """Give no event the number of one that somebody has seen and that went with the power."""
-        connection = connect(self.path)
-        try:
-            with translated(self.path):
-                connection.execute(
-                    "update sqlite_sequence set seq = seq + ? where name = 'events'", (EVENTS_GAP,)
-                )
-        finally:
-            connection.close()
 
     async def _version(self) -> int:
         # Only the writing connection can tell others' writes from this process's own.
@@ -229,6 +228,7 @@ class SqliteStore(SqlStore):
         try:
             with translated(self.path):
                 migrate(connection, self.path)
+                leave_a_gap_after_a_cut(connection, self._boot)
                 self.incarnation = read_incarnation(connection)
         finally:
             connection.close()
@@ -241,7 +241,7 @@ class SqliteStore(SqlStore):
         await self._enqueues.close()
         await self._requested.close()
         await self._settles.close()
-        threads, self._threads = self._threads, None
+        threads, self._threads, self._light = self._threads, None, False
         for thread in dict.fromkeys(threads):
             await asyncio.get_running_loop().run_in_executor(None, thread.close)
         self._doorbell.close()
@@ -261,7 +261,13 @@ class SqliteStore(SqlStore):
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
     ) -> Result:
         """Run an operation on the writing thread, which does not wait for the disk."""
-        return await self._written(operation, args, light=True)
+        if self._boot and not self._light:
+            self._open_threads()
+            await asyncio.get_running_loop().run_in_executor(
+                None, note_light, self.path, self._boot
+            )
+            self._light = True
+        return await self._written(operation, args, light=self._light)
 
     async def _written(
         self,
