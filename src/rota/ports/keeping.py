@@ -46,6 +46,9 @@ class Keeping(Timed, Protocol):
     async def kept_of(self, home: str) -> list[Kept]:
         """Return the kept attempts of a home, oldest first."""
 
+    async def count_output(self, run_id: int, since: int) -> int:
+        """Return how many events hold what the programs of a run wrote since an instant."""
+
     async def adopt(self, run_id: RunId, epoch: int, worker: str) -> Claimed:
         """Take over a run whose holder is gone, amid its attempt; empty if it is not."""
 

@@ -12,6 +12,7 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 
 from rota.agents.command.reader import CommandReader
 from rota.errors import Unavailable
+from rota.flow.execute import hearing as hearing_module
 from rota.flow.execute import kept as kept_module
 from rota.flow.execute import patiently as patiently_module
 from rota.flow.execute.hearing import Hearing
@@ -273,17 +274,17 @@ async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard
     assert told["proven"] is facts.get("proven", True)
 
 
-async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one():
+async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one(desk):
     yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
     yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
     hearing = Hearing(CommandReader(Output.TEXT))
-    await Listening(None, yard, None)._caught_up(kept, "w1", hearing)
+    await Listening(desk.store, yard, None)._caught_up(kept, "w1", hearing)
     assert hearing.reader.end(Exit(code=0)).outcome == Succeeded(result='"whole"')
 
 
-async def test_who_carries_on_with_much_lets_others_have_their_turns():
+async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
     yard, turns, at_reads = FakeYard(), itertools.count(), []
     yard.out = b"x" * 999 + b"\n"
     yard.out *= 3 * PART // len(yard.out)
@@ -299,7 +300,30 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns():
     await asyncio.sleep(0)
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
-    await Listening(None, yard, None)._caught_up(kept, "w1", Hearing(CommandReader(Output.TEXT)))
+    await Listening(desk.store, yard, None)._caught_up(
+        kept, "w1", Hearing(CommandReader(Output.TEXT))
+    )
     beside.cancel()
     assert len(at_reads) >= 3
     assert all(later > earlier + 1 for earlier, later in itertools.pairwise(at_reads))
+
+
+async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, yard, monkeypatch):
+    """How it was cut into events is not in the bytes: line by line here, all at once there."""
+    monkeypatch.setattr(hearing_module, "MOST_EVENTS", 20)
+    read = yard.read
+
+    def slowly(kept, stream, offset, most):
+        found = read(kept, stream, offset, most)
+        return found[: found.find(b"\n") + 1] if most == PART else found
+
+    yard.read = slowly
+    given = await assignment(desk)
+    for _ in range(3):
+        yard.end(b"a line\n" * 15)
+        await work_on(desk.store, yard, chance).run(given)
+        (kept,) = await desk.store.kept_of(yard.home)
+        given = given._replace(kept=kept)
+    assert kept.out_at == len(yard.out)
+    events = await desk.store.run_output(given.lease.run_id, 1_000)
+    assert [event.data["text"] for event in events] == ["a line"] * 19 + [hearing_module.MORE]

@@ -93,6 +93,10 @@ class Hearing:
         """Count a part of a stream as heard that cannot be read any more."""
         self._at[stream] = end
 
+    def count_kept(self, texts: int) -> None:
+        """Count the events on record that hold text: how it was cut is not in the bytes."""
+        self._texts_left = max(MOST_EVENTS - texts, 0)
+
     def news(self) -> KeptSession | None:
         """Return the agent's session, if it is followed and not what is on record."""
         return None if self._following is None else self._following.news()

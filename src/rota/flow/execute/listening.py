@@ -115,6 +115,9 @@ class Listening:
                 else:
                     answers += (one for one in part.for_people if one.most is None)
                 await asyncio.sleep(0)
+        if hearing.at(Stream.OUT) or hearing.at(Stream.ERR):
+            count = self._store.count_output
+            hearing.count_kept(await patiently(lambda: count(kept.run_id, kept.began)))
         if answers:
             await self._tell(kept, holder, answers)
         self.followed[kept.run_id] = Followed(kept, hearing)

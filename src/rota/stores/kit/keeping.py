@@ -68,6 +68,10 @@ class Keeping(Dialect):
         """Return the kept attempts of a home, oldest first."""
         return await self.read(kept_of, home)
 
+    async def count_output(self, run_id: int, since: int) -> int:
+        """Return how many events hold what the programs of a run wrote since an instant."""
+        return await self.read(count_output, run_id, since)
+
     async def adopt(self, run_id: RunId, epoch: int, worker: str) -> Claimed:
         """Take over a run whose holder is gone, amid its attempt; empty if it is not."""
         return await self.write(adopt, run_id, epoch, worker)
@@ -190,6 +194,11 @@ async def _record(
     if events:
         await session.run("insert_events", rows=events, now=now)
         session.wake(EVENTS)
+
+
+async def count_output(session: Session, run_id: int, since: int) -> int:
+    """Return how many events hold what the programs of a run wrote since an instant."""
+    return int((await session.rows("count_output", run_id=run_id, since=since))[0][0])
 
 
 async def kept_of(session: Session, home: str) -> list[Kept]:

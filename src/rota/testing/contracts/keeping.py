@@ -164,6 +164,9 @@ class KeepingContract:
         newest = await bench.store.run_output(run_id, 2)
         assert [event.data["text"] for event in newest] == ["three", "four"]
         assert await bench.store.run_events(run_id) == []
+        count, now = bench.store.count_output, bench.store.now()
+        assert [await count(run_id, since) for since in (0, now, now + 1)] == [5, 5, 0]
+        assert await count(run_id + 1, 0) == 0
 
     async def test_one_stream_out_of_step_records_nothing_of_the_other(self, bench: Bench) -> None:
         lease = await self._begun(bench)

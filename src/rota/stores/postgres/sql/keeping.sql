@@ -56,6 +56,11 @@ where k.run_id = own.id and k.epoch = :epoch::int
   and (:err_from::bigint is null or k.err_at = :err_from::bigint)
 returning own.space_id, own.task_id;
 
+-- name: count_output
+select count(*) from rota.events
+where run_id = :run_id::bigint and run_id is not null and name = 'run.output'
+  and at >= :since::bigint;
+
 -- name: kept_of
 select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
   k.began, k.session, k.agent, k.said,

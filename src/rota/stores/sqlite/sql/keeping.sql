@@ -47,6 +47,10 @@ where kept.run_id = :run_id and kept.epoch = :epoch
 returning (select space_id from runs where id = kept.run_id),
   (select task_id from runs where id = kept.run_id);
 
+-- name: count_output
+select count(*) from events
+where run_id = :run_id and run_id is not null and name = 'run.output' and at >= :since;
+
 -- name: kept_of
 select k.run_id, k.epoch, k.nonce, k.boot, k.executor, k.out_at, k.err_at, k.tries, k.until,
   k.began, k.session, k.agent, k.said,
