@@ -12,9 +12,10 @@ from tests.api.conftest import PATIENCE
 from tests.api.test_attacks import read_all, status_of
 from tests.conftest import KINDS
 
-from rota.doors.api.bodies import LONGER, LONGEST_BODY, LONGEST_OF_ALL
+from rota.doors.api.bodies import LONGER, LONGER_SCOPE, LONGEST_BODY, LONGEST_OF_ALL
 from rota.doors.cli.remote import Answered, Remote
 from rota.doors.kit.catalogue import every_command
+from rota.model.keys import KeyScope
 from rota.model.messages import LARGEST_FILES, MOST_PENDING_BYTES
 
 PATH = "/v1/threads/web:ann:1/messages"
@@ -124,8 +125,8 @@ def wire_to(door):
 
 
 def test_what_takes_longer_bodies_is_a_command():
-    known = {(command.method, command.path) for command in every_command()}
-    assert set(LONGER) <= known
+    known = {(command.method, command.path): command.scope for command in every_command()}
+    assert {known[each] for each in LONGER} == {LONGER_SCOPE}
 
 
 def test_everything_else_stays_short(door):
@@ -198,6 +199,14 @@ def test_the_command_line_tells_why_a_long_request_was_turned_away(door, parser)
         assert told.value.code == "too_many_bodies"
         let_go(door)
         assert daemon.call("POST", PATH, long)["files"][0]["size"] == LARGEST_FILES
+
+
+def test_who_may_not_say_anything_holds_nothing(door):
+    reader = door.client("ann", scopes=frozenset({KeyScope.READ}))
+    with wire_to(door) as wire:
+        wire.sendall(head(reader, PATH, LONGEST_OF_ALL))
+        assert status_of(read_all(wire)) == 403
+    assert door.guard.bodies.held == 0
 
 
 def test_strangers_hold_nothing(door):

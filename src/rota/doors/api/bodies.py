@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from rota.model.keys import KeyScope
 from rota.wiring.loop import return_memory
 
 LONGEST_BODY = 1 << 20
 LONGER = {("POST", "/v1/threads/{thread_key}/messages"): 14 << 20}
 """What takes more: 10 MiB of files are 13.4 MiB in base64, and there is a text beside them."""
+LONGER_SCOPE = KeyScope.RUN
+"""What opens it: who lacks that is turned away before any of it is held."""
 LONGEST_OF_ALL = max(LONGER.values())
 MOST_HELD = 2 * LONGEST_OF_ALL
 MOST_OF_ONE = LONGEST_OF_ALL

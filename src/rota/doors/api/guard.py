@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
-from rota.doors.api.bodies import AGAIN_SECONDS, LONGEST_BODY, Bodies, longest
+from rota.doors.api.bodies import AGAIN_SECONDS, LONGER_SCOPE, LONGEST_BODY, Bodies, longest
 from rota.doors.api.entrance import Entrance, Over
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import Answers
 from rota.errors import RotaError, Unknown
-from rota.rules.permission import Caller
+from rota.rules.permission import Caller, check_scope
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
@@ -119,6 +119,8 @@ class Guard:
                 caller = known.id
                 scope["allowed"] = partial(self._way_in(scope), _authorization(headers))
             size = int(headers.get(b"content-length", b"0"))
+            if size > LONGEST_BODY:
+                check_scope(scope["caller"], LONGER_SCOPE)
             refused = self.bodies.refusal(caller, size)
             if refused is not None:
                 raise Turned(*refused, [("retry-after", str(AGAIN_SECONDS))])
