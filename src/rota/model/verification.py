@@ -52,7 +52,8 @@ MEANINGS: Mapping[Invariant, Meaning] = MappingProxyType(
         ),
         Invariant.EVERY_SLOT: Meaning(
             "every planned slot has a run or a ledger row",
-            "`rota why TASK` shows the gap, `rota backfill` queues its slots",
+            "`rota why TASK` shows the gap, `rota backfill TASK` queues its slots; "
+            "what is deleted needs nothing",
         ),
         Invariant.OF_A_SLOT: Meaning(
             "a run of a slot names that slot, and its schedule is its task's", _RECORD

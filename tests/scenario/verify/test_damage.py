@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 
 import pytest
 
@@ -373,6 +374,17 @@ async def test_what_was_damaged_is_found_and_nothing_else(busy):
             wrong[what] = found.violations
     assert wrong == {}
     assert (await verify(busy.store)).clean
+
+
+async def test_what_is_wrong_with_a_ledger_row_names_its_schedule_and_whether_it_is_gone(busy):
+    names = Names("rota." if busy.store.elsewhere else "")
+    _, miscounted = DAMAGE["a ledger row that tells of too many slots"]
+    gone = "update {schedules} set deleted_at = updated_at where name = 'cron'"
+    for statements, end in (((miscounted,), ")"), ((miscounted, gone), ", deleted since)")):
+        (violation,) = (await damaged(busy.store, names, statements)).violations
+        assert re.fullmatch(
+            r"ledger row \d+ of schedule main/ticking/cron \(\d+" + re.escape(end), violation.where
+        )
 
 
 def test_every_invariant_is_damaged_at_least_once():

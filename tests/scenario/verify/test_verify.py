@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.flow.observe.verify import verify
+from rota.flow.observe.verify import MOST_SLOTS, verify
 from rota.flow.settle import settle_attempts
 from rota.model.outcomes import Report, Succeeded
 from rota.model.states import RunState
@@ -72,6 +72,19 @@ async def test_of_very_many_slots_the_newest_are_looked_at(desk):
     found = await verify(desk.store)
     assert found.clean
     assert {c.looked_at for c in found.checks if c.invariant is Invariant.EVERY_SLOT} == {7_680}
+    assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are looked at",)
+
+
+async def test_a_ledger_row_that_lies_partly_before_the_slots_looked_at_is_not_judged(desk):
+    """A rule of milliseconds has more slots in a minute than are looked at."""
+    await desk.planned(await desk.task(), every="1ms")
+    for _ in range(5):
+        desk.clock.advance(seconds=7)
+        await desk.plan()
+    found = await verify(desk.store)
+    assert found.violations == ()
+    slots = {c.looked_at for c in found.checks if c.invariant is Invariant.EVERY_SLOT}
+    assert max(slots) <= MOST_SLOTS
     assert found.unseen == ("the older slots of 1 schedule: only the newest 10,000 are looked at",)
 
 

@@ -180,6 +180,8 @@ def newest_from(table: Timetable, start: datetime, end: datetime, most: int) -> 
     if len(table.between(start, end, limit=most + 1)) <= most:
         return start
     width = NARROWEST
+    while len(table.between(end - width, end, limit=most + 1)) > most:
+        width /= 2
     begin = max(start, end - width)
     while begin > start:
         wider = max(start, end - width * 2)

@@ -87,6 +87,7 @@ class Examination:
         self._definitions: dict[int, Definition] = {}
         self._ledger: dict[int, _LedgerRow] = {}
         self._begins: dict[int, int] = {}
+        self._names: dict[int, str] = {}
         self._now = self._pruned_before = 0
         self._old = self._unreadable = self._cut = 0
 
@@ -180,6 +181,7 @@ class Examination:
         self._close_ledger()
         for schedule in page:
             self._counts["schedules"] += 1
+            self._names[schedule.id] = _called(schedule)
             try:
                 slots = self._slots_of(schedule)
             except RULE_FAULTS:
@@ -211,14 +213,14 @@ class Examination:
         if slot is not None and (schedule.next_at or _NEVER) > to_micros(slot.due):
             planned = _said(maybe_instant(schedule.next_at))
             what = f"its next slot is due {_said(slot.due)}, and will be planned {planned}"
-            self._tell(Invariant.IN_REACH, f"schedule {schedule.id}", what)
+            self._tell(Invariant.IN_REACH, self._names[schedule.id], what)
 
     def slots(self, fates: Sequence[SlotFate]) -> None:
         """See what became of slots."""
         for fate in fates:
             if fate.ledger_id is None or fate.first_at is None or fate.told is None:
                 what = f"the slot {fate.key} has neither a run nor a ledger row"
-                self._tell(Invariant.EVERY_SLOT, f"schedule {fate.schedule_id}", what)
+                self._tell(Invariant.EVERY_SLOT, self._names[fate.schedule_id], what)
                 continue
             row = _LedgerRow(fate.schedule_id, fate.first_at, fate.told)
             self._ledger.setdefault(fate.ledger_id, row).known += 1
@@ -228,9 +230,11 @@ class Examination:
         for row_id, row in self._ledger.items():
             if row.first_at > self._begins[row.schedule_id] and row.known != row.told:
                 what = f"stands for {counted(row.told, 'slot')}, its rule has {row.known} there"
-                self._tell(Invariant.EVERY_SLOT, f"ledger row {row_id}", what)
+                where = f"ledger row {row_id} of {self._names[row.schedule_id]}"
+                self._tell(Invariant.EVERY_SLOT, where, what)
         self._ledger.clear()
         self._begins.clear()
+        self._names.clear()
 
     def _tell(self, invariant: Invariant, where: str, what: str) -> None:
         self._add([Violation(invariant=invariant, where=where, what=what)])
@@ -274,6 +278,12 @@ _NEVER = 1 << 62
 @lru_cache(maxsize=1_000)
 def _policy(text: str) -> Policy:
     return from_json(Policy, json.loads(text))
+
+
+def _called(schedule: ScheduleRecord) -> str:
+    """Say which schedule it is, by the names of its space, its task and itself."""
+    gone = "" if schedule.deleted_at is None else ", deleted since"
+    return f"schedule {schedule.stagger} ({schedule.id}{gone})"
 
 
 def _said(instant: datetime | None) -> str:
