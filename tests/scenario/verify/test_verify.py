@@ -77,7 +77,7 @@ async def test_of_very_many_slots_the_newest_are_looked_at(desk):
 
 async def test_a_ledger_row_that_lies_partly_before_the_slots_looked_at_is_not_judged(desk):
     """A rule of milliseconds has more slots in a minute than are looked at."""
-    await desk.planned(await desk.task(), every="1ms")
+    await desk.schedule(await desk.task(), desk.every("1ms"))
     for _ in range(5):
         desk.clock.advance(seconds=7)
         await desk.plan()

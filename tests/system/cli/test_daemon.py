@@ -35,7 +35,7 @@ def test_a_run_asked_for_by_another_process_is_done_and_logged_as_json(house):
 
 def test_a_schedule_made_by_another_process_fires(house):
     daemon = house.up()
-    house.json("task", "create", "tick", "--call", "rota.samples:hello", "--every", "200ms")
+    house.json("task", "create", "tick", "--call", "rota.samples:hello", "--every", "1s")
     daemon.log.wait("run.settled", "tick")
     daemon.log.wait("run.settled", "tick")
 

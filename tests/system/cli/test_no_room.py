@@ -14,7 +14,7 @@ def let_write(daemon, most):
 
 def test_a_daemon_that_cannot_write_waits_until_it_can(house):
     daemon = house.up()
-    house.json("task", "create", "tick", "--call", "rota.samples:hello", "--every", "200ms")
+    house.json("task", "create", "tick", "--call", "rota.samples:hello", "--every", "1s")
     daemon.log.wait("run.settled", "tick")
     let_write(daemon, 1)
     daemon.log.wait("service.unavailable", "cannot use the database", "its disk fails")

@@ -94,6 +94,7 @@ BAD = [
     (("--rrule", "FREQ=DAILY;INTERVAL=0"), "INTERVAL"),
     (("--every", "soon"), "soon"),
     (("--every", "0s"), "0s"),
+    (("--every", "1ms"), "at most once a second"),
     (("--once-at", "yesterday"), "yesterday"),
     (("--once-at", "2001-01-01T00:00"), "past"),
     (("--at-times", "25:00"), "25:00"),

@@ -108,6 +108,9 @@ async def test_the_generation_rises_only_with_the_identity(desk, task, before, a
         ({"cron": "* * * * *", "every": "1m"}, "exactly one"),
         ({"cron": "99 * * * *"}, "cron"),
         ({"every": "soon"}, "interval"),
+        ({"every": "1ms"}, 'interval "1ms": at most once a second: use "1s" or longer'),
+        ({"every": timedelta(seconds=0.9)}, "at most once a second"),
+        ({"words": "every 200ms"}, "at most once a second"),
         ({"rrule": "FREQ=NEVER"}, "rrule"),
         ({"times": "25:00"}, "times"),
         ({"cron": "* * * * *", "timezone": "Mars/Base"}, "timezone"),
@@ -183,3 +186,9 @@ async def test_gen_40_once_may_be_said_as_a_delay(desk, task, words):
 async def test_a_delay_that_is_no_instant_is_refused(desk, task):
     with pytest.raises(Invalid):
         await desk.planned(task, at="in a while")
+
+
+async def test_an_interval_that_is_too_short_by_now_may_be_declared_again_and_is_left(desk, task):
+    quick = {"every": "200ms"}
+    first = await desk.planned(task, **quick, shortest=timedelta())
+    assert await desk.planned(task, **quick) == first

@@ -81,7 +81,7 @@ RRule = Annotated[
     Text, typer.Option("--rrule", metavar="RULE", help="When: RFC 5545, 'FREQ=WEEKLY;BYDAY=MO'.")
 ]
 Every = Annotated[
-    Text, typer.Option("--every", metavar="LENGTH", help="When: a length of time, '10m'.")
+    Text, typer.Option("--every", metavar="LENGTH", help="When: a length of time, '10m'; 1s or longer.")
 ]
 OnceAt = Annotated[
     Text,

@@ -46,7 +46,7 @@ FIELD_OF = {
 
 
 class ScheduleAsked(Asked):
-    """When a task runs: exactly one of cron, rrule, every, at, times and words."""
+    """When a task runs: exactly one of cron, rrule, every (1s or longer), at, times and words."""
 
     kind: RuleKinds | None = None
     cron: Line | None = None

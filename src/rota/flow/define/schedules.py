@@ -18,16 +18,23 @@ from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.rules.permission import Caller
 from rota.timing import natural, rules
+from rota.timing.durations import format_duration, parse_duration
 from rota.timing.options import build
 from rota.timing.timetable import timetable
 
 KINDS = ("cron", "every", "rrule", "at", "times", "words")
 MOST_SCHEDULES = 1_000
+SHORTEST = timedelta(seconds=1)
+"""The shortest interval that is taken from people, agents and programs: less is a typing error."""
+TOO_SHORT = 'at most once a second: use "1s" or longer; "1m" is a minute'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """When a task is to run, as a caller says it; exactly one of the first six is given."""
+    """When a task is to run, as a caller says it; exactly one of the first six is given.
+
+    No door sets `shortest`: what tests Rota itself may ask for intervals of milliseconds.
+    """
 
     cron: str | None = None
     every: str | timedelta | None = None
@@ -39,6 +46,7 @@ class Wish:
     timezone: str | None = None
     anchor: datetime | None = None
     allow_past: bool = False
+    shortest: timedelta = SHORTEST
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -49,6 +57,15 @@ class Wish:
 
 def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rule:
     """Return the rule a wish describes, for a schedule that was first declared at `begun`."""
+    rule = _rule_from(wish, timezone, now, begun)
+    if rule.kind is RuleKind.INTERVAL and parse_duration(rule.expression) < wish.shortest:
+        said = wish.words or wish.every
+        shown = format_duration(said) if isinstance(said, timedelta) else said
+        raise Invalid("interval", shown, TOO_SHORT)
+    return rule
+
+
+def _rule_from(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rule:
     given = wish.kinds
     if len(given) != 1:
         advice = f"give exactly one of {', '.join(KINDS)}"
@@ -152,9 +169,12 @@ async def _find(store: Store, task: Task | None, name: str) -> StoredSchedule | 
 
 
 def _unchanged(found: StoredSchedule, wish: Wish, timezone: str, begun: datetime) -> bool:
-    """Whether a wish describes the rule that stands there; a past `at` counts as the same wish."""
+    """Whether a wish describes the rule that stands there, also one that is not taken any more.
+
+    A past `at` counts as the same wish.
+    """
     again = replace(wish, allow_past=True) if wish.at is not None else wish
-    rule = build_rule(again, timezone, begun, begun)
+    rule = _rule_from(again, timezone, begun, begun)
     return not _set_aside(found) and rules.to_record(rule) == json.loads(found.rule)
 
 

@@ -165,7 +165,9 @@ class _Calls:
         if again:
             return
         for name, every in SCHEDULES.items():
-            made = await _patiently(partial(self._rota.schedule, name, every=every))
+            wish = Wish(every=every, shortest=every)
+            put = partial(schedules.put_schedule, self._store, LOCAL, name, wish)
+            made = await _patiently(put)
             note("scheduled", sure=True, task=name, schedule=made.id)
 
     async def _put(
