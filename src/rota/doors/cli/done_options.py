@@ -9,14 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from rota.doors.cli.desk import NO_MORE, Record
-from rota.doors.cli.task_options import words_of
+from rota.doors.cli.task_options import NONE, words_of
 from rota.doors.cli.values import whole
 from rota.errors import Invalid
 from rota.rules.checks import LARGEST_LENGTH
 
 Text = str | None
-NONE = "none"
-"""What takes something away from a task that has it."""
 
 Checks = Annotated[
     list[str] | None,

@@ -210,6 +210,11 @@ def edit(
 ) -> None:
     """Change what is given and leave the rest; a new rule replaces the schedule's old one.
 
+    The word none takes these off again: --model --fallback-model --deny-tool --permission-mode
+    --max-turns --prompt-by --output --executor --image --mount --folder --memory --processes
+    --cpus --check --timeout --idle-timeout --grace --pool --deadline --group --lane --after
+    --deliver-to.
+
     Example: rota task edit report --cron '30 7 * * 1-5' --retry 3
     """
     given = dict(locals())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.desk import NO_MORE, Desk, Record
 from rota.doors.cli.values import maybe_number, maybe_whole
 from rota.errors import Invalid
 from rota.rules.sites import LEAST_CPUS, MOST_CPUS
@@ -81,7 +81,7 @@ RRule = Annotated[
     Text, typer.Option("--rrule", metavar="RULE", help="When: RFC 5545, 'FREQ=WEEKLY;BYDAY=MO'.")
 ]
 Every = Annotated[
-    Text, typer.Option("--every", metavar="LENGTH", help="When: a length of time, '10m'; 1s or longer.")
+    Text, typer.Option("--every", metavar="LENGTH", help="When: every '10m'; 1s or longer.")
 ]
 OnceAt = Annotated[
     Text,
@@ -213,6 +213,22 @@ OPTIONS = {
     "fold": "fold",
     "jitter": "jitter",
 }
+NONE = "none"
+"""What takes something away from a task that has it."""
+TAKEN_OFF = (
+    *(
+        "model",
+        "fallback_model",
+        "deny_tool",
+        "permission_mode",
+        "max_turns",
+        "prompt_by",
+        "output",
+    ),
+    *("executor", "image", "mount", "folder", "memory", "processes", "cpus", "check", "timeout"),
+    *("idle_timeout", "grace", "pool", "deadline", "group", "lane", "after", "deliver_to"),
+)
+"""Options that can be taken off again; elsewhere `none` is a value or would be misread."""
 PLAIN = (
     *("timeout", "idle_timeout", "grace", "pool", "overlap", "on_lost", "deadline"),
     *("group", "lane", "deliver_to", "until_success", "acknowledge"),
@@ -257,23 +273,31 @@ def schedule_of(given: Mapping[str, Any]) -> Record | None:
 
 def site_of(given: Mapping[str, Any]) -> Record:
     """Return where and within which bounds the options say the program runs."""
-    plain = {name: given.get(name) for name in ("executor", "image", "network", "folder")}
-    return {
+    left, off = parted(given)
+    plain = {name: left.get(name) for name in ("executor", "image", "network", "folder")}
+    said = {
         **plain,
-        "isolate": given.get("isolate") or None,
-        "mounts": list(given.get("mount") or ()) or None,
-        "memory_mib": maybe_whole("memory", given.get("memory"), 16, MOST_BOUND),
-        "processes": maybe_whole("processes", given.get("processes"), 1, MOST_BOUND),
-        "cpus": maybe_number("cpus", given.get("cpus"), LEAST_CPUS, MOST_CPUS),
+        "isolate": left.get("isolate") or None,
+        "mounts": list(left.get("mount") or ()) or None,
+        "memory_mib": maybe_whole("memory", left.get("memory"), 16, MOST_BOUND),
+        "processes": maybe_whole("processes", left.get("processes"), 1, MOST_BOUND),
+        "cpus": maybe_number("cpus", left.get("cpus"), LEAST_CPUS, MOST_CPUS),
     }
+    names = {"mount": "mounts", "memory": "memory_mib"}
+    return said | {names.get(name, name): NO_MORE for name in off if names.get(name, name) in said}
 
 
-NOWHERE = "none"
+def parted(given: Mapping[str, Any]) -> tuple[Record, set[str]]:
+    """Return the options without those that are to be taken off, and which these are."""
+    off = {name for name in TAKEN_OFF if given.get(name) in (NONE, [NONE])}
+    return {name: value for name, value in given.items() if name not in off}, off
 
 
 def policy_of(given: Mapping[str, Any]) -> Record | None:
     """Return the policy that the options ask for; what they leave out stays as it is."""
+    given, off = parted(given)
     said: Record = {name: given[name] for name in PLAIN if given.get(name) is not None}
+    said |= {name: None for name in PLAIN if name in off}
     numbers = {
         "priority": maybe_whole(
             "priority", given.get("priority"), -HIGHEST_PRIORITY, HIGHEST_PRIORITY
@@ -287,14 +311,14 @@ def policy_of(given: Mapping[str, Any]) -> Record | None:
     }
     parts = {**numbers, "retry": _said(retry), "catch_up": _said({"mode": given.get("catch_up")})}
     said |= {name: value for name, value in parts.items() if value is not None}
-    if said.get("deliver_to") == NOWHERE:
-        said["deliver_to"] = None
     return said or None
 
 
-def after_of(given: Mapping[str, Any]) -> Record | None:
+def after_of(given: Mapping[str, Any]) -> object:
     """Return which task the options say to follow."""
     task, on = given.get("after"), given.get("on")
+    if task == NONE and on is None:
+        return NO_MORE
     if task is None and on is not None:
         raise Invalid("on", on, "goes with --after")
     return None if task is None else {"task": task, **({} if on is None else {"on": on})}

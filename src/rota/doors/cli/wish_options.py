@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.doors.cli.desk import Record
+from rota.doors.cli.desk import NO_MORE, Record
+from rota.doors.cli.task_options import parted
 from rota.doors.cli.values import maybe_whole
 
 MOST_TURNS = 10_000
@@ -64,7 +65,7 @@ Phrases = Annotated[
 ]
 PromptBy = Annotated[
     Text,
-    typer.Option("--prompt-by", metavar="WAY", help="Agent command: stdin or argv [stdin]."),
+    typer.Option("--prompt-by", metavar="WAY", help="Agent command: stdin, argv or lines [stdin]."),
 ]
 Result = Annotated[
     Text,
@@ -91,6 +92,10 @@ FIELDS = {
 
 def wishes_of(given: Mapping[str, Any]) -> Record:
     """Return what the options ask of the agent; what they leave out is not in it."""
-    said = {field: given[name] for name, field in FIELDS.items() if given.get(name) is not None}
-    turns = maybe_whole("max-turns", given.get("max_turns"), 1, MOST_TURNS)
+    left, off = parted(given)
+    said = {field: left[name] for name, field in FIELDS.items() if left.get(name) is not None}
+    said |= {field: NO_MORE for name, field in FIELDS.items() if name in off}
+    if "max_turns" in off:
+        return {**said, "max_turns": NO_MORE}
+    turns = maybe_whole("max-turns", left.get("max_turns"), 1, MOST_TURNS)
     return said if turns is None else {**said, "max_turns": turns}

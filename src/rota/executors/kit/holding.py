@@ -33,7 +33,7 @@ def hold(room: Room, hierarchy: Hierarchy | None, *, counts_alone: bool) -> Hold
     bounds = room.bounds
     settings = hierarchy.settings(bounds) if hierarchy else {}
     if bounds.cpus is not None and "cpu.max" not in settings:
-        raise Unavailable(f"cpus cannot be bounded here: {DELEGATE.format('cpu')}, or leave it out")
+        raise Unavailable(f"cpus cannot be bounded here: {DELEGATE.format('cpu')}, or {NO_CPUS}")
     outside = ["--group", hierarchy.path(room.name), _joined(settings)] if hierarchy else []
     outside += _limit("CORE", 0)
     outside += _limit("NOFILE", bounds.open_files)
@@ -62,6 +62,7 @@ TOGETHER = {
     "pids": "a bound on the number of processes",
     "memory": "a bound on the memory of all processes together",
 }
+NO_CPUS = "take the bound off (`rota task edit TASK --cpus none`)"
 DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"
 
 
