@@ -14,6 +14,14 @@ class Network(StrEnum):
     OPEN = "open"
 
 
+class Held(StrEnum):
+    """For whom a bound holds: all processes of a run together, each by itself, or nobody."""
+
+    TOGETHER = "together"
+    EACH = "each"
+    NOT = "not"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A folder of the host that a program sees beside its own, at the same path."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from rota.model.sites import Site
+from rota.model.sites import Held, Site
 from rota.model.spaces import Role
 
 
@@ -13,3 +14,6 @@ class Sites(Protocol):
 
     async def admit(self, site: Site, role: Role) -> None:
         """Raise Unavailable, NotPermitted or Invalid, with what to do, unless it can be had."""
+
+    async def holds(self, site: Site) -> Mapping[str, Held]:
+        """Return for whom memory, processes and processors can be bounded there."""

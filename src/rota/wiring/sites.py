@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from rota.executors.kit.trying import namespaces_to_be_had
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
 from rota.executors.tmux.executor import TmuxExecutor
-from rota.model.sites import Network, Site
+from rota.model.sites import Held, Network, Site
 from rota.model.spaces import Role
 from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
@@ -107,6 +107,11 @@ class LocalSites:
             pinned(self.engine, site.image)
         for share in site.mounts:
             self.mounts.share(share, role)
+
+    async def holds(self, site: Site) -> Mapping[str, Held]:
+        """Return for whom memory, processes and processors can be bounded there."""
+        made = await asyncio.to_thread(lambda: self.executors)
+        return made[site.executor].holds(isolated=site.isolated)
 
     def try_all(self) -> list[Tried]:
         """Return what each executor lacks here."""

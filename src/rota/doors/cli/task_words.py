@@ -47,6 +47,8 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
         out.line(f"  runs when asked: rota run {task['name']}")
     if task["site"] is not None:
         out.line(f"  runs in {site_words(task)}")
+    for line in unheld_words(task):
+        out.line(f"  ! {line}")
     out.line(f"  {results_of(task)}")
     if task["kind"] == "agent" or task["forecast"] is not None:
         out.line(f"  a run uses: {forecast_words(task['forecast'])}")
@@ -66,13 +68,28 @@ def site_words(task: Record) -> str:
         words.append(f"in {site['folder']}")
     if site["mounts"]:
         words.append(f"with {', '.join(site['mounts'])}")
+    held = site.get("held", {})
     if site["memory_mib"] is not None:
-        words.append(f"within {site['memory_mib']} MiB")
+        each = "with each process " if held.get("memory_mib") == "each" else ""
+        words.append(f"{each}within {site['memory_mib']} MiB")
     if site["processes"] is not None:
         words.append(f"with {site['processes']} processes at most")
     if site["cpus"] is not None:
         words.append(f"on {site['cpus']:g} processors at most")
     return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")
+
+
+def unheld_words(task: Record) -> list[str]:
+    """Return what a task was promised and nothing holds where it was asked."""
+    held = (task["site"] or {}).get("held", {})
+    return [UNHELD[name].format(task["name"]) for name in UNHELD if held.get(name) == "not"]
+
+
+UNHELD = {
+    "processes": "nothing here bounds the number of processes: see `rota doctor`",
+    "cpus": "nothing here bounds processors, and runs that begin here are refused: see "
+    "`rota doctor`, or take it off: rota task edit {} --cpus none",
+}
 
 
 def results_of(task: Record) -> str:

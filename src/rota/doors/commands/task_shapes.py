@@ -15,13 +15,14 @@ from rota.model.codec import to_json
 from rota.model.instants import to_micros
 from rota.model.plans import ScheduleState, StoredSchedule
 from rota.model.schedules import RuleKind
-from rota.model.sites import Network
+from rota.model.sites import Held, Network
 from rota.model.spaces import Role
 from rota.model.tasks import AfterOn, Policy, Task, TaskKind
+from rota.ports.sites import Sites
 from rota.rules.checks import FIELD as CHECKS
 from rota.rules.gates import GATE
 from rota.rules.next_checks import FIELD as NEXT_CHECK
-from rota.rules.sites import site_of
+from rota.rules.sites import BOUNDS, site_of
 from rota.rules.wishes import WISHES
 from rota.timing.rules import from_record
 from rota.timing.words import describe
@@ -103,7 +104,10 @@ class TaskGiven(TaskListed):
 
 
 class SiteGiven(Given):
-    """Where a task's programs run; `usual` says that the task leaves it to its space."""
+    """Where a task's programs run; `usual` says that the task leaves it to its space.
+
+    `held` says for whom each of its bounds can be held where this was asked.
+    """
 
     executor: str
     usual: bool
@@ -115,6 +119,7 @@ class SiteGiven(Given):
     memory_mib: int | None
     processes: int | None
     cpus: float | None
+    held: dict[str, Held]
 
 
 class ActivityGiven(Given):
@@ -207,7 +212,7 @@ def task_listed(task: Task, schedules: Sequence[StoredSchedule], now: datetime) 
     return made
 
 
-def site_given(task: Task, role: Role) -> SiteGiven | None:
+async def site_given(task: Task, role: Role, sites: Sites | None) -> SiteGiven | None:
     """Return where a task's programs run; callables have no other place than Rota itself."""
     if task.kind is TaskKind.PYTHON:
         return None
@@ -215,6 +220,8 @@ def site_given(task: Task, role: Role) -> SiteGiven | None:
         site = site_of(task.spec, role)
     except RotaError:  # its runs are refused with the reason; the rest of the answer still stands
         return None
+    bounds = [name for name in BOUNDS if task.spec.get(name) is not None]
+    held = await sites.holds(site) if sites is not None and bounds else {}
     return SiteGiven.model_construct(
         executor=site.executor,
         usual=task.spec.get("executor") is None,
@@ -226,6 +233,7 @@ def site_given(task: Task, role: Role) -> SiteGiven | None:
         memory_mib=task.spec.get("memory_mib"),
         processes=task.spec.get("processes"),
         cpus=task.spec.get("cpus"),
+        held={name: held[name] for name in bounds if name in held},
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from rota.doors.commands.task_requests import ROOM, Work
 from rota.doors.kit.office import Office
-from rota.errors import Invalid
+from rota.errors import Invalid, Unavailable
+from rota.model.sites import Held
 from rota.model.tasks import TaskKind
 from rota.rules.done import DONE
 from rota.rules.programs import check_folder
@@ -43,5 +44,11 @@ async def check_site(
         check_folder(spec["folder"])
     role = (await office.store.find_space(space)).role
     site = site_of(spec, role)
-    if office.sites is not None and any(name in FIELDS for name in said):
+    if office.sites is None:
+        return
+    if any(name in FIELDS for name in said):
         await office.sites.admit(site, role)
+    chosen = spec.get("executor") and spec.get("cpus")
+    if chosen and (await office.sites.holds(site))["cpus"] is Held.NOT:
+        message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
+        raise Unavailable(message)

@@ -382,9 +382,10 @@ async def _shown(office: Office, task: Task) -> TaskShown:
     view = await view_task(office.store, office.caller, task.name, task.space)
     given = task_given(view.task, view.schedules, view.now)
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
+    role = (await office.store.find_space(view.task.space)).role
     return TaskShown(
         **dict(given),
-        site=site_given(view.task, (await office.store.find_space(view.task.space)).role),
+        site=await site_given(view.task, role, office.sites),
         activity=activity_given(view.activity),
         counts=view.counts,
         recent=[run_given(run) for run in view.recent],

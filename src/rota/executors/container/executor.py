@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from rota.executors.kit.mounts import MountList
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.executors.kit.system import System
 from rota.model.programs import Command
+from rota.model.sites import Held
+from rota.rules.sites import BOUNDS
 
 PATIENCE = 30.0
 ROUNDS = 4
@@ -73,6 +76,10 @@ class ContainerExecutor:
             remedy = f"let {self._engine.kind} show containers /usr and the Python that runs Rota"
             return [Missing("ways out of containers", str(fault), remedy)]
         return []
+
+    def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has walls
+        """Say that the engine holds every bound, or refuses to start."""
+        return dict.fromkeys(BOUNDS, Held.TOGETHER)
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the client of an engine that runs the program and nothing else."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 from rota.errors import Invalid, Unavailable
 from rota.executors.kit.spec import Spec
 from rota.model.programs import Bounds, Command
-from rota.model.sites import Network, Share
+from rota.model.sites import Held, Network, Share
 from rota.model.spaces import Role
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -128,6 +128,9 @@ class Executor(Protocol):
 
     def check(self) -> list[Missing]:
         """Try out what the executor needs, and return what is not to be had here."""
+
+    def holds(self, *, isolated: bool) -> Mapping[str, Held]:
+        """Return for whom memory, processes and processors can be bounded."""
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return what a keeper must start; raise Unavailable rather than promise less."""

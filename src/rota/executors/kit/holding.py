@@ -9,6 +9,7 @@ from rota.errors import Unavailable
 from rota.executors.kit.executor import Missing, Room
 from rota.executors.kit.groups import Hierarchy
 from rota.model.programs import Bounds
+from rota.model.sites import Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,17 @@ def hold(room: Room, hierarchy: Hierarchy | None, *, counts_alone: bool) -> Hold
 
 def _limit(name: str, value: int | None) -> list[str]:
     return [] if value is None else ["--limit", name, str(value)]
+
+
+def holds(hierarchy: Hierarchy | None, *, counts_alone: bool) -> dict[str, Held]:
+    """Return for whom `hold` bounds what; a part of the processors is refused where nobody does."""
+    held = hierarchy.controllers if hierarchy else frozenset()
+    counted = counts_alone or "pids" in held
+    return {
+        "memory_mib": Held.TOGETHER if "memory" in held else Held.EACH,
+        "processes": Held.TOGETHER if counted else Held.NOT,
+        "cpus": Held.TOGETHER if "cpu" in held else Held.NOT,
+    }
 
 
 def held_apart(hierarchy: Hierarchy | None, *controllers: str) -> list[Missing]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from rota.errors import Unavailable
 from rota.executors.kit import start
 from rota.executors.kit.executor import Interpreter, Missing, Room, environment
 from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import held_apart, hold
+from rota.executors.kit.holding import held_apart, hold, holds
 from rota.executors.kit.spec import Spec, Tree
 from rota.model.programs import Command
+from rota.model.sites import Held
 
 START = str(Path(start.__file__))
 
@@ -36,6 +38,10 @@ class ProcessExecutor:
     def check(self) -> list[Missing]:
         """Say which bounds hold for single processes only."""
         return held_apart(self._hierarchy, "pids", "memory")
+
+    def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has no walls
+        """Say which bounds hold for all processes together."""
+        return holds(self._hierarchy, counts_alone=self._counts_alone)
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program itself behind its bounds."""

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rota.errors import Unavailable
@@ -20,13 +20,13 @@ from rota.executors.kit.executor import (
     refuse,
 )
 from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import held_apart, hold
+from rota.executors.kit.holding import held_apart, hold, holds
 from rota.executors.kit.mounts import MountList
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.executors.sandbox.filter import MACHINES, filter_for
 from rota.executors.sandbox.profile import Host, closing, last_steps, walls
 from rota.model.programs import Command
-from rota.model.sites import Network
+from rota.model.sites import Held, Network
 from rota.model.spaces import Role
 
 NEEDED = ("--disable-userns", "--assert-userns-disabled", "--bind-fd", "--seccomp", "--size")
@@ -75,6 +75,10 @@ class SandboxExecutor:
         unbounded = os.geteuid() == 0 and "pids" not in held
         missing = self._try_out() or ([UNBOUNDED] if unbounded else [])
         return missing or held_apart(self._hierarchy, "memory")
+
+    def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has walls
+        """Say which bounds hold for all processes together."""
+        return holds(self._hierarchy, counts_alone=os.geteuid() != 0)
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the program behind its walls."""

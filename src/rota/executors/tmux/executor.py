@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rota.errors import Invalid
@@ -21,6 +22,7 @@ from rota.executors.kit.spec import Spec
 from rota.executors.tmux.files import LONGEST_SOCKET, SOCKET
 from rota.executors.tmux.pane import Pane
 from rota.model.programs import Command
+from rota.model.sites import Held
 
 COLUMNS, LINES = "200", "50"
 OLDEST = (3, 3)
@@ -62,6 +64,10 @@ class TmuxExecutor:
                 missing = [Missing("tmux 3.3", f"{self._tmux()} is {told.strip()}", "update it")]
         walls = [replace(each, needed=False) for each in self._walled.check()]
         return list(dict.fromkeys([*missing, *self._plain.check(), *walls]))
+
+    def holds(self, *, isolated: bool) -> Mapping[str, Held]:
+        """Say what the executor holds whose program it shows."""
+        return (self._walled if isolated else self._plain).holds(isolated=isolated)
 
     def wrap(self, command: Command, room: Room) -> Spec:
         """Return the other executor's program, shown in a pane."""
