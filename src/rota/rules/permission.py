@@ -12,6 +12,9 @@ from rota.model.spaces import Role
 OF_ATTEMPTS = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
 """What an attempt may do within its space: never what an administrator does, and no SQL."""
 
+OWNER = "the owner of the home folder"
+"""Who asks without a key, or with the key that lies in the home: one person, and one name."""
+
 OWN_DOORS = ("cli", "web")
 """The providers of threads that every space has."""
 
@@ -26,7 +29,7 @@ class Caller:
 
     space: str = "main"
     role: Role = Role.MAIN
-    name: str = "local"
+    name: str = OWNER
     id: str = "local"
     scopes: frozenset[KeyScope] = EVERY_SCOPE
     attempt: Held | None = None

@@ -133,12 +133,18 @@ class _Reader:
 
     def _calendar(self, days: int, times: list[int] | None) -> Rule:
         if not times:
-            raise self._refusal('add a time of day, for example "at 7:00"')
+            raise self._untimed("at 7:00")
         return rules.calendar(
             [format_clock(time) for time in times],
             weekdays=format_weekdays(days),
             timezone=self._zone.key,
         )
+
+    def _untimed(self, example: str) -> Invalid:
+        _, at, said = self._said.rpartition(" at ")
+        if at:
+            return self._refusal(f'"{said}" is no time of day; write for example "{example}"')
+        return self._refusal(f'add a time of day, for example "{example}"')
 
     def _several(self, several: re.Match[str], times: list[int]) -> Rule:
         """Read "every 2 weeks on tuesday at 9"."""
@@ -167,7 +173,7 @@ class _Reader:
         if fields is None:
             raise self._refusal('write "first of the month" or "last friday of the month"')
         if not times:
-            raise self._refusal('add a time of day, for example "at 9:00"')
+            raise self._untimed("at 9:00")
         if len(times) > 1 or times[0] % 60:
             raise self._refusal("use one time, in whole minutes, for days of the month")
         monthday, weekday = fields

@@ -11,12 +11,11 @@ from rota.flow.define.keys import create_key
 from rota.model.keys import EVERY_SCOPE
 from rota.model.spaces import Role
 from rota.ports.store import Store
-from rota.rules.permission import LOCAL
+from rota.rules.permission import LOCAL, OWNER
 from rota.rules.tokens import SECRET_BYTES, digest_of_token, token_of
 
 FILE_NAME = "admin.key"
 PRIVATE = 0o600
-NAME = "the owner of the home folder"
 
 
 async def ensure_admin_key(store: Store, home: Path) -> None:
@@ -28,7 +27,7 @@ async def ensure_admin_key(store: Store, home: Path) -> None:
     if found is not None and found.revoked_at is None:
         return
     secret = secrets.token_bytes(SECRET_BYTES)
-    await create_key(store, LOCAL, NAME, secret, role=Role.MAIN, scopes=EVERY_SCOPE)
+    await create_key(store, LOCAL, OWNER, secret, role=Role.MAIN, scopes=EVERY_SCOPE)
     _write(path, token_of(secret))
 
 

@@ -16,7 +16,7 @@ from rota.model.inquiries import Table
 from rota.model.keys import KeyScope
 from rota.model.states import RunState
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL, Caller
+from rota.rules.permission import LOCAL, OWNER, Caller
 from rota.rules.phrases import Asker, question_in
 
 
@@ -115,7 +115,7 @@ async def test_a_run_in_the_queue_is_cancelled_and_one_that_goes_on_told_to_stop
     }  # fmt: skip
     ended = await talkers.person("show_run", run=queued)
     assert ended["state"] == "cancelled"
-    assert ended["error"] == f"cancelled by local, as run {question['run']} asked"
+    assert ended["error"] == f"cancelled by {OWNER}, as run {question['run']} asked"
     await talkers.next()
     going = await talkers.begin(other)
     question = await asks(talkers, "kill_task_run", {"run": going.run_id})

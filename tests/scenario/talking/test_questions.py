@@ -14,6 +14,7 @@ from rota.flow.execute.trying import ASKED
 from rota.flow.rescue import NO_ANSWER, expire
 from rota.model.outcomes import Cancelled, Succeeded
 from rota.rules.approvals import decision
+from rota.rules.permission import OWNER
 from rota.stores.sqlite.store import SqliteStore
 from rota.testing.bench import Bench, failed
 from rota.testing.contracts.talking import AGAIN
@@ -95,7 +96,7 @@ async def test_an_answer_after_a_reboot_three_days_later_from_another_door_count
     assert await again.end()
     shown = await third.person("show_run", run=agent.run_id)
     assert (shown["state"], len(shown["questions"])) == ("succeeded", 1)
-    assert shown["questions"][0]["answered_by"] == "local"
+    assert shown["questions"][0]["answered_by"] == OWNER
     await store.close()
 
 

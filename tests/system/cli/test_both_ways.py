@@ -146,6 +146,13 @@ def test_the_daemon_is_asked_with_its_key_and_so_it_is_written_down(both):
     assert [one["caller"].partition(":")[0] for one in newest] == ["local", "key"]
 
 
+def test_one_person_has_one_name_with_a_daemon_and_without(both):
+    said = {
+        ask("task", "disable", "hello")[1]["disabled_reason"] for ask in (both.over, both.direct)
+    }
+    assert said == {"disabled by the owner of the home folder"}
+
+
 def test_a_callable_is_never_named_over_http_but_on_the_database(both):
     code, made, _ = both.over("task", "create", "mine", "--call", "rota.samples:hello")
     assert (code, made["origin"]) == (0, "cli")

@@ -11,6 +11,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from rota.rules.permission import OWNER
+
 
 class Session:
     """Talks to a daemon and keeps every byte that it answers."""
@@ -221,7 +223,7 @@ def test_c8_c9_what_programs_say_and_people_set_is_written_nowhere(house):
         assert session.ask("GET", path)[0] == 200
     listed = {one["name"]: one for one in session.ask("GET", "/v1/secrets")[1]["secrets"]}
     assert listed["filed"]["source"] == f"file:{key}"
-    assert listed["kept"]["set_by"] == "the owner of the home folder"
+    assert listed["kept"]["set_by"] == OWNER
     said_by = [house.rota("secret", "list"), house.rota("doctor")]
     assert house.rota("backup", str(house.home / "copy.db")).returncode == 0
     daemon.signal(signal.SIGTERM)

@@ -10,6 +10,7 @@ import pytest
 from rota.flow.settle import running
 from rota.model.outcomes import Asked, Report
 from rota.rules.approvals import action_text
+from rota.rules.permission import OWNER
 from rota.rules.settlement import Context, settle
 from rota.runtime.clock import SystemClock
 from rota.stores.sqlite.store import SqliteStore
@@ -58,4 +59,4 @@ def test_an_approval_needs_the_hash_of_what_was_shown(rota, approval):
     assert "closed" in rota.refused("answer", "1", "approve", "--hash", approval, code=5)
     shown = rota.ok("run", "1").out
     assert "deny" in shown
-    assert "local" in shown
+    assert OWNER in shown

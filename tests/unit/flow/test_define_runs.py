@@ -23,7 +23,7 @@ from rota.model.runs import RunBatch, Source
 from rota.model.spaces import Role
 from rota.model.states import RunState
 from rota.model.tasks import OnLost, Retry
-from rota.rules.permission import LOCAL, Caller
+from rota.rules.permission import LOCAL, OWNER, Caller
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench, failed
 
@@ -144,7 +144,7 @@ async def test_backfill_refuses_spans_that_make_no_sense(desk, back, ahead, word
 async def test_cancelling_a_queued_run_ends_it(desk, chance):
     (run_id,) = await desk.queue(await desk.task())
     run = await cancel_run(desk.store, LOCAL, run_id, chance)
-    assert (run.state, run.error) == (RunState.CANCELLED, "cancelled by local")
+    assert (run.state, run.error) == (RunState.CANCELLED, f"cancelled by {OWNER}")
     with pytest.raises(IllegalMove, match="ended already"):
         await cancel_run(desk.store, LOCAL, run_id, chance)
 

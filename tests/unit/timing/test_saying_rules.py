@@ -169,7 +169,7 @@ def test_a_phrase_of_pace_is_read(text: str, said: str) -> None:
         ("today at 8:00", "in the past"),
         ("2026-12-01", "add a time of day"),
         ("in 0 minutes", "above zero"),
-        ("every day at 25:00", "add a time of day"),
+        ("every day at 25:00", '"25:00" is no time of day; write for example "at 7:00"'),
         ("x" * 1001, "at most 1000 characters"),
     ],
 )

@@ -82,8 +82,9 @@ def cli_page() -> str:
 def settings_page() -> str:
     """Return the page of the settings."""
     rows = [
-        f"| `{name}` | `ROTA_{name.upper()}` | {_shown(info.default)} | {MEANINGS[name]} |"
+        f"| `{name}` | `ROTA_{name.upper()}` | {_shown(usual)} | {MEANINGS[name]} |"
         for name, info in Wanted.model_fields.items()
+        for usual in [info.get_default(call_default_factory=True)]
     ]
     table = "\n".join(["| setting | variable | default | meaning |", "|---|---|---|---|", *rows])
     return f"# Settings\n\n{MADE}\n\n{READING}\n\n{LIMITS}\n\n{table}\n"
@@ -134,7 +135,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def _shown(value: object) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", {}):
         return ""
     return f"`{format_duration(value) if isinstance(value, timedelta) else value}`"
 

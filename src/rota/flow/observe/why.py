@@ -19,7 +19,7 @@ from rota.model.events import Event
 from rota.model.instants import maybe_instant, to_micros
 from rota.model.pauses import paused_since, was_paused
 from rota.model.plans import LedgerReason, LedgerRow, ScheduleState
-from rota.model.runs import Attempt, Run
+from rota.model.runs import Attempt, Run, Source
 from rota.model.states import RunState
 from rota.rules.catch_up import GRACE
 from rota.rules.next_checks import KEY as NEXT_CHECK
@@ -206,7 +206,9 @@ class _Teller:
         if late <= GRACE:
             said = f" ({span(late)} late)" if late >= timedelta(milliseconds=500) else ""
             return "ran", f"{began}{said}, {took}"
-        if run.created_at - due > GRACE:
+        if run.source is Source.BACKFILL:
+            cause = f"it was backfilled at {wall(run.created_at, self._zone)}"
+        elif run.created_at - due > GRACE:
             cause = "it was found late and caught up"
         elif run.retries or run.losses:
             cause = "an earlier attempt came to nothing"
@@ -342,16 +344,21 @@ class _Teller:
 
 
 def _joined(stories: list[Story]) -> list[Story]:
-    """Tell slots that nobody has planned yet as one, from the oldest to the newest."""
+    """Tell slots that nobody has planned yet, or that never were, as one from oldest to newest."""
     joined: list[Story] = []
     for story in stories:
         last = joined[-1] if joined else None
-        overdue = story.verdict == "overdue" and last is not None and last.verdict == "overdue"
-        if last is not None and overdue and last.schedule == story.schedule:
+        if last is not None and _is_more_of(last, story):
             joined[-1] = replace(last, until=story.at, count=last.count + 1)
         else:
             joined.append(story)
     return joined
+
+
+def _is_more_of(last: Story, story: Story) -> bool:
+    same = (last.verdict, last.schedule) == (story.verdict, story.schedule)
+    never = story.verdict == "no_slot" and last.sentence == story.sentence
+    return same and (story.verdict == "overdue" or never)
 
 
 def _covers(row: LedgerRow, planned: Planned) -> bool:
