@@ -18,6 +18,7 @@ from rota.ports.store import Store
 from rota.rules.settlement import answer_by_default
 
 MOST = 500
+RESTORED = "it was going on when the backup was taken that has been restored"
 WORKER_GONE = "its worker stopped renewing its lease"
 WORKER_BUSY = "its worker renews its lease but tells nothing of it: something may block its loop"
 KEEPER_ALONE = "its worker is gone; its keeper may go on alone until its home comes back"
@@ -39,8 +40,11 @@ async def rescue(store: Store, chance: Random, *, fence: bool) -> int:
     if fence:
         await store.fence()
     lost = await store.lost_runs(MOST)
-    report = Report(outcome=Lost(reason=WORKER_GONE))
-    settled = await settle_runs(store, [(run, report) for run in lost], chance)
+    reports = [
+        (run, Report(outcome=Lost(reason=RESTORED if run.restored else WORKER_GONE)))
+        for run in lost
+    ]
+    settled = await settle_runs(store, reports, chance)
     for delivery in await store.orphaned_deliveries(MOST):
         await store.mark_delivery(delivery, DeliveryState.UNKNOWN, SENDER_GONE, store.now())
     return sum(settled)

@@ -193,6 +193,8 @@ class OpenRun:
     cancel_requested: bool = False
     holder: str | None = None
     """Who held it when it was found lost."""
+    restored: bool = False
+    """It was running when the backup was taken that a restore has put here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

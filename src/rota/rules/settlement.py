@@ -149,7 +149,7 @@ def _lost(run: OpenRun, report: Report, outcome: Lost, context: Context) -> Sett
         return _end(run, report, Move.FAIL, context, code="lost", error=outcome.reason)
     if chosen is OnLost.ASK or (chosen is OnLost.AUTO and context.outward):
         question = Asked(
-            question="The worker vanished while this run was going on. Run it again?",
+            question="This run was lost while it was going on. Run it again?",
             context=outcome.reason,
             options=LOST_OPTIONS,
             expires_in=LOST_QUESTION_LIFE,

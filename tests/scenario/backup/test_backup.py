@@ -180,6 +180,11 @@ async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
     store = await opened_at()
     assert await rescue(store, FixedChance(), fence=True) == 1
     assert (await store.get_run(run_id)).state is RunState.WAITING
+    (question,) = await store.list_questions([run_id])
+    assert (question.question, question.context) == (
+        "This run was lost while it was going on. Run it again?",
+        "it was going on when the backup was taken that has been restored",
+    )
 
 
 async def test_ids_that_were_given_out_since_are_not_given_again(place, filled, opened_at, clock):

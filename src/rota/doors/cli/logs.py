@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
-from rota.doors.cli.run_words import FINISHED, checked_words, event_row
+from rota.doors.cli.run_words import FINISHED, checked_words, error_pairs, event_row
 from rota.doors.cli.show import compact
 from rota.doors.cli.values import SpaceName
 from rota.doors.kit.faults import INTERRUPTED
@@ -184,8 +184,9 @@ def _end(desk: Desk, run: Record) -> None:
     if run["state"] == "succeeded" and run["result"] is not None:
         result = run["result"]
         desk.out.line(result if isinstance(result, str) else compact(result))
-    elif run["error"]:
-        desk.out.line(str(run["error"]).rstrip())
+    else:
+        for name, said in error_pairs(run):
+            desk.out.line(f"{'' if name == 'error' else name + ' '}{said.rstrip()}")
     if run["mark"] or run["checked"] not in {None, "unverified"}:
         desk.out.talk(f"Run {run['id']} is {checked_words(run)}.")
     if run["state"] not in FINISHED:

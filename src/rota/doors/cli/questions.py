@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
-from rota.doors.cli.run_words import outcome_words
+from rota.doors.cli.run_words import outcome_words, question_lines
 from rota.doors.cli.show import wall
 from rota.doors.cli.values import LARGEST, DryRun, RunNumber, maybe_whole, run_number
 from rota.flow.observe.telling import first_line
@@ -40,6 +40,9 @@ def list_open(context: typer.Context) -> None:
         rows.append([str(run["id"]), run["task"], wall(question["expires_at"], zone), text])
     desk.out.table(["run", "task", f"until ({zone})", "asks"], rows, "Nobody waits for an answer.")
     for waiting in found["waiting"]:
+        lines = question_lines(waiting["question"])
+        for line in [f"Run {waiting['run']['id']}:", *lines] if lines else []:
+            desk.out.line(line)
         for line in approval_lines(waiting["question"]):
             desk.out.line(line)
 

@@ -10,7 +10,7 @@ import typer
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
 from rota.doors.cli.questions import approval_lines
 from rota.doors.cli.run_now import queue_run
-from rota.doors.cli.run_words import FINISHED, tell_run
+from rota.doors.cli.run_words import FINISHED, question_lines, tell_run
 from rota.doors.cli.task_options import words_of
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
@@ -205,7 +205,7 @@ def _outcome(desk: Desk, run: Record) -> int:
         for question in asked:
             options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
             desk.out.talk(f"{name} asks: {question['question']}{options}")
-            for line in approval_lines(question):
+            for line in (*question_lines(question), *approval_lines(question)):
                 desk.out.talk(line)
         desk.out.talk(f"Answer it: rota answer {run['id']} TEXT")
         return WAITING

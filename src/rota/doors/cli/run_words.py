@@ -76,6 +76,14 @@ def answer_words(question: Record) -> str:
     return answer if outcome is None else f"{answer}: {outcome_words(outcome)}"
 
 
+def question_lines(question: Record) -> list[str]:
+    """Return what is to be known before a question is answered, and what counts if nobody does."""
+    told = [f"  {line}" for line in question["context"].splitlines() if line.strip()]
+    if question["default"] is not None:
+        told.append(f"  Without an answer in time: {question['default']}")
+    return told
+
+
 def outcome_words(outcome: Record) -> str:
     """Return what came of an action that Rota did itself."""
     if not outcome.get("ok"):
@@ -108,7 +116,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             ("heard of", heartbeat_words(run)),
             ("payload", "" if run["payload"] is None else compact(run["payload"])),
             ("result", "" if result is None else _whole(result)),
-            ("error", "" if run["state"] == "succeeded" else run["error"] or ""),
+            *error_pairs(run),
         ]
     )
     _section(
@@ -125,7 +133,8 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
                 first_line(a["error"], SHORT),
             ]
             for a in run["attempts"]
-        ],
+        ]
+        + going_row(run),
     )
     _section(out, ["attempt", "check", "holds", "evidence"], check_rows(run["attempts"]))
     events = [event_row(event, zone) for event in run["events"]]
@@ -144,6 +153,10 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             for q in run["questions"]
         ],
     )
+    for question in run["questions"]:
+        if question["answered_at"] is None:
+            for line in question_lines(question):
+                out.line(line)
     _section(
         out,
         ["message", "to", "state", "body"],
@@ -157,6 +170,26 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             for d in run["deliveries"]
         ],
     )
+
+
+def error_pairs(run: Record) -> list[tuple[str, str]]:
+    """Return what a run failed with; what only an earlier attempt came to is said to be that."""
+    if run["state"] == "succeeded" or not run["error"]:
+        return []
+    if run["state"] in FINISHED:
+        return [("error", run["error"])]
+    return [("earlier", f"{_earlier(run)}: {run['error']}")]
+
+
+def _earlier(run: Record) -> str:
+    return f"attempt {run['attempt'] - (run['state'] == 'running')}"
+
+
+def going_row(run: Record) -> list[list[str]]:
+    """Return the attempt that goes on, which is on record once it has ended."""
+    if run["state"] != "running" or not run["attempts"]:
+        return []
+    return [[str(run["attempt"]), run["cause"], "running", *[NOTHING] * 3, ""]]
 
 
 def checked_words(run: Record) -> str:

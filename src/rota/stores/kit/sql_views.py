@@ -152,7 +152,7 @@ VIEWS: tuple[SqlView, ...] = (
             _number("priority", "r.priority", "higher ones first"),
             _number("attempt", "r.epoch", "the number of its newest attempt, 0 before the first"),
             _number("retries", "r.retries", "attempts that failed and were tried again"),
-            _number("losses", "r.losses", "attempts whose worker vanished"),
+            _number("losses", "r.losses", "attempts that were lost"),
             _text("checked", "r.checked", "`verified` or `contradicted`, where it has checks"),
             _text("mark", "r.mark", "`quiet` or `silent`, where nobody was told"),
             _text("worker", "r.holder", "who works on it"),

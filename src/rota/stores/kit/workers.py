@@ -66,7 +66,7 @@ async def retire(session: Session, worker: str) -> None:
 async def lost_runs(session: Session, now: int, most: int) -> list[OpenRun]:
     """Return running runs whose worker is fenced or unknown, and which no keeper carries on."""
     rows = await session.rows("lost_runs", now=now, most=most)
-    return [replace(as_open_run(row[:-1]), holder=row[-1]) for row in rows]
+    return [replace(as_open_run(row[:-2]), holder=row[-2], restored=bool(row[-1])) for row in rows]
 
 
 async def expired_runs(session: Session, now: int, most: int) -> list[OpenRun]:

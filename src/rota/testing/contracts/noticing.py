@@ -217,7 +217,7 @@ class NoticeContract:
         lease = await self._lease(bench, on_lost=OnLost.ASK)
         assert await bench.end(lease, Lost(reason="gone"))
         (told,) = await self._told(bench)
-        assert "The worker vanished" in told.body
+        assert "This run was lost" in told.body
 
     async def test_a_late_attempt_tells_nobody(self, bench: Bench) -> None:
         await self._prefer(bench, "log:ops")

@@ -140,7 +140,9 @@ from rota.runs where id = any(:ids::bigint[]);
 
 -- name: lost_runs  running, but nobody trusted works on them and no keeper can be alive
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
-  cancel_at is not null as cancelling, holder
+  cancel_at is not null as cancelling, holder,
+  not exists (select 1 from rota.workers w where w.id = r.holder) and
+  started_at <= (select value from rota.facts where name = 'restored')::bigint as restored
 from rota.runs r
 where state = 'running'
   and not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0)

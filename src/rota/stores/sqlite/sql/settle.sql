@@ -128,7 +128,8 @@ from runs where id in (select value from json_each(:ids));
 
 -- name: lost_runs  running, but nobody trusted works on them and no keeper can be alive
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
-  cancel_at is not null as cancelling, holder
+  cancel_at is not null as cancelling, holder, holder not in (select id from workers) and
+  started_at <= cast((select value from facts where name = 'restored') as integer) as restored
 from runs indexed by runs_running
 where state = 'running' and holder not in (select id from workers where fenced = 0)
   and not exists (select 1 from kept k join homes h on h.id = k.home

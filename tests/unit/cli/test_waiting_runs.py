@@ -1,0 +1,67 @@
+"""Runs that wait or go on, as the terminal shows them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from rota.flow.settle import running
+from rota.model.outcomes import Asked, Lost, Report
+from rota.rules.settlement import Context, settle
+from rota.runtime.clock import SystemClock
+from rota.stores.sqlite.store import SqliteStore
+
+ASKED = Asked(
+    question="Which one?",
+    context="There are two drafts.\nBoth are short.",
+    default="the first",
+    expires_in=timedelta(hours=1),
+)
+
+
+@pytest.fixture
+def ended(rota, hello):
+    """Lets an attempt of the run come to something."""
+    rota.ok("task", "run", hello)
+
+    def end(outcome=None):
+        async def work():
+            store = SqliteStore(str(rota.home / "rota.db"), SystemClock())
+            await store.open()
+            claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
+            (lease,) = claimed.leases
+            if outcome is not None:
+                context = Context(policy=claimed.tasks[lease.task_id].policy, now=store.now())
+                report = Report(outcome=outcome)
+                assert await store.settle([settle(running(lease), report, context)]) == [True]
+            await store.close()
+
+        asyncio.run(work())
+
+    return end
+
+
+def test_a_question_is_shown_with_its_context_and_its_default(rota, ended):
+    ended(ASKED)
+    for words in (("questions",), ("run", "1")):
+        out = rota.ok(*words).out
+        assert "  There are two drafts.\n  Both are short.\n" in out
+        assert "  Without an answer in time: the first\n" in out
+    waits = rota("run", "1", "--wait").err
+    assert "Which one?" in waits
+    assert "  Both are short.\n  Without an answer in time: the first\n" in waits
+
+
+def test_what_an_earlier_attempt_came_to_is_not_told_as_the_outcome(rota, ended):
+    ended(Lost(reason="its keeper was killed"))
+    ended()
+    shown = rota.ok("run", "1").out
+    assert "earlier" in shown
+    assert "attempt 1: its keeper was killed" in shown
+    assert "\nerror " not in shown
+    assert any(line.split()[:3] == ["2", "lost", "running"] for line in shown.splitlines())
+    logs = rota.ok("logs", "1")
+    assert logs.out.splitlines()[-1] == "earlier attempt 1: its keeper was killed"
+    assert "Run 1 is running." in logs.err
