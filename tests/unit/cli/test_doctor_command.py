@@ -167,3 +167,32 @@ def test_secrets_that_cannot_be_read_are_found_and_nothing_is_touched(sound):
     assert codes(answer) == ["secrets"]
     assert "the key of the secrets is gone" in answer.json["findings"][0]["message"]
     assert not key.exists()
+
+
+def test_programs_that_tasks_name_and_that_cannot_be_found_are_told(sound, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    own = sound.home / "spaces" / "main" / "work"
+    own.mkdir(parents=True)
+    (own / "mine.py").write_text("")
+    (tmp_path / "codex").write_text("#!/bin/sh\n")
+    (tmp_path / "codex").chmod(0o755)
+    for name, words in {
+        "gone": ("--command", "nosuchprogram --now"),
+        "gone-too": ("--command", "nosuchprogram"),
+        "agent": ("--instructions", "hi", "--agent", "claude"),
+        "there": ("--instructions", "hi", "--agent", "codex"),
+        "mine": ("--command", "mine.py"),
+        "shell": ("--command", "nosuchprogram | cat", "--shell"),
+        "call": ("--command", "module:function"),
+        "off": ("--command", "neverthere"),
+    }.items():
+        sound.ok("task", "create", name, *words)
+    sound.ok("task", "disable", "off")
+    answer = sound("doctor", "--json")
+    assert answer.code == 1
+    told = [found["message"] for found in answer.json["findings"] if found["code"] == "programs"]
+    end = "is not on the PATH of this terminal"
+    assert told == [
+        f"the program claude of the task agent {end}",
+        f"the program nosuchprogram of the tasks gone, gone-too {end}",
+    ]

@@ -65,3 +65,15 @@ def test_what_an_earlier_attempt_came_to_is_not_told_as_the_outcome(rota, ended)
     logs = rota.ok("logs", "1")
     assert logs.out.splitlines()[-1] == "earlier attempt 1: its keeper was killed"
     assert "Run 1 is running." in logs.err
+
+
+def test_a_pause_without_an_end_names_the_command_that_has_none(rota, hello):
+    assert "`rota task disable hello`" in rota.refused("task", "pause", hello)
+
+
+def test_artifacts_of_a_task_are_those_of_its_newest_run(rota, hello):
+    assert "rota run hello" in rota.refused("artifacts", hello, code=3)
+    rota.ok("task", "run", hello)
+    rota.ok("task", "run", hello)
+    assert rota.json("artifacts", hello) == rota.json("artifacts", "2")
+    assert "did you mean hello?" in rota.refused("artifacts", "helo", code=3)

@@ -11,8 +11,9 @@ from typing import Annotated, BinaryIO
 import typer
 
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.logs import run_of
 from rota.doors.cli.show import wall
-from rota.doors.cli.values import RunNumber, run_number
+from rota.doors.cli.values import SpaceName
 from rota.errors import Conflict, Invalid, Unavailable
 
 STANDARD = "-"
@@ -25,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 def artifacts(
     context: typer.Context,
-    run: RunNumber,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|TASK", help="A run's number, or a task's newest run.")
+    ],
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Fetch this one [list them all].")
     ] = None,
@@ -33,6 +36,7 @@ def artifacts(
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where to [its name]; - is stdout."),
     ] = None,
+    space: SpaceName = None,
 ) -> None:
     """List the files that a run has left behind, or fetch one of them.
 
@@ -41,7 +45,7 @@ def artifacts(
     Example: rota artifacts 17 report.pdf -o report.pdf
     """
     desk = Desk(context)
-    number = run_number(run)
+    number = run_of(desk, run, space)
     if name is None:
         if output is not None:
             raise Invalid("output", output, "goes with the name of an artifact")

@@ -16,9 +16,11 @@ from zoneinfo import available_timezones
 
 import typer
 
+from rota.agents.kit.environment import PATH
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.executors import executor_lines, executor_records
 from rota.doors.cli.gateway_words import Gatekeeping, gateway_lines, gateway_record
+from rota.doors.cli.programs import programs_missing
 from rota.doors.cli.remote import ADMIN_KEY, PLACE, find_daemon
 from rota.errors import RotaError
 from rota.flow.observe.status import Thresholds, view_status
@@ -26,12 +28,14 @@ from rota.flow.observe.verify import verify
 from rota.gateway.looking import look
 from rota.gateway.sealed import KEY
 from rota.model.instants import from_micros
+from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.wiring.compose import database_exists, looked_at
 from rota.wiring.secrets import GATEWAY, SECRETS, LocalSecrets
 from rota.wiring.settings import Settings, read_settings, unknown_variables
 from rota.wiring.sites import LocalSites, Tried
+from rota.wiring.surroundings import offered
 
 OTHERS = 0o077
 LEAST_FREE = 500 * 1024 * 1024
@@ -42,6 +46,7 @@ FEWEST_ZONES = 300
 LARGEST_DRIFT = timedelta(seconds=5)
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 MEBIBYTE = 1024 * 1024
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +72,8 @@ def doctor(
 ) -> None:
     """Look for what is wrong with this installation: files, settings, database, clock, queue.
 
-    It also tells where programs can run here, what is missing for the rest, and how the gateway to
-    providers is doing.
+    It also tells which programs of tasks cannot be found, where programs can run here, what is
+    missing for the rest, and how the gateway to providers is doing.
 
     Exits with 0 if nothing was found, or everything found was mended, and with 1 otherwise.
 
@@ -255,6 +260,7 @@ async def _database(settings: Settings) -> list[Finding]:
         return [
             *_drift(store),
             *await _queue(store, bounds),
+            *await _programs(store, settings),
             *await _record_of(store, settings),
         ]
 
@@ -271,6 +277,28 @@ def _drift(store: Store) -> Iterator[Finding]:
 async def _queue(store: Store, bounds: Thresholds) -> list[Finding]:
     seen = await view_status(store, bounds)
     return [_wrong(w.code, w.sentence, "see `rota status`") for w in seen.warnings]
+
+
+async def _programs(store: Store, settings: Settings) -> list[Finding]:
+    """Look for the programs of tasks where one that is started from here would be looked for."""
+    path = offered().get("PATH") or PATH
+    missing = await programs_missing(store, settings.home.absolute(), settings.agent, path)
+    return [
+        _wrong(
+            "programs",
+            f"the program {name} of {_tasks(tasks)} is not on the PATH of this terminal",
+            f"install it, or see that the daemon's PATH has it: {path}",
+        )
+        for name, tasks in sorted(missing.items())
+    ]
+
+
+def _tasks(tasks: list[Task]) -> str:
+    named = ", ".join(task.name for task in tasks[:MOST_NAMED])
+    more = len(tasks) - MOST_NAMED
+    return (
+        f"the task{'' if len(tasks) == 1 else 's'} {named}{f' and {more} more' if more > 0 else ''}"
+    )
 
 
 async def _record_of(store: Store, settings: Settings) -> list[Finding]:

@@ -49,7 +49,7 @@ def logs(
     Example: rota logs report -f
     """
     desk = Desk(context)
-    number = _number(desk, which, space)
+    number = run_of(desk, which, space)
     run = desk.call("GET", f"/v1/runs/{number}")
     if not desk.out.as_json:
         desk.out.line(f"run {run['id']} of {run['task']}")
@@ -139,7 +139,8 @@ def _looking(desk: Desk, number: int, told: int) -> Iterator[Record]:
         time.sleep(LOOK_SECONDS)
 
 
-def _number(desk: Desk, which: str | None, space: str | None) -> int:
+def run_of(desk: Desk, which: str | None, space: str | None) -> int:
+    """Return the run of a number, or the newest run: of the task of a name, or of all."""
     digits = (which or "").removeprefix("#")
     if digits.isascii() and digits.isdigit():
         return int(digits)

@@ -32,6 +32,7 @@ from rota.doors.cli.values import (
     maybe_whole,
     whole,
 )
+from rota.errors import Invalid
 
 MOST_LISTED = 1_000
 MOST_FIRES = 100
@@ -252,8 +253,9 @@ def pause(
     context: typer.Context,
     name: TaskName,
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="'2h', 'tomorrow 9:00' or ISO 8601.")
-    ],
+        str | None,
+        typer.Option("--until", metavar="TIME", help="'2h', 'tomorrow 9:00' or ISO 8601."),
+    ] = None,
     timezone: Annotated[
         str | None, typer.Option("--timezone", metavar="ZONE", help="Zone of --until.")
     ] = None,
@@ -261,10 +263,13 @@ def pause(
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
-    """Disable a task until a time.
+    """Disable a task until a time; without one it is `rota task disable`.
 
     Example: rota task pause report --until "tomorrow 9:00"
     """
+    if until is None:
+        advice = f"say until when: --until 2h; for good it is `rota task disable {name}`"
+        raise Invalid("until", "", advice)
     desk = Desk(context)
     wanted = {"reason": reason, "until": until, "timezone": timezone, "space": space}
     task = desk.task("POST", name, "/disable", wanted, dry_run=dry_run)
