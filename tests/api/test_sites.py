@@ -21,6 +21,7 @@ def test_the_usual_executor_is_shown_at_creation(door):
         "memory_mib": None,
         "cpus": None,
         "processes": None,
+        "held": {},
     }
     own = door.ann.post("/v1/tasks", SCRIPT).json["site"]
     assert (own["executor"], own["usual"], own["isolated"]) == ("sandbox", True, True)
