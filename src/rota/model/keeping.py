@@ -60,7 +60,8 @@ class Ending:
     """How the processes of an attempt ended, once and for all.
 
     `proven` says that no process of its tree is alive, as the kernel told somebody who was there.
-    `killed` says that it had to be ended by force.
+    `killed` says that it had to be ended by force. `ago` is for how many seconds they had been gone
+    when somebody looked.
     """
 
     reason: Reason
@@ -73,6 +74,7 @@ class Ending:
     tree: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    ago: float = field(default=0.0, compare=False)
     in_offset: int = 0
     cpu_seconds: float = 0.0
     rss_bytes: int = 0

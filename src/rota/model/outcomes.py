@@ -108,13 +108,15 @@ class Message:
 class Report:
     """An outcome, and what the attempt wants done in the same transaction.
 
-    `ending` is how its processes ended, as JSON, where it had any.
+    `ending` is how its processes ended, as JSON, where it had any. `away` is for how many
+    microseconds they had been gone before anybody was there to hear of it.
     """
 
     outcome: Outcome
     messages: tuple[Message, ...] = field(default=())
     ending: str | None = None
     aside: Aside | None = None
+    away: int = 0
 
 
 DONE = Report(outcome=Succeeded())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -156,6 +156,16 @@ class Run:
     error: str | None
     checked: Checked | None = None
     mark: Mark | None = None
+    ended_at: datetime | None = None
+    """When the work of its newest attempt ended, which may be long before anybody heard of it."""
+
+    @property
+    def took(self) -> timedelta | None:
+        """How long its newest attempt has worked, once that is over."""
+        ended = self.ended_at or self.finished_at
+        if self.started_at is None or ended is None:
+            return None
+        return max(ended - self.started_at, timedelta(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,8 @@ class Extras:
     """Whether the task was to run until it has succeeded, which it has."""
     ending: str | None = None
     """How the processes of the attempt ended, as JSON."""
+    away: int = 0
+    """For how many microseconds they had been gone before anybody heard of it."""
     aside: Aside | None = None
     notice: Notice | None = None
 

@@ -78,7 +78,7 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
     if report.ending is None and report.aside is None:
         return settlement
     aside = aside_of(settlement.state, report)
-    extras = replace(settlement.extras, ending=report.ending, aside=aside)
+    extras = replace(settlement.extras, ending=report.ending, aside=aside, away=report.away)
     return settlement._replace(extras=extras)
 
 

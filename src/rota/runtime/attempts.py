@@ -80,6 +80,13 @@ class Attempt:
         """Which runner it is for."""
         return self.assignment.lease.route
 
+    def took(self, report: Report, count: float, now: int) -> float:
+        """Return for how many seconds it has worked; what is carried on began in another life."""
+        kept = self.assignment.kept
+        began_here = kept is None or not kept.began
+        gone_on = count - self.began if began_here else (now - kept.began) / 1_000_000
+        return max(0.0, gone_on - report.away / 1_000_000)
+
     def sign(self, runner: Runner) -> Sign:
         """Return what can be seen of it: that it is here, and whether it has begun."""
         lease = self.assignment.lease

@@ -222,7 +222,8 @@ class Worker:
             outcome = stopped(Stop.CANCEL, assignment).outcome
             report = replace(report, outcome=outcome, messages=())
         if attempt.began:
-            self._took[assignment.lease.run_id] = self._clock.monotonic() - attempt.began
+            took = attempt.took(report, self._clock.monotonic(), self._store.now())
+            self._took[assignment.lease.run_id] = took
         self._add_ended(assignment, report)
         if self._full:
             self._full = False

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
+
+from rota.flow.observe.telling import span
 
 FINISHED = {"succeeded", "failed", "cancelled", "expired"}
+
+
+def instant_of(text):
+    return datetime.fromisoformat(text)
 
 
 def begun(run):
@@ -56,8 +63,17 @@ def test_what_ended_while_nobody_looked_is_reported(kept):
     kept.go()
     while kept.living():
         time.sleep(0.02)
+    gone = datetime.now(UTC)
     kept.up()
     check_whole(kept, number, 10)
+    run = kept.run(number)
+    started, finished = (instant_of(run[name]) for name in ("started_at", "finished_at"))
+    ended = started + timedelta(seconds=run["took_seconds"])
+    assert finished - ended > (finished - gone) / 2, "it is no work that nobody was there"
+    assert instant_of(run["attempts"][0]["ended_at"]) == ended
+    took = f"took {span(ended - started)}"
+    assert took in kept.rota("why", str(number)).stdout
+    assert took.removeprefix("took ") in kept.rota("runs").stdout
 
 
 def test_a_cancelled_program_is_gone_with_everything_it_started(kept):

@@ -28,6 +28,7 @@ class FakeYard:
         self.cancelled = []
         self.roused = []
         self.beat = 1
+        self.looks = 0
         self.pane = None
         self.writes = False
         self.seen_writing = None
@@ -74,6 +75,7 @@ class FakeYard:
         return self.seen_writing
 
     def look(self, kept):
+        self.looks += 1
         return self.ending
 
     def read(self, kept, stream, offset, most):

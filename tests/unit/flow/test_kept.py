@@ -57,6 +57,23 @@ async def test_what_a_failing_program_said_last_is_told(desk, chance, yard):
     assert outcome.message.endswith("no such week")
 
 
+async def test_how_long_nobody_was_there_is_reported_with_the_end(desk, chance, yard):
+    given = await assignment(desk)
+    yard.end(b"one\n", ago=62.5)
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert (report.outcome, report.away) == (Succeeded(result='"one"'), 62_500_000)
+
+
+async def test_what_was_seen_alive_has_ended_since_then(desk, chance, yard):
+    given, work = await assignment(desk), work_on(desk.store, yard, chance)
+    yard.moment = iter([100.0, 103.0]).__next__
+    running = asyncio.ensure_future(work.run(given))
+    while not yard.looks:
+        await asyncio.sleep(0)
+    yard.end(b"one\n", ago=62.5)
+    assert (await running).away == 3_000_000
+
+
 @pytest.mark.parametrize(
     ("left", "result"),
     [

@@ -29,8 +29,8 @@ class Machine:
         self.stopped = []
         self.locked = False
 
-    def end(self, run_id, outcome):
-        self.ends[run_id].set_result(Report(outcome=outcome))
+    def end(self, run_id, outcome, **told):
+        self.ends[run_id].set_result(Report(outcome=outcome, **told))
 
 
 class KeptPuppet:
@@ -74,8 +74,9 @@ class KeptPuppet:
         lease, machine = assignment.lease, self.machine
         if assignment.kept is None:
             kept = Kept(
-                run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b", executor="p"
-            )
+                run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
+                executor="p", began=self.desk.store.now(),
+            )  # fmt: skip
             assert await self.desk.store.begin_kept(kept, self.worker())
             machine.ends[lease.run_id] = asyncio.get_running_loop().create_future()
         machine.begun.put_nowait(assignment)
@@ -159,6 +160,22 @@ async def test_a_process_that_leaves_lets_it_go_on_and_the_next_carries_it_on(de
     assert (run.epoch, run.result) == (1, '"done"')
     (attempt,) = await desk.store.list_attempts(run_id)
     assert attempt.worker == "two"
+
+
+async def test_the_log_tells_how_long_it_worked_in_all_lives(desk, chance, caplog):
+    caplog.set_level("INFO", logger="rota.runtime")
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived():
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+    desk.clock.advance(timedelta(seconds=69))
+    async with Life(desk, chance, machine, "two").lived():
+        await machine.begun.get()
+        machine.end(run_id, Succeeded(), ending="{}", away=63_000_000)
+        await until(desk, run_id, RunState.SUCCEEDED)
+    (settled,) = (each for each in caplog.records if each.message == "run.settled")
+    assert settled.ms == 6_000.0
+    assert (await desk.run(run_id)).took == timedelta(seconds=6)
 
 
 async def test_a_keeper_that_died_meanwhile_is_a_lost_attempt(desk, chance):

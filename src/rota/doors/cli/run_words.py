@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from rota.doors.cli.desk import Record
 from rota.doors.cli.show import NOTHING, Output, compact, instant, wall, wall_named
 from rota.doors.cli.task_words import said
@@ -22,9 +24,11 @@ FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
 def took(run: Record) -> str:
-    """Return how long a run has taken."""
+    """Return how long a run has worked."""
     if run["started_at"] is None:
         return NOTHING
+    if run.get("took_seconds") is not None:
+        return span(timedelta(seconds=run["took_seconds"]))
     ended = now() if run["finished_at"] is None else instant(run["finished_at"])
     return span(ended - instant(run["started_at"]))
 

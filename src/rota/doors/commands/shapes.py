@@ -63,7 +63,9 @@ class RunGiven(Given):
     """The work for one slot, message, trigger or call.
 
     `checked` says of one that ended whether its task's checks hold; `mark` why nobody was told of a
-    success: its gate woke nobody (`quiet`), or its result said so (`silent`).
+    success: its gate woke nobody (`quiet`), or its result said so (`silent`). `took_seconds` is how
+    long its newest attempt worked, once that is over; `finished_at` may be later, where nobody was
+    there to hear of its end.
     """
 
     id: int
@@ -84,6 +86,7 @@ class RunGiven(Given):
     available_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    took_seconds: float | None
     expires_at: datetime | None
     cancel_requested_at: datetime | None
     stuck: bool
@@ -256,6 +259,7 @@ def run_given(run: Run) -> RunGiven:
         available_at=run.available_at,
         started_at=run.started_at,
         finished_at=run.finished_at,
+        took_seconds=None if run.took is None else run.took.total_seconds(),
         expires_at=run.expires_at,
         cancel_requested_at=run.cancel_requested_at,
         stuck=run.stuck,

@@ -18,7 +18,7 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,9 @@ from rota.executors.kit.keeper.words import (
     unseal,
 )
 from rota.executors.kit.keeping import Identity
+from rota.executors.kit.lease import NANOSECONDS, boot_time
 from rota.executors.kit.sweeping import sweep
+from rota.model.instants import to_micros
 from rota.model.keeping import Ending, Reason, Spooled
 
 LAST_WORDS = 500
@@ -87,7 +89,7 @@ def look(folder: Path, identity: Identity) -> Ending | None:
     ending = read_ending(folder)
     if ending is not None:
         _reap(folder)
-        return ending
+        return _dated(folder, identity, ending)
     try:
         lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
@@ -191,7 +193,24 @@ def _judge(folder: Path, identity: Identity) -> Ending | None:
     if ending is None:
         message = f"the ending in {folder} is gone"
         raise FileNotFoundError(message)
-    return ending
+    return _dated(folder, identity, ending)
+
+
+def _dated(folder: Path, identity: Identity, ending: Ending) -> Ending:
+    """Return an ending with how long ago it was.
+
+    A keeper's last beat tells that by a clock that never leaps, where it is of the end or of a
+    keeper that was killed. After a reboot only the wall can tell.
+    """
+    beat, same = read_beat(folder), identity.boot == boot_id()
+    gone = 0
+    if same and beat is not None and beat.at and (beat.state == "ended" or ending.lost):
+        gone = boot_time() - beat.at
+    elif not same and ending.lost and (folder / "beat").exists():
+        gone = time.time_ns() - (folder / "beat").stat().st_mtime_ns
+    elif ending.ended_at is not None:
+        gone = time.time_ns() - to_micros(ending.ended_at) * 1_000
+    return replace(ending, ago=max(0, gone) / NANOSECONDS)
 
 
 def _last_words(folder: Path) -> str:

@@ -20,7 +20,7 @@ from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.flow.execute.readying import Ready
-from rota.flow.execute.reporting import report_of, told, verdict_of
+from rota.flow.execute.reporting import away, report_of, told, verdict_of
 from rota.flow.execute.scripts import result_line
 from rota.model.asides import Aside
 from rota.model.checks import Mark
@@ -156,4 +156,5 @@ def _blamed(report: Report) -> Report:
 def _quiet(said: Said, ending: Ending) -> Report:
     result = None if said.reason is None else json.dumps(said.reason, ensure_ascii=False)
     aside = Aside(mark=Mark.QUIET, remembered=said.state)
-    return Report(outcome=Succeeded(result=result), ending=told(ending), aside=aside)
+    outcome = Succeeded(result=result)
+    return Report(outcome=outcome, ending=told(ending), aside=aside, away=away(ending))

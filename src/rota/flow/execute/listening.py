@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -62,6 +63,7 @@ class Listening:
         hearing = await self._caught_up(kept, holder, begin())
         await self._recorded(kept, hearing)
         patience, before = SWEEP_SECONDS, dict(hearing.unfinished)
+        seen = -math.inf
         while True:
             ending = self.look(kept)
             while heard := self._heard(kept, hearing, last=ending is not None, before=before):
@@ -71,10 +73,12 @@ class Listening:
                 await self._recorded(kept, hearing)
                 before = dict(hearing.unfinished)
             if ending is None:
+                seen = self._yard.moment()
                 news = hearing.unfinished != before and any(hearing.unfinished.values())
                 before = dict(hearing.unfinished)
                 await self._yard.rung(kept, QUIET_SECONDS if news else REST_SECONDS)
                 continue
+            ending = replace(ending, ago=min(ending.ago, self._yard.moment() - seen))
             left = await self.sweep(kept)
             if not left:
                 return ending, hearing

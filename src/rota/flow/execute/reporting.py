@@ -72,7 +72,12 @@ def report_of(ending: Ending, verdict: Verdict | None, kind: TaskKind, bounds: B
     if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
         message = f"{_overdue(ending.reason, bounds)}, and {_end_of(ending)}"
         outcome = replace(outcome, message=message)
-    return Report(outcome=outcome, ending=told(ending))
+    return Report(outcome=outcome, ending=told(ending), away=away(ending))
+
+
+def away(ending: Ending) -> int:
+    """Return for how many microseconds nobody was there to hear of an ending."""
+    return max(0, round(ending.ago * 1_000_000))
 
 
 def public(outcome: Outcome) -> Outcome:

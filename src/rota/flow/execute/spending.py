@@ -167,7 +167,8 @@ class Spending:
         """Return the report of an attempt that was ended at its budget: a person is asked."""
         assignment = going.assignment
         spent = await patiently(lambda: self._store.spent_by(assignment.lease.run_id))
-        used = sum((one.used for one in spent), Amounts(seconds=self._seconds(going)))
+        seconds = max(0, self._seconds(going) - report.away // MICROS)
+        used = sum((one.used for one in spent), Amounts(seconds=seconds))
         options = rules.options_for(models_of(assignment))
         aside = replace(report.aside or NOTHING, stopped=reason)
         return replace(report, outcome=rules.asked(reason, used, options), messages=(), aside=aside)

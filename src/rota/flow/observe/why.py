@@ -195,10 +195,10 @@ class _Teller:
                 return "queued", why_waiting(run, self._facts, self._zone)
 
     def _ran(self, run: Run, due: datetime | None) -> tuple[str, str]:
-        if run.started_at is None or run.finished_at is None:
+        if run.started_at is None or run.took is None:
             return "ran", "it never began"
         tries = f" at attempt {run.epoch}" if run.epoch > 1 else ""
-        took = f"took {span(run.finished_at - run.started_at)}{tries}{_known(run)}"
+        took = f"took {span(run.took)}{tries}{_known(run)}"
         if due is None:
             return "ran", f"ran at {clock(run.started_at, self._zone)}, {took}"
         late = run.started_at - due

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -74,8 +75,8 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
         verdicts.append(True)
         rows[run_id] = (run_id, -1, None, *row[3:])  # a second settlement of it comes too late
         if row[5] and state not in FINISHED:
-            settlement = settlement._replace(**INSTEAD)  # noqa: PLW2901
-            extras = settlement.extras
+            extras = replace(INSTEAD["extras"], away=extras.away)
+            settlement = settlement._replace(**INSTEAD | {"extras": extras})  # noqa: PLW2901
         moved.append(settlement)
         if extras is PLAIN_SUCCESS or extras is PLAIN:
             plain.setdefault((was, state, outcome), []).append(run_id)
@@ -134,6 +135,7 @@ async def _record(session: Session, rich: list[Settlement], now: int) -> None:
                         "error": s.extras.error,
                         "ending": s.extras.ending,
                         "checks": None if s.extras.aside is None else s.extras.aside.checks,
+                        "away": s.extras.away,
                     }
                 )
         events[_event(s)].append(s.run_id)

@@ -164,6 +164,7 @@ async def close(session: Session, settlements: Sequence[Settlement], now: int) -
             "run_id": s.run_id,
             "epoch": s.epoch,
             "stopped": None if s.extras.aside is None else s.extras.aside.stopped,
+            "away": s.extras.away,
         }
         for s in settlements
         if s.was is RunState.RUNNING

@@ -167,7 +167,7 @@ VIEWS: tuple[SqlView, ...] = (
             _instant("available_at", "r.available_at", "from when on it may start"),
             _instant("created_at", "r.created_at", "when it was made"),
             _instant("started_at", "r.started_at", "when its newest attempt began"),
-            _instant("finished_at", "r.finished_at", "when it ended"),
+            _instant("finished_at", "r.finished_at", "when its end was recorded"),
             _instant("expires_at", "r.expires_at", "when it is given up if it has not ended"),
             _instant("cancel_at", "r.cancel_at", "when somebody asked to cancel it"),
             _text("error_code", "r.error_code", "what kind of fault ended it"),
@@ -192,7 +192,7 @@ VIEWS: tuple[SqlView, ...] = (
             _json("ending", "a.ending", "how its processes ended, where it had any"),
             _json("checks", "a.checks", "what its task's checks found, where it has any"),
             _instant("started_at", "a.started_at", "when it began"),
-            _instant("ended_at", "a.ended_at", "when it ended"),
+            _instant("ended_at", "a.ended_at", "when its work ended"),
         ),
     ),
     SqlView(

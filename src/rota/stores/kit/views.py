@@ -63,6 +63,7 @@ def as_run(row: Row) -> Run:
         error,
         checked,
         mark,
+        ended_at,
     ) = row
     return Run(
         id=RunId(run_id),
@@ -99,6 +100,7 @@ def as_run(row: Row) -> Run:
         error=error,
         checked=None if checked is None else Checked(checked),
         mark=None if mark is None else Mark(mark),
+        ended_at=maybe_instant(ended_at),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+from rota.flow.settle import running
 from rota.model.budgets import UNITS, USABLE, Amounts, BudgetScope, Caps, Refusal, Spender
 from rota.model.keeping import Heard, Kept, Stream, Used
-from rota.model.outcomes import Drained, Lost
+from rota.model.outcomes import Drained, Lost, Report, Succeeded
 from rota.model.runs import Lease
 from rota.model.states import Place
-from rota.model.tasks import TaskKind
+from rota.model.tasks import Policy, TaskKind
+from rota.rules.settlement import Context, settle
 from rota.testing.bench import Bench, failed, micros
 
 DAY = "2026-03-02"
@@ -104,6 +106,40 @@ class SpendingContract:
         used = await bench.store.used_on(BudgetScope.TASK, long.task_id, DAY)
         assert (used.used, used.aside) == (Amounts(seconds=2), NOTHING)
         assert await bench.store.history_of(long.task_id, 20) == []  # they have told nothing
+
+    async def test_time_in_which_nobody_was_there_is_no_work(self, bench: Bench) -> None:
+        leases = await self._leases(bench, 2)
+        units, began = USABLE[TaskKind.SCRIPT], bench.store.now()
+        for lease in leases:
+            spender = spender_of(lease, units, began)
+            assert await bench.store.reserve(spender, "w1", NOTHING, Amounts(seconds=9)) is not None
+        bench.clock.advance(seconds=69)
+        for lease, away in zip(leases, (63, 1_000), strict=True):  # a clock may have leapt
+            report = Report(outcome=Succeeded(), ending="{}", away=away * 1_000_000)
+            context = Context(policy=Policy(), now=bench.store.now())
+            assert await bench.store.settle([settle(running(lease), report, context)]) == [True]
+        took = [(await bench.run(lease.run_id)).took for lease in leases]
+        assert took == [timedelta(seconds=6), timedelta(0)]
+        used = await bench.store.used_on(BudgetScope.TASK, leases[0].task_id, DAY)
+        assert (used.used, used.aside) == (Amounts(seconds=6), NOTHING)
+        times = await bench.store.times_of(leases[0].task_id, 20)
+        assert [one.seconds for one in times] == [0, 6]
+        assert (await bench.run(leases[0].run_id)).finished_at == bench.clock.now()
+
+    async def test_what_is_cancelled_while_nobody_was_there_is_charged_as_little(
+        self, bench: Bench
+    ) -> None:
+        (lease,) = await self._leases(bench, 1)
+        spender = spender_of(lease, began=bench.store.now())
+        assert await bench.store.reserve(spender, "w1", NOTHING, NOTHING) is not None
+        bench.clock.advance(seconds=69)
+        report = Report(outcome=Lost(reason="gone"), ending="{}", away=63_000_000)
+        context = Context(policy=Policy(), now=bench.store.now())
+        decided = settle(running(lease), report, context)
+        await bench.store.request_cancel([lease.run_id])
+        assert await bench.store.settle([decided]) == [True]
+        used = await bench.store.used_on(BudgetScope.TASK, lease.task_id, DAY)
+        assert used.used == Amounts(seconds=6)
 
     async def test_how_long_the_newest_runs_have_worked_is_known(self, bench: Bench) -> None:
         await bench.worker("w1", timedelta(hours=1))

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +11,7 @@ from rota.errors import Invalid
 from rota.executors.kit.building import Program
 from rota.executors.kit.ending import read_ending, write_ending
 from rota.executors.kit.keeper.orders import Orders
-from rota.executors.kit.keeper.words import pack
+from rota.executors.kit.keeper.words import as_lines, pack, seal
 from rota.executors.kit.keeping import (
     _words_of,
     cancel,
@@ -19,7 +21,8 @@ from rota.executors.kit.keeping import (
     start,
     write_input,
 )
-from rota.executors.kit.probing import Alive, probe
+from rota.executors.kit.lease import NANOSECONDS, boot_time
+from rota.executors.kit.probing import Alive, look, probe
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.model.keeping import Reason
 from rota.model.programs import Bounds, Command
@@ -119,6 +122,38 @@ def test_the_first_verdict_stays(tmp_path):
     ending = read_ending(tmp_path)
     assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
     assert ending.ended_at.year == 1970
+
+
+def test_how_long_ago_an_attempt_ended_is_told_by_the_clock_that_never_leaps(tmp_path):
+    identity = introduce("x")
+    write_ending(tmp_path, {"reason": "exited", "code": 0, "ended": 1})
+    beat = seal(boot_time() - 62 * NANOSECONDS, "ended", 0, 0, 0, 0, 0)
+    (tmp_path / "beat").write_bytes(beat)
+    assert 62 <= look(tmp_path, identity).ago < 65
+
+
+def test_of_a_keeper_that_was_killed_its_last_beat_tells(tmp_path):
+    beat = seal(boot_time() - 62 * NANOSECONDS, "running", 0, 0, 0, 0, 0)
+    (tmp_path / "beat").write_bytes(beat)
+    (tmp_path / "keeper").write_bytes(as_lines({"nonce": "x", "tree": "pidns"}))
+    ending = look(tmp_path, introduce("x"))
+    assert ending.reason is Reason.LOST_KEEPER_DIED
+    assert 62 <= ending.ago < 65
+
+
+def test_after_a_reboot_the_wall_tells_how_long_ago_an_attempt_ended(tmp_path):
+    identity = replace(introduce("x"), boot="an earlier one")
+    write_ending(tmp_path, {"reason": "exited", "ended": time.time_ns() - 62 * NANOSECONDS})
+    (tmp_path / "beat").write_bytes(seal(boot_time(), "ended", 0, 0, 0, 0, 0))
+    assert 62 <= look(tmp_path, identity).ago < 65
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_ended_at_nobody_knows_when_ended_just_now(tmp_path, known):
+    ended = time.time_ns() + 3600 * NANOSECONDS if known else 0
+    write_ending(tmp_path, {"reason": "exited", "ended": ended})
+    (tmp_path / "beat").write_bytes(seal(boot_time() + 3600 * NANOSECONDS, "ended", 0, 0, 0, 0, 0))
+    assert look(tmp_path, introduce("x")).ago == 0.0
 
 
 def test_a_wish_to_nobody_is_written_down_all_the_same(tmp_path):

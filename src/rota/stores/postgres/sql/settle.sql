@@ -17,10 +17,11 @@ from rota.runs where id = any(:ids::bigint[]);
 -- name: record_told_attempts  those that have an error, or processes whose ending is known
 insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error,
   ending, checks)
-select r.id, r.epoch, r.cause, r.holder, r.started_at, :now::bigint, w.outcome, w.error, w.ending,
+select r.id, r.epoch, r.cause, r.holder, r.started_at,
+  greatest(r.started_at, :now::bigint - w.away), w.outcome, w.error, w.ending,
   w.checks
 from jsonb_to_recordset(:rows::text::jsonb)
-  as w(run_id bigint, outcome text, error text, ending text, checks text)
+  as w(run_id bigint, outcome text, error text, ending text, checks text, away bigint)
 join rota.runs r on r.id = w.run_id;
 
 -- name: record_events  one event for each run

@@ -63,8 +63,8 @@ where run_id = :run_id::bigint and epoch = :epoch::int;
 -- name: close_spending  with its time to the nearest second, and why a budget ended it if one did
 update rota.spending s set open = 0, reserved_tokens = 0, reserved_cost = 0, reserved_turns = 0,
   reserved_tools = 0, reserved_seconds = 0,
-  seconds = greatest(0, (:now::bigint - s.began + 500000) / 1000000), stopped = w.stopped
-from jsonb_to_recordset(:rows::text::jsonb) as w(run_id bigint, epoch int, stopped text)
+  seconds = greatest(0, (:now::bigint - w.away - s.began + 500000) / 1000000), stopped = w.stopped
+from jsonb_to_recordset(:rows::text::jsonb) as w(run_id bigint, epoch int, stopped text, away bigint)
 where s.run_id = w.run_id and s.epoch = w.epoch and s.open = 1;
 
 -- name: spending_of_run

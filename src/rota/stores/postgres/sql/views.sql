@@ -2,7 +2,8 @@
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from rota.attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.id = any(:ids::bigint[]) order by r.id;
 
@@ -10,7 +11,8 @@ where r.id = any(:ids::bigint[]) order by r.id;
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from rota.attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.id < :before::bigint and (:space_id::bigint is null or r.space_id = :space_id::bigint)
   and (:state::text is null or r.state = :state::text)
@@ -21,7 +23,8 @@ order by r.id desc limit :most::int;
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from rota.attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.task_id = :task_id::bigint and r.id < :before::bigint
   and (:space_id::bigint is null or r.space_id = :space_id::bigint)
@@ -43,7 +46,8 @@ select count(*) from (
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from rota.attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from rota.runs r join rota.tasks t on t.id = r.task_id join rota.spaces p on p.id = r.space_id
 where r.task_id = :task_id::bigint and r.slot_at is not null and r.slot_at between :start::bigint and :end::bigint
 order by r.slot_at, r.id;

@@ -16,8 +16,8 @@ from runs where id in (select value from json_each(:ids));
 -- name: record_told_attempts  those that have an error, or processes whose ending is known
 insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error, ending,
   checks)
-select r.id, r.epoch, r.cause, r.holder, r.started_at, :now, w.value ->> 'outcome',
-  w.value ->> 'error', w.value ->> 'ending', w.value ->> 'checks'
+select r.id, r.epoch, r.cause, r.holder, r.started_at,
+  max(r.started_at, :now - (w.value ->> 'away')), w.value ->> 'outcome', w.value ->> 'error', w.value ->> 'ending', w.value ->> 'checks'
 from jsonb_each(:rows) w join runs r on r.id = w.value ->> 'run_id';
 
 -- name: record_events  one event for each run

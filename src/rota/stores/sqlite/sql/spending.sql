@@ -52,7 +52,7 @@ where run_id = :run_id and epoch = :epoch;
 
 -- name: close_spending  with its time to the nearest second, and why a budget ended it if one did
 update spending set open = 0, reserved_tokens = 0, reserved_cost = 0, reserved_turns = 0,
-  reserved_tools = 0, reserved_seconds = 0, seconds = max(0, (:now - began + 500000) / 1000000),
+  reserved_tools = 0, reserved_seconds = 0, seconds = max(0, (:now - (w.value ->> 'away') - began + 500000) / 1000000),
   stopped = w.value ->> 'stopped'
 from jsonb_each(:rows) w
 where spending.run_id = w.value ->> 'run_id' and spending.epoch = w.value ->> 'epoch'

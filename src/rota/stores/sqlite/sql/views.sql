@@ -2,7 +2,8 @@
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.id in (select value from json_each(:ids)) order by r.id;
 
@@ -10,7 +11,8 @@ where r.id in (select value from json_each(:ids)) order by r.id;
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.id < :before and (:space_id is null or r.space_id = :space_id)
   and (:state is null or r.state = :state)
@@ -21,7 +23,8 @@ order by r.id desc limit :most;
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.task_id = :task_id and r.id < :before and (:space_id is null or r.space_id = :space_id)
   and (:state is null or r.state = :state)
@@ -42,7 +45,8 @@ select count(*) from (
 select r.id, p.name as space, r.task_id, t.name as task, r.state, r.place, r.source, r.pool, r.priority,
   r.lane, r.route, r.epoch, r.cause, r.retries, r.losses, r.created_at, r.available_at, r.started_at,
   r.finished_at, r.expires_at, r.cancel_at, r.stuck, r.holder, r.schedule_id, r.slot_key, r.slot_at,
-  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark
+  r.upstream_id, r.key, r.payload, r.result, r.error_code, r.error, r.checked, r.mark,
+  (select a.ended_at from attempts a where a.run_id = r.id and a.number = r.epoch) as ended_at
 from runs r join tasks t on t.id = r.task_id join spaces p on p.id = r.space_id
 where r.task_id = :task_id and r.slot_at is not null and r.slot_at between :start and :end
 order by r.slot_at, r.id;
