@@ -82,9 +82,9 @@ class Attempt:
 
     def took(self, report: Report, count: float, now: int) -> float:
         """Return for how many seconds it has worked; what is carried on began in another life."""
-        kept = self.assignment.kept
-        began_here = kept is None or not kept.began
-        gone_on = count - self.began if began_here else (now - kept.began) / 1_000_000
+        gone_on, kept = count - self.began, self.assignment.kept
+        if kept is not None and kept.began:
+            gone_on = (now - kept.began) / 1_000_000
         return max(0.0, gone_on - report.away / 1_000_000)
 
     def sign(self, runner: Runner) -> Sign:
