@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 
 import apsw
@@ -62,6 +63,29 @@ async def test_one_store_at_a_time_has_the_roles(path, clock, opened_file):
         await two.take_roles()
     await one.close()
     assert await two.take_roles()
+
+
+async def test_who_has_the_roles_can_be_seen_without_taking_them(path, clock, opened_file):
+    one, two = await opened_file(path), await opened_file(path)
+    assert [each.roles_taken() for each in (one, two)] == [False, False]
+    await one.take_roles()
+    assert [each.roles_taken() for each in (one, two)] == [True, True]
+    await one.close()
+    assert two.roles_taken() is False
+    await two.take_roles()  # a look holds nobody up
+
+
+async def test_a_worker_of_this_machine_is_gone_with_the_lock(path, clock, opened_file):
+    one, two = await opened_file(path), await opened_file(path)
+    mine, there = Bench(one, clock), "elsewhere"
+    await one.take_roles()
+    await mine.worker("here", host=socket.gethostname())
+    await mine.worker("there", host=there)
+    alive = [worker.alive(clock.now()) for worker in await two.list_workers()]
+    assert alive == [True, True]
+    await one.close()
+    alive = {worker.id: worker.alive(clock.now()) for worker in await two.list_workers()}
+    assert alive == {"here": False, "there": True}
 
 
 async def test_a_newer_schema_is_refused(path, clock, opened_file):

@@ -78,6 +78,18 @@ class WorkerView:
     seen_at: datetime
     lease_until: datetime
     fenced: bool
+    gone: bool = False
+    """Whether its process is known to be gone, though its lease lasts."""
+    leaving: bool = False
+    """Whether it takes nothing new."""
+
+    def alive(self, now: datetime) -> bool:
+        """Whether it is there, as far as is known."""
+        return not self.fenced and not self.gone and self.lease_until >= now
+
+    def takes(self, now: datetime) -> bool:
+        """Whether it takes work."""
+        return self.alive(now) and not self.leaving
 
 
 class SlotView(NamedTuple):

@@ -347,6 +347,9 @@ class Store(
         Raises Busy where only one process may, and another one does.
         """
 
+    def roles_taken(self) -> bool | None:
+        """Return whether some process has the roles; None where only leases can tell."""
+
     def again(self) -> Store | None:
         """Return a second store on the same database, or None where a lock makes it needless."""
 

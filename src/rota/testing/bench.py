@@ -241,13 +241,15 @@ class Bench:
 
     # workers
 
-    async def worker(self, worker: str = "w1", ttl: timedelta = timedelta(seconds=30)) -> None:
+    async def worker(
+        self, worker: str = "w1", ttl: timedelta = timedelta(seconds=30), host: str = "here"
+    ) -> None:
         """Register a worker."""
         await self.store.register(
             {
                 "id": worker,
                 "home": "/home",
-                "host": "here",
+                "host": host,
                 "pid": 1,
                 "roles": "worker",
                 "routes": json.dumps(self.routes),

@@ -192,7 +192,7 @@ class _Families:
         yield gauge("rota_queue_oldest_seconds", "Age of the oldest ready run.", "pool", ages)
         counts = {"later": queue.later, "held": queue.held, "waiting": queue.waiting}
         yield gauge("rota_queue_waiting", "Runs that are not ready, by why.", "place", {**counts})
-        alive = [w for w in self._workers if not w.fenced and w.lease_until >= self._now]
+        alive = [w for w in self._workers if w.alive(self._now)]
         slots = {"used": queue.running, "total": sum(worker.slots for worker in alive)}
         yield gauge("rota_slots", "Slots of the living workers, and runs in them.", "of", {**slots})
         unsent = {s.value: 0 for s in DeliveryState if s not in AT_REST}

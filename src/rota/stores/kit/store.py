@@ -15,7 +15,7 @@ from rota.model.runs import Enqueued, OpenRun, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
-from rota.model.views import Claimed, Renewal
+from rota.model.views import Claimed, Renewal, WorkerView
 from rota.ports.store import Looker
 from rota.stores.kit import (
     claim,
@@ -81,6 +81,10 @@ class SqlStore(
     async def take_roles(self) -> bool:
         """Make sure this process may plan and work; true if it is now the only one."""
         return False
+
+    def roles_taken(self) -> bool | None:
+        """Return whether some process has the roles; None where only leases can tell."""
+        return None
 
     def behalf(self, request: NewRequest) -> Behalf:
         """Return this store for one request, which is written down with its first change."""
@@ -332,6 +336,14 @@ class Behalf(SqlStore):
     def now(self) -> int:
         """Return the store's own time."""
         return self._store.now()
+
+    def roles_taken(self) -> bool | None:
+        """Return what the store behind it knows."""
+        return self._store.roles_taken()
+
+    async def list_workers(self) -> list[WorkerView]:
+        """Return every worker as the store behind it knows them."""
+        return await self._store.list_workers()
 
     def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call a listener with every topic that is announced; returns how to stop that."""

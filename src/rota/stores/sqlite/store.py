@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from rota.faultpoints import reach
 from rota.model.backups import Backup, Restored
 from rota.model.instants import to_micros
 from rota.model.plans import Decide
+from rota.model.views import WorkerView
 from rota.ports.clock import Clock
 from rota.stores.kit.faulting import reach_stage
 from rota.stores.kit.queries import load_queries
@@ -189,6 +191,18 @@ class SqliteStore(SqlStore):
                 raise
         self._doorbell.listen(self._version)
         return True
+
+    def roles_taken(self) -> bool | None:
+        """Return whether the lock beside the file is taken."""
+        return self._lock.is_taken()
+
+    async def list_workers(self) -> list[WorkerView]:
+        """Return every worker; those of this machine are gone if nobody has the lock."""
+        found = await super().list_workers()
+        if self.roles_taken() is not False:
+            return found
+        here = socket.gethostname()
+        return [replace(worker, gone=worker.gone or worker.host == here) for worker in found]
 
     async def _version(self) -> int:
         # Only the writing connection can tell others' writes from this process's own.
