@@ -64,9 +64,10 @@ def up(
 ) -> None:
     """Start Rota in the foreground: plan, run, deliver and repair until stopped.
 
-    SIGTERM or Ctrl-C lets running work end, within the setting `drain`, gives back the rest and
-    exits with 0; a second Ctrl-C stops at once and exits with 130. What was running then is
-    tried again at the next start, as the task's --on-lost says.
+    SIGTERM or Ctrl-C lets callables end, within the setting `drain`, gives back the rest and
+    exits with 0; a second Ctrl-C stops at once and exits with 130. Callables that were running
+    then are tried again at the next start, as the task's --on-lost says. Scripts and agents go on
+    without the daemon, and the next one carries them on.
 
     The HTTP API is served meanwhile; the other commands find it by the home folder. If there are
     no tasks yet, those of tasks.toml in the home folder are created, as `rota apply` does.
@@ -128,13 +129,14 @@ def _greeting(settings: Settings, tasks: int) -> list[str]:
     drain = settings.drain.total_seconds()
     add = "rota task create hello --call rota.samples:hello --every 10s"
     look = "rota status, rota runs, rota task list, rota why TASK"
+    go_on = "scripts and agents go on, for the next `rota up`; twice stops at once"
     return [
         "Rota is up.",
         f"  store  {hidden_password(settings.store)}",
         f"  home   {settings.home}",
         f"  tasks  {tasks}",
         f"  next   {look if tasks else add}",
-        f"  stop   Ctrl-C lets running work end ({drain:g} s at most); twice stops at once",
+        f"  stop   Ctrl-C lets callables end ({drain:g} s at most); {go_on}",
     ]
 
 
