@@ -44,6 +44,11 @@ class Daemon:
         self.state = "starting"
 
     @property
+    def worker(self) -> str | None:
+        """Which worker is its own, while it has one."""
+        return None if self._crew is None else self._crew.worker.id
+
+    @property
     def services(self) -> Sequence[Service]:
         """What keeps going while it works."""
         return [] if self._crew is None else self._crew.services
@@ -95,6 +100,7 @@ class Daemon:
                 return Ending.DRAINED
             log.info("daemon.draining", extra={"running": crew.worker.running})
             if self._stops.asked.is_set():
+                self.state = "ending"
                 return await self._drain(crew, working)
             return await self._rest(crew, working)
         finally:
@@ -105,6 +111,7 @@ class Daemon:
         stopping = asyncio.get_running_loop().create_task(crew.stop(to_the_end=True))
         await self._until(lambda: False, stopping)
         if self._stops.asked.is_set():
+            self.state = "ending"
             return await self._drain(crew, working, stopping)
         await stopping
         await working

@@ -115,6 +115,7 @@ async def test_a_rehearsed_operation_changes_nothing(working):
 async def test_a_daemon_tells_of_its_services(working):
     _, status = await working.call("/v1/status")
     assert status["daemon"]["state"] == "working"
+    assert status["idle"] is None
     services = {service["name"]: service for service in status["daemon"]["services"]}
     assert {"planner", "postman", "caretaker", "claim", "settle"} <= services.keys()
     assert services["planner"]["silent_seconds"] >= 0
@@ -134,7 +135,13 @@ async def test_a_stopped_daemon_takes_nothing_and_a_start_brings_it_back(working
     _, status = await working.call("/v1/status")
     assert "daemon_stopped" in {warning["code"] for warning in status["warnings"]}
     assert status["workers"] == []
+    assert status["idle"] == "the daemon is stopped: `rota start` lets it work again"
     (run_id,) = await working.bench.queue(task)
+    _, why = await working.call("/v1/tasks/job/why")
+    assert "the daemon is stopped, `rota start` lets it work again" in str(why)
+    _, status = await working.call("/v1/status")
+    said = {warning["code"]: warning["message"] for warning in status["warnings"]}
+    assert all("`rota start`" in said[code] for code in ("daemon_stopped", "no_worker"))
     assert await working.bench.state(run_id) is RunState.QUEUED
     await post(working, "/v1/start")
     await post(working, "/v1/start")

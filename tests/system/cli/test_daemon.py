@@ -118,6 +118,36 @@ def test_a_killed_daemon_finishes_its_run_after_a_restart(house):
     assert [a["outcome"] for a in attempts] == ["lost", "succeeded"]
 
 
+def test_a_killed_daemon_is_known_to_be_gone_at_once(house):
+    daemon = house.up()
+    house.json("task", "create", "hello", "--call", "rota.samples:hello", "--every", "1h")
+    daemon.signal(signal.SIGKILL)
+    daemon.wait()
+    status = house.json("status")
+    assert [worker["alive"] for worker in status["workers"]] == [False]
+    assert [warning["code"] for warning in status["warnings"]] == ["no_worker"]
+    assert status["idle"] == "nobody works: start `rota up`"
+    said = house.rota("run", "hello")
+    assert said.stderr.splitlines() == ["Nobody works on it: start `rota up`."]
+    assert "nobody works, start `rota up`" in house.rota("why", "hello").stdout
+    assert "start `rota up`" in house.rota("doctor").stdout
+
+
+def test_a_stopped_daemon_is_to_be_started_and_not_doubled(house):
+    daemon = house.up()
+    house.json("task", "create", "hello", "--call", "rota.samples:hello")
+    house.json("stop")
+    daemon.log.wait("daemon.resting")
+    said = house.rota("run", "hello")
+    assert said.stderr == "The daemon is stopped: `rota start` lets it work again.\n"
+    for words in (["status"], ["why", "hello"], ["doctor"]):
+        told = house.rota(*words).stdout
+        assert "`rota start`" in told, words
+        assert "rota up" not in told, words
+    house.json("start")
+    daemon.log.wait("run.settled", "hello")
+
+
 def test_a_running_run_is_cancelled_from_another_process(house):
     daemon = house.up()
     house.json("task", "create", "patient", "--call", "work:patient")

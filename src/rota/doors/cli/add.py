@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.show import wall_named
 from rota.doors.cli.task_options import LOCAL_THREAD, thread_of
 from rota.doors.cli.task_words import tell_defined
@@ -60,6 +61,7 @@ def add(
     if dry_run and not desk.out.as_json:
         _preview(desk, schedule, space)
     tell_defined(desk.out, desk.call("POST", "/v1/tasks", wanted, dry_run=dry_run), "Added")
+    tell_if_idle(desk)
 
 
 def _preview(desk: Desk, schedule: dict[str, str], space: str | None) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.sending import files_at
 from rota.doors.cli.show import wall
 from rota.doors.cli.values import LARGEST, DryRun, SpaceName, maybe_whole, text_or_input, whole
@@ -75,6 +76,7 @@ def say(
     else:
         who = "" if follow_up else ", or who listens before"
         desk.out.line(f"Message {number} is for run {reader}{who}.")
+        tell_if_idle(desk)
 
 
 def list_all(

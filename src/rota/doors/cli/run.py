@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
+from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.questions import approval_lines
 from rota.doors.cli.run_now import queue_run
 from rota.doors.cli.run_words import FINISHED, question_lines, tell_run
@@ -93,6 +94,7 @@ def run(
         if waiting is None:
             desk.out.record(done)
             desk.out.line(f"{opening}. Follow it: rota logs {number} -f")
+            tell_if_idle(desk)
     if waiting is not None:
         raise typer.Exit(_wait(desk, number, *waiting, opening))
 
@@ -151,8 +153,7 @@ def _wait(desk: Desk, number: int, patience: float, interval: float, opening: st
         if opening:
             desk.out.talk(f"{opening}; waiting for its end.")
         run = _looked_at(desk, number, end if opening else 0.0)
-        if _nobody_works(desk):
-            desk.out.talk("Nobody works on it: start `rota up`.")
+        tell_if_idle(desk)
         while True:
             left = end - time.monotonic()
             if run["state"] in FINISHED or run["state"] == "waiting" or left <= 0:
@@ -174,14 +175,6 @@ def _looked_at(desk: Desk, number: int, end: float) -> Record:
                 raise
             time.sleep(AGAIN_SECONDS)
             desk.ask_anew()
-
-
-def _nobody_works(desk: Desk) -> bool:
-    try:
-        workers = desk.call("GET", "/v1/status")["workers"]
-    except Unavailable:
-        return False
-    return not any(worker["alive"] for worker in workers)
 
 
 def ending(run: Record) -> str:

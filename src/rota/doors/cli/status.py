@@ -7,13 +7,15 @@ from datetime import timedelta
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.idle_words import NOBODY, idle_words
 from rota.doors.cli.show import Output, instant
 from rota.flow.observe.telling import span
 
 SLOTS = ("run", "task", "space", "for", "worker")
 MOST_SHOWN = 20
+LATE = timedelta(seconds=1)
+"""From when on a slot that is not planned yet is told as late."""
 COLUMNS = ("worker", "state", "busy", "seen", "roles")
-NOBODY = "Nobody works: start `rota up`."
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +38,7 @@ def tell_status(out: Output, seen: Record) -> None:
     """Tell how the whole is doing."""
     out.pairs(queue_pairs(seen))
     out.line()
-    out.table(COLUMNS, worker_rows(seen), NOBODY)
+    out.table(COLUMNS, worker_rows(seen), idle_words(seen) or NOBODY)
     rows = slot_rows(seen)
     if rows:
         out.line()
@@ -53,14 +55,14 @@ def queue_pairs(seen: Record) -> list[tuple[str, str]]:
     """Return how full the queue is, in words."""
     queue = seen["queue"]
     due = seen["next_due"]
-    ahead = "" if due is None else f", next in {_until(due, seen['at'])}"
+    ahead = "" if due is None else f", {_next(due, seen['at'])}"
     paused = seen["paused_since"]
     since = "" if paused is None else f"for {_until(seen['at'], paused)}: rota resume-all"
     return [
         ("paused", since),
         ("ready", _with_age(queue, "ready")),
         ("later", str(queue["later"])),
-        ("held", f"{queue['held']} behind their lane" if queue["held"] else ""),
+        ("held", f"{queue['held']} in their lanes" if queue["held"] else ""),
         ("running", _with_age(queue, "running")),
         ("waiting", _with_age(queue, "waiting")),
         ("schedules", f"{seen['schedules']['active']}{ahead}"),
@@ -100,6 +102,11 @@ def _with_age(queue: Record, name: str) -> str:
     if age is None or not count:
         return str(count)
     return f"{count}, oldest {span(timedelta(seconds=age))}"
+
+
+def _next(due: str, at: str) -> str:
+    late = instant(at) - instant(due)
+    return f"next in {_until(due, at)}" if late < LATE else f"next due {span(late)} ago"
 
 
 def _until(due: str, at: str) -> str:

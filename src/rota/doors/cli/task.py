@@ -8,6 +8,7 @@ import typer
 
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.done_words import done_pairs
+from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.run_now import queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
@@ -213,6 +214,7 @@ def run(
     done = queue_run(desk, name, {"payload": payload, "space": space}, dry_run=dry_run)
     desk.out.record(done)
     desk.out.line(f"Queued run {done['run']} of {name}. Follow it: rota logs {done['run']} -f")
+    tell_if_idle(desk)
 
 
 @nouns.command()

@@ -10,6 +10,7 @@ from rota.doors.cli import done_options as done
 from rota.doors.cli import task_options as opt
 from rota.doors.cli import wish_options as wish
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.task_words import tell_defined
 from rota.doors.cli.values import DryRun, SpaceName, TaskName, text_or_input
 from rota.errors import Invalid, Refused
@@ -123,6 +124,7 @@ def create(
     tell_defined(
         desk.out, desk.call("POST", "/v1/tasks", wanted, dry_run=dry_run, here=here), "Created"
     )
+    tell_if_idle(desk)
 
 
 def edit(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.idle_words import NOBODY, idle_words
 from rota.doors.cli.run_words import run_columns, run_row
 from rota.doors.cli.show import wall_named
-from rota.doors.cli.status import NOBODY, queue_pairs, tell_status, worker_rows
+from rota.doors.cli.status import queue_pairs, tell_status, worker_rows
 from rota.doors.cli.values import whole
 from rota.errors import Unavailable
 
@@ -80,7 +81,7 @@ def _screen(desk: Desk, most: int) -> RenderableType:
         return Text(f"{fault}; trying again", style="yellow")
     queue = "   ".join(f"{name} {value}" for name, value in queue_pairs(status) if value)
     warnings = [Text(f"! {w['code']}: {w['message']}", style="yellow") for w in status["warnings"]]
-    workers: Any = Text(NOBODY, style="yellow")
+    workers: Any = Text(idle_words(status) or NOBODY, style="yellow")
     if status["workers"]:
         workers = rich_table(("worker", "state", "busy", "seen", "roles"), worker_rows(status))
     return Group(

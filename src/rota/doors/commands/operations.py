@@ -27,7 +27,7 @@ class PauseGiven(Given):
 
 
 class DaemonGiven(Given):
-    """Whether this daemon works: `working`, `stopping`, `stopped` or `starting`."""
+    """Whether this daemon works: `working`, `stopping`, `stopped`, `starting` or `ending`."""
 
     state: str
 

@@ -134,8 +134,8 @@ async def why_of_task(office: Office, asked: WhyOf) -> WhyGiven:
     where = asked.timezone or await _zone_of_task(store, task)
     now = from_micros(store.now())
     span = None if asked.at is None else _span(asked.at, where, now)
-    told = explain(await gather(store, task, span, seen_space(office.caller, None)), zone(where))
-    return _why(told, where)
+    facts = await gather(store, task, span, seen_space(office.caller, None), office.own)
+    return _why(explain(facts, zone(where)), where)
 
 
 @command("GET", "/v1/runs/{run}/why", KeyScope.READ)
@@ -145,7 +145,7 @@ async def why_of_run(office: Office, asked: OneRun) -> WhyGiven:
     run = await runs.find_run(store, office.caller, asked.run)
     (task,) = await store.get_tasks([run.task_id])
     where = await _zone_of_task(store, task)
-    facts = await gather_run(store, task, run, seen_space(office.caller, None))
+    facts = await gather_run(store, task, run, seen_space(office.caller, None), office.own)
     return _why(explain_run(facts, await store.list_attempts(run.id), zone(where)), where)
 
 

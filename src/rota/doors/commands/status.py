@@ -10,6 +10,7 @@ from rota.doors.commands.fields import LARGEST_ID, Id, Limit, SpaceName
 from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Daemon, Office
+from rota.flow.observe.hands import IDLE, RESTING
 from rota.flow.observe.status import OVERDUE, Status, Warned, view_status
 from rota.model.deliveries import AT_REST, DeliveryState
 from rota.model.instants import from_micros
@@ -112,7 +113,10 @@ class DaemonSeen(Given):
 
 
 class StatusGiven(Given):
-    """Everything at a glance; to a member its own space alone."""
+    """Everything at a glance; to a member its own space alone.
+
+    `idle` says why nobody takes work, and what to do, if nobody does.
+    """
 
     at: datetime
     paused_since: datetime | None
@@ -125,6 +129,7 @@ class StatusGiven(Given):
     unserved_routes: list[str]
     next_due: datetime | None
     workers: list[WorkerGiven]
+    idle: str | None
     warnings: list[WarningGiven]
 
 
@@ -189,7 +194,7 @@ def _worker(worker: WorkerView, now: datetime) -> WorkerGiven:
         routes=list(worker.routes),
         slots=worker.slots,
         running=worker.running,
-        alive=not worker.fenced and worker.lease_until >= now,
+        alive=worker.alive(now),
         started_at=worker.started_at,
         seen_at=worker.seen_at,
     )
@@ -200,7 +205,7 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
     """Return how the whole is doing, or to a member how its space is doing."""
     whole = office.caller.role is Role.MAIN
     space = None if whole else (await office.store.find_space(office.caller.space)).id
-    seen = await view_status(office.store, office.bounds.warnings, space)
+    seen = await view_status(office.store, office.bounds.warnings, space, office.own)
     queue = seen.queue
     workers = [_worker(worker, seen.now) for worker in seen.workers]
     daemon = _daemon(office.daemon) if whole and office.daemon is not None else None
@@ -228,6 +233,7 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
         unserved_routes=list(queue.unserved_routes),
         next_due=seen.next_due,
         workers=workers if whole else [],
+        idle=None if seen.idle is None else seen.idle.sentence(),
         warnings=[WarningGiven(code=w.code, message=w.sentence) for w in _warned(seen, daemon)],
     )
 
@@ -272,7 +278,8 @@ def _warned(seen: Status, daemon: DaemonSeen | None) -> list[Warned]:
     if daemon is None:
         return found
     if daemon.state != "working":
-        sentence = f"this daemon is {daemon.state}: it takes nothing new"
+        idle = IDLE.get(daemon.state, RESTING)
+        sentence = f"this daemon is {daemon.state} and takes nothing new: {idle.step}"
         found.append(Warned(code="daemon_stopped", sentence=sentence))
     late = OVERDUE.total_seconds()
     silent = [s for s in daemon.services if s.name == "planner" and s.silent_seconds > late]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from rota.flow.observe.hands import Own
 from rota.flow.observe.status import Thresholds
 from rota.ports.agent import Agents
 from rota.ports.artifacts import ArtifactKeeping
@@ -53,7 +54,11 @@ class Daemon(Protocol):
 
     @property
     def state(self) -> str:
-        """Whether it works: `working`, `stopping`, `stopped` or `starting`."""
+        """Whether it works: `working`, `stopping`, `stopped`, `starting`, or `ending` for good."""
+
+    @property
+    def worker(self) -> str | None:
+        """Which worker is its own, while it has one."""
 
     @property
     def services(self) -> Sequence[Service]:
@@ -116,3 +121,8 @@ class Office:
     local: bool = False
     stands: str | None = None
     daemon: Daemon | None = None
+
+    @property
+    def own(self) -> Own | None:
+        """What the daemon that answers says of itself, if one does."""
+        return None if self.daemon is None else Own(self.daemon.state, self.daemon.worker)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from rota.errors import RotaError
+from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
 from rota.flow.plan import table_of
 from rota.model.beats import Heartbeat
 from rota.model.events import Event, EventName
@@ -84,16 +85,21 @@ class Facts:
     """Where people were told of the one run that is looked at."""
     heartbeats: dict[RunId, Heartbeat] = field(default_factory=dict)
     workers: list[WorkerView] = field(default_factory=list)
+    idle: Idle = NOBODY
+    """What is told where none of them takes anything."""
     limits: list[Limit] = field(default_factory=list)
     pauses: Pauses = ()
     narrowed: bool = False
 
 
-async def gather(store: Store, task: Task, span: Span | None, only: str | None = None) -> Facts:
+async def gather(
+    store: Store, task: Task, span: Span | None, only: str | None = None, own: Own | None = None
+) -> Facts:
     """Read what is known about a task in a span, or in the last day if none is given.
 
     With `only`, nothing is told of the runs of other spaces.
     """
+    hands = await hands_of(store, own)
     now = from_micros(store.now())
     schedules = await store.list_schedules([task.id])
     asked = span or Span(start=now - A_DAY, end=now)
@@ -128,7 +134,8 @@ async def gather(store: Store, task: Task, span: Span | None, only: str | None =
         questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
         faults=await _faults(store, mine),
         heartbeats=await store.heartbeats([r.id for r in mine if r.state is RunState.RUNNING]),
-        workers=await store.list_workers(),
+        workers=hands.workers,
+        idle=hands.idle,
         limits=await store.list_limits(),
         pauses=await store.pauses(),
         narrowed=start > asked.start,
@@ -145,10 +152,12 @@ async def _faults(store: Store, runs: list[Run]) -> dict[int, Event]:
     }
 
 
-async def gather_run(store: Store, task: Task, run: Run, only: str | None = None) -> Facts:
+async def gather_run(
+    store: Store, task: Task, run: Run, only: str | None = None, own: Own | None = None
+) -> Facts:
     """Read what is known about one run, and nothing of its task's others."""
     at = run.slot_at or run.created_at
-    facts = await gather(store, task, Span(start=at, end=at), only)
+    facts = await gather(store, task, Span(start=at, end=at), only, own)
     running = [run.id] if run.state is RunState.RUNNING else []
     return replace(
         facts,

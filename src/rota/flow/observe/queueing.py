@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from rota.flow.observe.facts import Facts
@@ -23,17 +24,18 @@ def why_waiting(run: Run, facts: Facts, zone: ZoneInfo) -> str:
     paused = maybe_instant(paused_since(facts.pauses))
     if paused is not None:
         return f"{waited}: everything is paused since {wall(paused, zone)}"
-    if run.place is Place.HELD:
-        return f"{waited}: {_lane(run, facts)}"
-    alive = [w for w in facts.workers if not w.fenced and w.lease_until >= facts.now]
-    if not alive:
-        return f"{waited}: nobody works, start `rota up`"
-    if not any(run.route in worker.routes for worker in alive):
+    before = _before(run, facts) if run.place is Place.HELD else None
+    if before is not None:
+        return f"{waited}: {before}"
+    taking = [worker for worker in facts.workers if worker.takes(facts.now)]
+    if not taking:
+        return f"{waited}: {facts.idle.what}, {facts.idle.step}"
+    if not any(run.route in worker.routes for worker in taking):
         return f"{waited}: no worker serves its route {run.route}"
     reached = _reached(run, facts)
     if reached is not None:
         return f"{waited}: {reached}"
-    free = sum(worker.slots - worker.running for worker in alive)
+    free = sum(worker.slots - worker.running for worker in taking)
     if free <= 0:
         return f"{waited}: every slot of the workers is busy"
     return f"{waited}: ready, a worker is about to take it"
@@ -48,15 +50,21 @@ def _later(run: Run, facts: Facts, zone: ZoneInfo) -> str:
     return f"not yet due: it may begin at {when}"
 
 
-def _lane(run: Run, facts: Facts) -> str:
-    ahead = [r for r in facts.unfinished if r.lane == run.lane and r.space == run.space]
-    for other in ahead:
+def _before(run: Run, facts: Facts) -> str | None:
+    """Return what a run waits for in its lane; None for the head of a lane that is free."""
+    lane = [r for r in facts.unfinished if r.lane == run.lane and r.space == run.space]
+    for other in lane:
         if other.state is RunState.RUNNING:
             return f"its lane is busy with run {other.id} of {other.task}"
-    for other in ahead:
-        if other.place is Place.READY and other.id != run.id:
-            return f"run {other.id} of {other.task} is before it in its lane"
-    return "it waits for its lane"
+    ready = [other for other in lane if other.place is Place.READY and other.id != run.id]
+    held = [other for other in lane if other.place is Place.HELD and _turn(other) < _turn(run)]
+    for other in (*ready, *sorted(held, key=_turn)):
+        return f"run {other.id} of {other.task} is before it in its lane"
+    return None
+
+
+def _turn(run: Run) -> tuple[int, datetime, int]:
+    return -run.priority, run.available_at, run.id
 
 
 def _reached(run: Run, facts: Facts) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
 from rota.flow.observe.telling import counted, span
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.pauses import paused_since
@@ -45,20 +46,26 @@ class Status:
     paused_since: datetime | None = None
     warnings: list[Warned] = field(default_factory=list)
     slots: list[SlotView] = field(default_factory=list)
+    idle: Idle | None = None
+    """Why nobody takes work, if nobody does."""
 
 
-async def view_status(store: Store, bounds: Thresholds, space_id: int | None = None) -> Status:
+async def view_status(
+    store: Store, bounds: Thresholds, space_id: int | None = None, own: Own | None = None
+) -> Status:
     """Return how the whole is doing, or one space: then every number is its own."""
+    hands = await hands_of(store, own)
     queue = await store.view_queue(space_id)
     slots = await store.used_slots(space_id, MOST_SLOTS) if queue.running else []
     seen = judge(
         from_micros(store.now()),
         queue,
-        await store.list_workers(),
+        hands.workers,
         queue.next_due if space_id is not None else maybe_instant(await store.next_due()),
         bounds,
         maybe_instant(paused_since(await store.pauses())),
         await store.held_back(space_id),
+        hands.idle,
     )
     return replace(seen, slots=slots)
 
@@ -71,6 +78,7 @@ def judge(
     bounds: Thresholds,
     paused: datetime | None = None,
     held_back: tuple[int, str | None] = (0, None),
+    idle: Idle = NOBODY,
 ) -> Status:
     """Return the status that facts amount to."""
     oldest = {
@@ -81,12 +89,12 @@ def judge(
     ages = {
         name: max(0.0, (now - at).total_seconds()) for name, at in oldest.items() if at is not None
     }
-    alive = [worker for worker in workers if not worker.fenced and worker.lease_until >= now]
+    taken = any(worker.takes(now) for worker in workers)
     warnings = [
         *_pause_warnings(paused),
         *_budget_warnings(*held_back),
         *_queue_warnings(now, queue, bounds),
-        *_worker_warnings(now, queue, alive, next_due),
+        *_worker_warnings(now, queue, None if taken else idle, next_due),
     ]
     return Status(
         now=now,
@@ -96,6 +104,7 @@ def judge(
         ages=ages,
         paused_since=paused,
         warnings=warnings,
+        idle=None if taken else idle,
     )
 
 
@@ -134,18 +143,19 @@ def _queue_warnings(now: datetime, queue: QueueView, bounds: Thresholds) -> list
 
 
 def _worker_warnings(
-    now: datetime, queue: QueueView, alive: list[WorkerView], next_due: datetime | None
+    now: datetime, queue: QueueView, idle: Idle | None, next_due: datetime | None
 ) -> list[Warned]:
     found = []
-    work = queue.ready or queue.later or queue.schedules
-    if not alive and work:
-        sentence = "there is work and nobody works: start `rota up`"
+    work = queue.ready or queue.later or queue.schedules or queue.held
+    if idle is not None and work:
+        sentence = f"there is work and {idle.sentence()}"
         found.append(Warned(code="no_worker", sentence=sentence))
     elif queue.unserved_routes:
         routes = ", ".join(queue.unserved_routes)
         sentence = f"no worker serves the route {routes}: its runs wait"
         found.append(Warned(code="route_unserved", sentence=sentence))
     if next_due is not None and now - next_due > OVERDUE:
-        sentence = f"planning is due since {span(now - next_due)}: the planner does not keep up"
+        why = "the planner does not keep up" if idle is None else idle.what
+        sentence = f"planning is due since {span(now - next_due)}: {why}"
         found.append(Warned(code="planner_late", sentence=sentence))
     return found

@@ -338,8 +338,8 @@ class _Teller:
             if slot.due > slot.at:
                 moved = f", moved to {wall(slot.due, self._zone)} by quiet hours or jitter"
             return "planned", f"due in {span(slot.due - now)}{moved}"
-        alive = any(not w.fenced and w.lease_until >= now for w in self._facts.workers)
-        advice = "the planner is about to see it" if alive else "nobody works: start `rota up`"
+        taken = any(worker.takes(now) for worker in self._facts.workers)
+        advice = "the planner is about to see it" if taken else self._facts.idle.sentence()
         return "overdue", f"due for {span(now - slot.due)} and not planned yet: {advice}"
 
 

@@ -1,0 +1,26 @@
+"""What is said beside an answer when nobody takes the work."""
+
+from __future__ import annotations
+
+from rota.doors.cli.desk import Desk, Record
+from rota.errors import RotaError
+
+NOBODY = "Nobody works: start `rota up`."
+
+
+def idle_words(seen: Record) -> str:
+    """Return why nobody takes work, by a status; empty if somebody does."""
+    idle = str(seen.get("idle") or "")
+    return idle and f"{idle[0].upper()}{idle[1:]}."
+
+
+def tell_if_idle(desk: Desk) -> None:
+    """Say that nobody takes what was just asked for, and what to do about it."""
+    if desk.out.as_json:
+        return
+    try:
+        words = idle_words(desk.call("GET", "/v1/status"))
+    except RotaError:  # who may ask for work may not look, and a daemon may be restarting
+        return
+    if words:
+        desk.out.talk(words.replace("Nobody works:", "Nobody works on it:"))

@@ -1,0 +1,96 @@
+"""Who works: what is told, and what is advised, where nobody takes work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from rota.flow.observe.hands import IDLE, NOBODY, RESTING, Own, hands_of
+from rota.flow.observe.status import Thresholds, judge
+from rota.flow.observe.why import explain
+from rota.model.states import Place, RunState
+from rota.model.views import QueueView
+
+CALM = QueueView(
+    ready=0, later=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
+    oldest_running=None, oldest_waiting=None, unserved_routes=(), schedules=1, quarantined=0,
+)  # fmt: skip
+
+
+class Books:
+    """As much of a store as is asked."""
+
+    def __init__(self, workers, taken=None):
+        self.workers = workers
+        self.taken = taken
+
+    async def list_workers(self):
+        return self.workers
+
+    def roles_taken(self):
+        return self.taken
+
+
+def told(make, run, **changes):
+    facts = {"runs": [run], "unfinished": [run], "workers": [make.worker()], **changes}
+    found = make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), **facts)
+    (story,) = explain(found, ZoneInfo("UTC")).stories
+    return story.sentence.removesuffix("; run 1").removeprefix("in the queue for 5 h: ")
+
+
+@pytest.mark.parametrize("state", ["stopping", "ending"])
+async def test_a_daemon_that_takes_nothing_new_is_no_hand(make, state):
+    hands = await hands_of(Books([make.worker()], taken=True), Own(state, "w1"))
+    assert [worker.alive(make.NOW) for worker in hands.workers] == [True]
+    assert [worker.takes(make.NOW) for worker in hands.workers] == [False]
+    assert hands.idle == IDLE[state]
+
+
+async def test_another_worker_takes_what_a_stopped_daemon_does_not(make):
+    hands = await hands_of(Books([make.worker(), make.worker(id="w2")]), Own("stopping", "w1"))
+    assert [worker.takes(make.NOW) for worker in hands.workers] == [False, True]
+
+
+async def test_who_has_the_database_and_does_not_work_is_to_be_started_not_doubled(make):
+    assert (await hands_of(Books([], taken=True), None)).idle == RESTING
+    assert (await hands_of(Books([], taken=False), None)).idle == NOBODY
+    assert (await hands_of(Books([], taken=None), None)).idle == NOBODY
+    assert (await hands_of(Books([], taken=True), Own("stopped", None))).idle == IDLE["stopped"]
+    assert "`rota start`" in RESTING.step
+
+
+def test_why_and_status_name_the_step_that_helps(make):
+    idle = IDLE["stopped"]
+    run = make.queued(1, make.at(7))
+    leaving = replace(make.worker(), leaving=True)
+    said = told(make, run, workers=[leaving], idle=idle)
+    assert said == "the daemon is stopped, `rota start` lets it work again"
+    late = [make.schedule(cursor=make.at(8))]
+    facts = make.facts(make.at(9), make.at(11), schedules=late, workers=[leaving], idle=idle)
+    overdue = explain(facts, ZoneInfo("UTC")).stories[0].sentence
+    assert overdue.endswith(
+        "not planned yet: the daemon is stopped: `rota start` lets it work again"
+    )
+    seen = judge(make.NOW, CALM, [leaving], make.NOW - timedelta(hours=1), Thresholds(), idle=idle)
+    assert [(w.code, w.sentence.partition(": ")[2]) for w in seen.warnings] == [
+        ("no_worker", "`rota start` lets it work again"),
+        ("planner_late", "the daemon is stopped"),
+    ]
+
+
+def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
+    mine = make.queued(1, make.at(7), place=Place.HELD, lane="task:1")
+    behind = make.queued(6, make.at(8), place=Place.HELD, lane="task:1")
+    asking = make.run(5, state=RunState.WAITING, lane="task:1")
+    others = [mine, behind, asking]
+    assert told(make, mine, unfinished=others, workers=[]) == "nobody works, start `rota up`"
+    assert told(make, mine, unfinished=others) == "ready, a worker is about to take it"
+
+
+def test_who_is_held_behind_another_that_is_held_names_it(make):
+    mine = make.queued(1, make.at(7), place=Place.HELD, lane="task:1")
+    before = make.queued(6, make.at(6), place=Place.HELD, lane="task:1")
+    assert told(make, mine, unfinished=[mine, before]) == "run 6 of report is before it in its lane"
