@@ -51,6 +51,10 @@ def test_a_daemon_that_is_stopped_hands_its_programs_on(kept):
     kept.stop()
     assert kept.living() == [first]
     assert kept.run(number)["state"] == "running"
+    if kept.store is None:  # its lock tells at once that nobody hears it
+        status = kept.json("status")
+        assert [worker["alive"] for worker in status["workers"]] == [False]
+        assert [warning["code"] for warning in status["warnings"]] == ["no_worker"]
     kept.up()
     kept.go()
     check_whole(kept, number, 40)

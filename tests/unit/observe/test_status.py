@@ -41,7 +41,8 @@ def test_each_warning_has_its_threshold(make):
 
 def test_nobody_working_is_a_warning_only_when_there_is_work(make):
     gone = [make.worker(lease_until=make.NOW - timedelta(seconds=1)), make.worker(fenced=True)]
-    assert codes(make, workers=gone, schedules=1) == ["no_worker"]
+    for work in ("ready", "later", "held", "running", "schedules"):
+        assert codes(make, workers=gone, **{work: 1}) == ["no_worker"]
     assert codes(make, workers=[]) == []
 
 

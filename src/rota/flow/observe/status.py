@@ -146,7 +146,7 @@ def _worker_warnings(
     now: datetime, queue: QueueView, idle: Idle | None, next_due: datetime | None
 ) -> list[Warned]:
     found = []
-    work = queue.ready or queue.later or queue.schedules or queue.held
+    work = queue.ready or queue.later or queue.held or queue.running or queue.schedules
     if idle is not None and work:
         sentence = f"there is work and {idle.sentence()}"
         found.append(Warned(code="no_worker", sentence=sentence))
