@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rota.flow.execute.checking import Halting
 from rota.flow.execute.preparing import USUAL
 from rota.model.keeping import Kept
+from rota.model.outcomes import Report
 from rota.ports.runner import Assignment
 
 
@@ -17,6 +18,7 @@ class Going:
     `written` says that it may be on record, so that the next process carries it on; `resting`,
     that it waits between two tries, with no program of it alive. `gate` is what its gate has said,
     as JSON, and empty while that is not known; `budgeted` whether anything caps what it may use.
+    `away` is for how many microseconds no process was there while no program of it was alive.
     """
 
     assignment: Assignment
@@ -29,3 +31,20 @@ class Going:
     gate: str | None = None
     budgeted: bool | None = None
     halting: Halting = field(default_factory=Halting)
+    away: int = 0
+
+    def starts(self, now: int) -> bool:
+        """Tell whether a program is to be started; one that waited goes on as if never left alone.
+
+        What was written down and never begun was to begin at once.
+        """
+        if self.kept is None or self.kept.until is None:
+            return self.kept is None
+        late = max(0, now - self.kept.until)
+        self.kept = replace(self.kept, began=self.kept.began + late)
+        self.away += late
+        return True
+
+    def told(self, report: Report) -> Report:
+        """Return a report that knows for how long nobody was there."""
+        return replace(report, away=report.away + self.away) if self.away else report

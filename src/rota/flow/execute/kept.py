@@ -251,7 +251,7 @@ class KeptWork:
                 return ended
             if going.assignment is not given:  # told by its gate, or with another model
                 ready = await self._readying.ready(going.assignment)
-            return await self._try(going, ready)
+            return going.told(await self._try(going, ready))
         except CANNOT_BE_HAD as fault:
             await self._end(going)
             return refusal(fault, kind)
@@ -260,7 +260,7 @@ class KeptWork:
         """Start an attempt's program and hear it to the end, as often as it is worth while."""
         kind = going.assignment.task.kind
         while True:
-            if going.kept is None or going.kept.until is not None:
+            if going.starts(self._store.now()):
                 ended = await self._start(going, ready)
                 if ended is not None:
                     return ended
@@ -275,7 +275,7 @@ class KeptWork:
                 going.assignment, kept, watched, lambda: going.stopped
             )
             if not going.stopped and killed_before_its_start(kept, ending, going.assignment):
-                going.kept = replace(kept, until=self._store.now())
+                going.kept = replace(kept, until=self._store.now() if kept.tries else kept.began)
                 continue
             reach("kept.heard")
             read_result(self._yard, going.assignment, hearing.reader)
