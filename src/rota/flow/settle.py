@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from rota.errors import RotaError
@@ -111,6 +112,12 @@ async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> s
     }
 
 
+async def _unbegun(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> set[int]:
+    """Return the lost runs of programs that were never begun: nobody has written one down."""
+    programs = {run_id for run_id, task, _ in lost if task.kind is not TaskKind.PYTHON}
+    return programs - (await store.begun_of(sorted(programs))).keys() if programs else set()
+
+
 async def _is_open_agent(store: Settling, task: Task) -> bool:
     if task.kind is not TaskKind.AGENT:
         return False
@@ -137,14 +144,13 @@ async def decide_runs(
     followers = await store.successors(task_ids)
     attempts = [run.run_id for run, _ in ended if run.state is RunState.RUNNING]
     asked = await store.asked_of(attempts) if attempts else {}
-    outward = await _outward(
-        store,
-        [
-            (run.run_id, tasks[run.task_id], report.outcome)
-            for run, report in ended
-            if isinstance(report.outcome, Lost) and run.task_id in tasks
-        ],
-    )
+    lost = [
+        (run.run_id, tasks[run.task_id], report.outcome)
+        for run, report in ended
+        if isinstance(report.outcome, Lost) and run.task_id in tasks
+    ]
+    outward = await _outward(store, lost)
+    unbegun = await _unbegun(store, lost)
     now = store.now()
     settlements = []
     for run, report in ended:
@@ -158,7 +164,8 @@ async def decide_runs(
             agent=task is not None and task.kind is TaskKind.AGENT,
             outward=run.run_id in outward,
         )
-        settlements.append(settle(run, report, context)._replace(holder=run.holder))
+        never = replace(report, unbegun=True) if run.run_id in unbegun else report
+        settlements.append(settle(run, never, context)._replace(holder=run.holder))
     return settlements
 
 

@@ -42,6 +42,12 @@ class Reason(StrEnum):
     LOST_UNSWEPT = "lost:unswept"
 
 
+UNBEGUN = frozenset({Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.LOST_NEVER_STARTED})
+"""Ends of attempts whose program was not started."""
+CANNOT_START = b"cannot start "
+"""How the line begins that an executor writes instead of what a program would have written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spooled:
     """What became of one stream: `size` bytes are in the spool, of `total` that were written.

@@ -109,7 +109,8 @@ class Report:
     """An outcome, and what the attempt wants done in the same transaction.
 
     `ending` is how its processes ended, as JSON, where it had any. `away` is for how many
-    microseconds they had been gone before anybody was there to hear of it.
+    microseconds they had been gone before anybody was there to hear of it. One that is `unbegun`
+    had no program that could have read what it was given.
     """
 
     outcome: Outcome
@@ -117,6 +118,7 @@ class Report:
     ending: str | None = None
     aside: Aside | None = None
     away: int = 0
+    unbegun: bool = False
 
 
 DONE = Report(outcome=Succeeded())

@@ -67,6 +67,8 @@ class Extras:
     """For how many microseconds they had been gone before anybody heard of it."""
     aside: Aside | None = None
     notice: Notice | None = None
+    unbegun: bool = False
+    """Whether the attempt had no program that could have read what it was given."""
 
 
 PLAIN = Extras()

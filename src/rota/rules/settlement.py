@@ -75,10 +75,16 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
     A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
     """
     settlement = _settle(run, report, hushed(context, report))
-    if report.ending is None and report.aside is None:
+    if report.ending is None and report.aside is None and not report.unbegun:
         return settlement
     aside = aside_of(settlement.state, report)
-    extras = replace(settlement.extras, ending=report.ending, aside=aside, away=report.away)
+    extras = replace(
+        settlement.extras,
+        ending=report.ending,
+        aside=aside,
+        away=report.away,
+        unbegun=report.unbegun,
+    )
     return settlement._replace(extras=extras)
 
 

@@ -212,15 +212,24 @@ class Bench:
         (lease,) = await self.claim(1, worker=worker)
         return lease
 
-    async def decide(self, run: OpenRun, outcome: Outcome, **facts: Any) -> Settlement:  # noqa: ANN401
+    async def decide(
+        self,
+        run: OpenRun,
+        outcome: Outcome,
+        *,
+        unbegun: bool = False,
+        **facts: Any,  # noqa: ANN401 - the fields of a Context
+    ) -> Settlement:
         """Return the settlement the rules make of an outcome."""
         (task,) = await self.store.get_tasks([run.task_id])
         context = Context(policy=task.policy, now=self.store.now(), **facts)
-        return settle(run, Report(outcome=outcome), context)
+        return settle(run, Report(outcome=outcome, unbegun=unbegun), context)
 
-    async def end(self, lease: Lease, outcome: Outcome | None = None) -> bool:
+    async def end(
+        self, lease: Lease, outcome: Outcome | None = None, *, unbegun: bool = False
+    ) -> bool:
         """Settle a lease, by default as a success; false if it was no longer the lease's to do."""
-        settlement = await self.decide(running(lease), outcome or Succeeded())
+        settlement = await self.decide(running(lease), outcome or Succeeded(), unbegun=unbegun)
         return (await self.store.settle([settlement]))[0]
 
     async def end_open(self, run_id: int, outcome: Outcome) -> bool:

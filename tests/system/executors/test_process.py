@@ -43,7 +43,10 @@ def test_nothing_of_the_hosts_environment_comes_along(ground, process):
 
 def test_a_program_that_is_not_there_says_so(ground, process):
     done = run(ground, process, "/nonexistent")
-    assert (done.returncode, done.stderr) == (126, b"/nonexistent: No such file or directory\n")
+    assert (done.returncode, done.stderr) == (
+        126,
+        b"cannot start /nonexistent: No such file or directory\n",
+    )
 
 
 def test_each_bound_of_a_single_process_holds(ground, process):

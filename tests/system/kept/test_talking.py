@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
@@ -100,3 +101,23 @@ def test_a_session_that_was_put_aside_can_be_resumed(talk):
     assert "  > Talk." in talk.rota("session", "show", str(session["id"])).stdout
     ask(talk, "POST", "/v1/sessions/current/clear", {"thread": HERE})
     assert next_session() == ""
+
+
+def test_what_a_run_that_could_not_be_started_was_told_is_read_with_the_next_message(talk):
+    script = talk.work / "answer.py"
+    script.write_text(f"#!{sys.executable}\n{AGENT}")
+    script.chmod(0o755)
+    talk.json("task", "edit", "talk", "--command", "answer.py")
+    script.rename(aside := talk.work / "aside.py")
+    lost = until(talk, talk.json("say", HERE, "cancel the flight")["reader"])
+    assert (lost["state"], lost["error_code"]) == ("failed", "agent_unavailable")
+    (message,) = talk.json("messages", HERE)["messages"]
+    assert (message["state"], message["run"]) == ("unread", None)
+    (thread,) = talk.json("thread", "list")["threads"]
+    assert thread["pending"] == 1
+    aside.rename(script)
+    prompt = told(until(talk, talk.json("say", HERE, "two")["reader"]))["prompt"]
+    assert prompt.count("cancel the flight") == 1
+    assert ">two<" in prompt
+    assert "flight" not in told(until(talk, talk.json("say", HERE, "three")["reader"]))["prompt"]
+    assert talk.rota("verify").returncode == 0

@@ -25,7 +25,7 @@ import sys
 from rota.errors import NotPermitted, RotaError, Unavailable, shown
 from rota.executors.kit.beneath import open_beneath
 from rota.executors.kit.guard import guard
-from rota.executors.kit.start import NOT_STARTED, handed_over
+from rota.executors.kit.start import CANNOT_START, NOT_STARTED, handed_over
 
 PATIENCE = 60.0
 LOBBY_SECONDS = 30.0
@@ -83,7 +83,7 @@ def main(words: list[str]) -> int:
         start = [*engine, "start", "--attach", "--interactive", container]
         os.execve(engine[0], start, client)  # noqa: S606 - becoming the client is the point
     except (OSError, RotaError) as fault:
-        print(f"container: {fault}", file=sys.stderr)  # noqa: T201
+        print(f"{CANNOT_START}container: {fault}", file=sys.stderr)  # noqa: T201
         wavered = isinstance(fault, Unavailable) and NO_IMAGE not in str(fault)
         return ENGINE_FAILED if wavered else NOT_STARTED
 

@@ -17,6 +17,7 @@ import select
 import sys
 
 NOT_STARTED = 126
+CANNOT_START = "cannot start "
 CONNECTIONS = 64
 CHUNK = 64 * 1024
 ACCEPT = "_accept"
@@ -35,7 +36,7 @@ def main(words: list[str]) -> int:
     try:
         os.execvp(program[0], program)  # noqa: S606 - becoming the program is the point
     except OSError as fault:
-        print(f"{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 

@@ -13,6 +13,8 @@ import resource
 import sys
 
 NOT_STARTED = 126
+CANNOT_START = "cannot start "
+"""How the one line begins that is written instead of all that a program would have written."""
 
 
 def main(words: list[str]) -> int:
@@ -21,7 +23,7 @@ def main(words: list[str]) -> int:
     try:
         os.execvp(program[1], program[1:])  # noqa: S606 - becoming the program is the point
     except OSError as fault:
-        print(f"{program[1]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"{CANNOT_START}{program[1]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 

@@ -19,7 +19,7 @@ import sys
 from rota.errors import NotPermitted, RotaError, shown
 from rota.executors.kit.beneath import open_beneath
 from rota.executors.kit.guard import guard
-from rota.executors.kit.start import NOT_STARTED, bound, handed_over
+from rota.executors.kit.start import CANNOT_START, NOT_STARTED, bound, handed_over
 
 OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet", "--folder"})
 
@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
         program = [words[0], "--args", str(listed), "--", *words[end + 1 :]]
         os.execv(words[0], program)  # noqa: S606 - becoming bubblewrap is the point
     except (OSError, RotaError) as fault:
-        print(f"sandbox: {fault}", file=sys.stderr)  # noqa: T201
+        print(f"{CANNOT_START}sandbox: {fault}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 

@@ -15,7 +15,7 @@ import sys
 import termios
 import tty
 
-from rota.executors.kit.start import NOT_STARTED, handed_over
+from rota.executors.kit.start import CANNOT_START, NOT_STARTED, handed_over
 from rota.executors.tmux.files import ENDED, INPUT, OUTPUT, WORDS
 
 CHUNK = 64 * 1024
@@ -60,7 +60,7 @@ def become(program: list[str], slave: int, given: int | None) -> None:
     try:
         os.execvpe(program[0], program, env)  # noqa: S606 - becoming the program is the point
     except OSError as fault:
-        print(f"{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
     finally:
         os._exit(NOT_STARTED)
 

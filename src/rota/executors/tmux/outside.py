@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 
-from rota.executors.kit.start import NOT_STARTED, handed_over
+from rota.executors.kit.start import CANNOT_START, NOT_STARTED, handed_over
 from rota.executors.tmux.files import ENDED, INPUT, OUTPUT, SESSION, SOCKET, WORDS
 
 PATIENCE = 20
@@ -43,10 +43,11 @@ def main(words: list[str]) -> int:
     state, tmux, stdin, columns, lines = words[:5]
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _go_on)
+    before = CANNOT_START
     try:
         prepare(state, words[end + 1 :])
         begin([tmux, "-S", f"{state}/{SOCKET}"], columns, lines, [*words[5:end], state, stdin])
-        said = patiently(f"{state}/{OUTPUT}", os.O_RDONLY)
+        said, before = patiently(f"{state}/{OUTPUT}", os.O_RDONLY), ""
         feeding = feed(patiently(f"{state}/{INPUT}", os.O_WRONLY)) if stdin == "input" else 0
         pass_on(said)
         if feeding:
@@ -54,7 +55,7 @@ def main(words: list[str]) -> int:
             os.waitpid(feeding, 0)
         status = ended(state)
     except (OSError, PaneLost) as fault:
-        print(f"tmux: {fault}", file=sys.stderr)  # noqa: T201
+        print(f"{before}tmux: {fault}", file=sys.stderr)  # noqa: T201
         return NOT_STARTED
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))

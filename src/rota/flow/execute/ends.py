@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.flow.execute.scripts import result_line
-from rota.model.keeping import Ending, Kept, Stream
+from rota.model.keeping import CANNOT_START, UNBEGUN, Ending, Kept, Reason, Stream
 from rota.model.tasks import TaskKind
 from rota.ports.agent import Reader
 from rota.ports.runner import Assignment
@@ -19,6 +19,19 @@ def with_last_words(yard: Yard, kept: Kept, ending: Ending) -> Ending:
     err = ending.err
     words = yard.read(kept, Stream.ERR, max(0, err.size - LAST_WORDS), LAST_WORDS)
     return replace(ending, err=replace(err, tail=words + err.tail))
+
+
+def has_begun(yard: Yard, kept: Kept, ending: Ending) -> bool:
+    """Whether a program of an attempt has begun, in this try or in one before.
+
+    An executor that could not start it says so, first and alone, and fails; one that has begun may
+    have read what it was given, whatever it came to.
+    """
+    if kept.tries > 0 or ending.reason in UNBEGUN:
+        return kept.tries > 0
+    if ending.reason is not Reason.EXITED or not ending.code:
+        return True
+    return all(yard.read(kept, stream, 0, len(CANNOT_START)) != CANNOT_START for stream in Stream)
 
 
 def read_result(yard: Yard, assignment: Assignment, reader: Reader) -> None:

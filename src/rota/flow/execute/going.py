@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from rota.flow.execute.checking import Halting
 from rota.flow.execute.preparing import USUAL
+from rota.flow.execute.reporting import stopped
 from rota.model.keeping import Kept
 from rota.model.outcomes import Report
 from rota.ports.runner import Assignment
@@ -19,6 +20,7 @@ class Going:
     that it waits between two tries, with no program of it alive. `gate` is what its gate has said,
     as JSON, and empty while that is not known; `budgeted` whether anything caps what it may use.
     `away` is for how many microseconds no process was there while no program of it was alive.
+    `begun` is whether a program of it may have read what it was given.
     """
 
     assignment: Assignment
@@ -32,6 +34,20 @@ class Going:
     budgeted: bool | None = None
     halting: Halting = field(default_factory=Halting)
     away: int = 0
+    begun: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take what is carried on for begun, until its end tells."""
+        self.begun = self.written
+
+    def reported(self, report: Report) -> Report:
+        """Return the report of what it came to, and whether it began: nobody else knows."""
+        unbegun = not self.begun and self.assignment.lease.thread is not None
+        return replace(report, unbegun=True) if unbegun else report
+
+    def ended(self, report: Report) -> Report:
+        """Return its report: one that somebody wanted stopped, and that has ended, was."""
+        return self.reported(stopped(report) if self.stopped else report)
 
     def starts(self, now: int) -> bool:
         """Tell whether a program is to be started; one that waited goes on as if never left alone.

@@ -21,7 +21,7 @@ from rota.flow.execute.beating import Watch
 from rota.flow.execute.beside import Beside
 from rota.flow.execute.checking import Checking
 from rota.flow.execute.concluding import Concluding
-from rota.flow.execute.ends import has_written, read_result, with_last_words
+from rota.flow.execute.ends import has_begun, has_written, read_result, with_last_words
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.gating import Gating
 from rota.flow.execute.going import Going
@@ -38,7 +38,6 @@ from rota.flow.execute.reporting import (
     out_of_time,
     refusal,
     report_of,
-    stopped,
     verdict_of,
 )
 from rota.flow.execute.scripts import SCRIPT
@@ -226,11 +225,11 @@ class KeptWork:
                         await let_go_of(work)
                         if going.written:
                             raise
-                        return DRAINED
+                        return going.reported(DRAINED)
                     self._stop(going)
             if work.exception() is not None:
                 await to_the_end(asyncio.ensure_future(self._end(going)))
-            return stopped(work.result()) if going.stopped else work.result()
+            return going.ended(work.result())
         finally:
             if self._going.get(run_id) is going:
                 del self._going[run_id]
@@ -261,6 +260,7 @@ class KeptWork:
         kind = going.assignment.task.kind
         while True:
             if going.starts(self._store.now()):
+                going.begun = going.kept is not None and going.kept.tries > 0
                 ended = await self._start(going, ready)
                 if ended is not None:
                     return ended
@@ -278,6 +278,7 @@ class KeptWork:
                 going.kept = replace(kept, until=self._store.now() if kept.tries else kept.began)
                 continue
             reach("kept.heard")
+            going.begun = has_begun(self._yard, kept, ending)
             read_result(self._yard, going.assignment, hearing.reader)
             words = with_last_words(self._yard, kept, ending)
             verdict = hearing.left(verdict_of(words, hearing.reader))
@@ -355,7 +356,7 @@ class KeptWork:
         except CANNOT_BE_HAD:
             await self._drop(going, kept)
             raise
-        going.kept = kept
+        going.kept, going.begun = kept, True
         reach("kept.started")
         if left:
             raise asyncio.CancelledError

@@ -31,14 +31,11 @@ from rota.model.settlements import Extras, Settlement
 from rota.model.states import RunState
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.enqueue import enqueue
-from rota.stores.kit.session import Row, Session, one
+from rota.stores.kit.session import MESSAGES, Row, Session, one
 from rota.stores.kit.settle import settle
 from rota.stores.kit.tasks import join_thread
+from rota.stores.kit.unread import NEWEST
 
-MESSAGES = "messages"
-"""The topic of messages that somebody may read."""
-NEWEST = 3 * MOST_PENDING
-"""Among how many of a thread's newest messages a reader is looked for."""
 READ_ALREADY = Extras(
     error_code="cancelled", error="what it was to read was read by a run that was going on"
 )

@@ -19,6 +19,9 @@ EVENTS = "events"
 DELIVERIES = "deliveries"
 """The topic of messages in the outbox."""
 
+MESSAGES = "messages"
+"""The topic of messages that somebody may read."""
+
 
 class Rows(list[dict[str, object]]):
     """A parameter that is a set of records; both dialects receive it as JSON."""

@@ -23,7 +23,7 @@ from rota.model.events import EventName
 from rota.model.runs import Cause
 from rota.model.settlements import PLAIN, PLAIN_SUCCESS, Extras, Settlement
 from rota.model.states import FINISHED, Place, RunState
-from rota.stores.kit import asides, noticing, spending
+from rota.stores.kit import asides, noticing, spending, unread
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.outbox import mail_text
 from rota.stores.kit.session import DELIVERIES, EVENTS, Row, Rows, Session
@@ -75,7 +75,7 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
         verdicts.append(True)
         rows[run_id] = (run_id, -1, None, *row[3:])  # a second settlement of it comes too late
         if row[5] and state not in FINISHED:
-            extras = replace(INSTEAD["extras"], away=extras.away)
+            extras = replace(INSTEAD["extras"], away=extras.away, unbegun=extras.unbegun)
             settlement = settlement._replace(**INSTEAD | {"extras": extras})  # noqa: PLW2901
         moved.append(settlement)
         if extras is PLAIN_SUCCESS or extras is PLAIN:
@@ -101,6 +101,7 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
 
 async def _clear(session: Session, moved: list[Settlement], rows: dict[int, Row], now: int) -> None:
     """Do or drop what waited for the end of runs: deferred operations, and what was set aside."""
+    await unread.give_back(session, moved)
     deferring = [s for s in moved if rows[s.run_id][7]]
     if deferring:
         await settle_deferred(session, deferring, now)

@@ -1,4 +1,4 @@
-"""Messages whose reader has ended: they are told as unread, and are in nobody's way."""
+"""Messages that nobody has read: told as unread where their reader has ended, in nobody's way."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Conflict
+from rota.flow.settle import running
 from rota.model.messages import MOST_PENDING, READER, MessageState, NewMessage, ThreadMessage
 from rota.model.outcomes import Cancelled
-from rota.model.tasks import Task
-from rota.testing.bench import Bench
+from rota.model.runs import Lease
+from rota.model.states import RunState
+from rota.model.tasks import Retry, Task
+from rota.testing.bench import Bench, failed
 
 HERE = "cli:here"
 
@@ -18,9 +21,9 @@ HERE = "cli:here"
 class UnreadContract:
     """What becomes of what was said to a run that was cancelled."""
 
-    async def _task(self, bench: Bench) -> Task:
+    async def _task(self, bench: Bench, retries: int = 0) -> Task:
         await bench.worker("w1", timedelta(days=2))
-        return await bench.task(thread=HERE)
+        return await bench.task(thread=HERE, retry=Retry(attempts=1 + retries))
 
     async def _say(self, bench: Bench, task: Task, text: str) -> ThreadMessage:
         reader = bench.batch(task, [dict(READER)], lane=HERE, thread=HERE)
@@ -50,6 +53,69 @@ class UnreadContract:
         lease = await bench.claim_one()
         given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
         assert [message.body for message in given] == ["one", "two"]
+
+    async def _given(self, bench: Bench) -> tuple[Lease, list[str]]:
+        lease = await bench.claim_one()
+        given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
+        return lease, [message.body for message in given]
+
+    async def test_what_a_run_was_given_that_never_began_goes_to_the_next_reader(
+        self, bench: Bench
+    ) -> None:
+        task = await self._task(bench)
+        await self._say(bench, task, "one")
+        lease, _ = await self._given(bench)
+        assert await bench.end(lease, failed(), unbegun=True)
+        (message,) = await bench.store.list_messages(HERE, None, 1 << 62, 10)
+        assert (message.state, message.run_id, message.read_at) == (
+            MessageState.UNREAD,
+            None,
+            None,
+        )
+        await self._say(bench, task, "two")
+        lease, bodies = await self._given(bench)
+        assert bodies == ["one", "two"]
+        assert await bench.end(lease, failed())
+        assert await self._states(bench) == [MessageState.GIVEN] * 2
+
+    async def test_it_goes_to_a_reader_that_waits_already(self, bench: Bench) -> None:
+        task = await self._task(bench)
+        await self._say(bench, task, "one")
+        lease, _ = await self._given(bench)
+        waiting = await self._say(bench, task, "two")
+        assert await bench.end(lease, failed(), unbegun=True)
+        assert await self._states(bench) == [MessageState.PENDING] * 2
+        lease, bodies = await self._given(bench)
+        assert (lease.run_id, bodies) == (waiting.reader, ["one", "two"])
+
+    async def test_a_retry_is_told_it_and_what_began_is_not_told_to_others(
+        self, bench: Bench
+    ) -> None:
+        task = await self._task(bench, retries=3)
+        await self._say(bench, task, "one")
+        for unbegun in (True, False):
+            lease, bodies = await self._given(bench)
+            assert bodies == ["one"]
+            assert await bench.end(lease, failed(), unbegun=unbegun)
+            bench.clock.advance(timedelta(minutes=30))
+            await bench.store.promote(10)
+        await self._say(bench, task, "two")
+        lease, bodies = await self._given(bench)
+        assert bodies == ["one", "two"]
+        assert await bench.end(lease, failed(retryable=False), unbegun=True)
+        states = [MessageState.GIVEN, MessageState.UNREAD]
+        assert await self._states(bench) == states, "an earlier attempt has read the first one"
+
+    async def test_it_is_unread_too_where_the_run_was_to_be_stopped_meanwhile(
+        self, bench: Bench
+    ) -> None:
+        await self._say(bench, await self._task(bench, retries=3), "one")
+        lease, _ = await self._given(bench)
+        settlement = await bench.decide(running(lease), failed(), unbegun=True)
+        await bench.store.request_cancel([lease.run_id])
+        assert await bench.store.settle([settlement]) == [True]
+        assert await bench.state(lease.run_id) is RunState.CANCELLED
+        assert await self._states(bench) == [MessageState.UNREAD]
 
     async def test_what_nobody_will_read_keeps_nobody_from_saying_more(self, bench: Bench) -> None:
         task = await self._task(bench)

@@ -205,6 +205,14 @@ update rota.messages set state = 'given', run_id = :run_id::bigint,
   read_at = coalesce(read_at, :now::bigint)
 where reader = :run_id::bigint and state in ('pending', 'given');
 
+-- name: thread_given_to  of what an attempt was given, and no earlier one
+select thread from rota.messages where reader = :run_id::bigint and run_id = :run_id::bigint
+  and epoch = :epoch::int and state = 'given' limit 1;
+
+-- name: give_back_messages  that an attempt was given which never began
+update rota.messages set state = 'pending', run_id = null, epoch = null, read_at = null
+where reader = :run_id::bigint and run_id = :run_id::bigint and epoch = :epoch::int and state = 'given';
+
 -- name: given_messages  to a run, as its input or while it worked
 select m.id, m.thread, m.sender, m.body, m.at, m.state, m.reader, m.run_id, m.epoch, m.read_at,
   (select json_agg(json_build_array(f.name, f.mimetype, f.size, f.sha256)
