@@ -141,8 +141,7 @@ async def _send_in_order(
 async def _send(store: _Hand, channel: Channel | None, delivery: Delivery, chance: Random) -> bool:
     """Send one message and record what is known of it; true if the channel took too long."""
     if channel is None:
-        reason = f"no channel {delivery.channel!r} is configured"
-        await store.mark_delivery(delivery, DeliveryState.DEAD, reason, store.now())
+        await _dead(store, delivery, f"no channel {delivery.channel!r} is configured")
         return False
     try:
         async with asyncio.timeout(LONGEST_SEND):
@@ -171,8 +170,15 @@ async def _refused(
     store: _Hand, delivery: Delivery, refusal: ChannelRefused, chance: Random
 ) -> None:
     if refusal.final or delivery.tries >= TRIES.attempts:
-        await store.mark_delivery(delivery, DeliveryState.DEAD, str(refusal), store.now())
+        await _dead(store, delivery, str(refusal))
         return
     wait = delay(TRIES, delivery.tries, chance.random())
     again = store.now() + int(wait.total_seconds() * 1_000_000)
     await store.mark_delivery(delivery, DeliveryState.PENDING, str(refusal), again)
+
+
+async def _dead(store: _Hand, delivery: Delivery, why: str) -> None:
+    """Give a message up, and say so."""
+    facts = {"delivery_id": delivery.id, "run_id": delivery.run_id, "error": why}
+    log.warning("delivery.dead", extra=facts)
+    await store.mark_delivery(delivery, DeliveryState.DEAD, why, store.now())

@@ -102,6 +102,18 @@ class SlotView(NamedTuple):
     since: datetime
 
 
+class DeadView(NamedTuple):
+    """How many messages could not be sent, and the last of them: of which run, to where, and why.
+
+    `run_id` is None where a message is of no run, or has outlived it.
+    """
+
+    messages: int
+    run_id: RunId | None
+    to: str
+    error: str | None
+
+
 class PoolView(NamedTuple):
     """What is ready in a pool."""
 

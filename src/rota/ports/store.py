@@ -27,6 +27,7 @@ from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import (
     Claimed,
+    DeadView,
     QueueView,
     Renewal,
     RunFilter,
@@ -225,6 +226,9 @@ class Views(Timed, Protocol):
 
     async def used_slots(self, space_id: int | None, most: int) -> list[SlotView]:
         """Return the runs that workers are at, of one space or of all, the longest first."""
+
+    async def dead_deliveries(self, space_id: int | None, since: int) -> DeadView | None:
+        """Return what could not be sent since an instant, in one space or all; None if all was."""
 
     async def list_runs(self, wanted: RunFilter) -> list[Run]:
         """Return runs, newest first."""

@@ -48,6 +48,24 @@ def test_once_runs_a_chain_and_delivers(rota):
     assert "run.settled" in shown
 
 
+def test_what_could_not_be_sent_is_told_where_people_look(rota):
+    rota.ok("task", "create", "x", "--call", "rota.samples:hello", "--deliver-to", "cli:default")
+    rota.ok("task", "run", "x")
+    rota.ok("once")
+    why = "no channel 'cli' is configured"
+    assert f"cli:default  dead   {why}" in rota.ok("run", "1").out
+    waited = rota.ok("run", "1", "--wait")
+    assert f"Not sent to cli:default: {why}; see `rota run 1`." in waited.err
+    warnings = rota.json("status")["warnings"]
+    assert "deliveries_dead" in [warning["code"] for warning in warnings]
+    assert "! deliveries_dead: 1 message of the last day was not sent" in rota.ok("status").out
+    assert "✗ 1 message of the last day was not sent" in rota("doctor").out
+    rota.ok("task", "create", "y", "--call", "rota.samples:hello", "--deliver-to", "log:home")
+    rota.ok("task", "run", "y")
+    rota.ok("once")
+    assert "Not sent" not in rota.ok("run", "2", "--wait").err
+
+
 def test_runs_are_listed_newest_first_and_filtered(rota, hello):
     rota.ok("task", "create", "other", *HELLO)
     rota.ok("task", "run", hello)

@@ -4,6 +4,10 @@ import pytest
 
 HELLO = ("--call", "rota.samples:hello")
 
+UNLED = (
+    "  no channel leads to web:home: what goes there is sent to nobody, and stays with the runs; "
+    "use log"
+)
 PROGRAM = ("--command", "think")
 
 
@@ -289,7 +293,12 @@ def test_results_go_only_where_something_leads(rota):
     rota.ok("task", "create", "x", *HELLO, "--deliver-to", "log:home")
     assert "use log" in rota.refused("task", "edit", "x", "--deliver-to", "pigeon:home")
     rota.ok("thread", "register", "web:home")
-    rota.ok("task", "edit", "x", "--deliver-to", "web:home")
+    assert "no channel" not in rota.ok("task", "edit", "x", "--title", "X").out
+    told = rota.ok("task", "edit", "x", "--deliver-to", "web:home").out
+    assert UNLED in told.splitlines()
+    assert UNLED.strip() in rota.ok("task", "show", "x").out
+    made = rota.ok("add", "every day at 9", "Read", "--in", "telegram:chat:42").out
+    assert UNLED.replace("web:home", "telegram:chat:42") in made.splitlines()
 
 
 def test_results_are_sent_nowhere_any_more(rota):

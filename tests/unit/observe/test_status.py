@@ -6,7 +6,7 @@ import pytest
 
 from rota.flow.observe.status import Thresholds, judge
 from rota.flow.observe.telling import counted, first_line, span
-from rota.model.views import QueueView
+from rota.model.views import DeadView, QueueView
 
 
 def queue(**changes):
@@ -37,6 +37,24 @@ def test_each_warning_has_its_threshold(make):
     assert codes(make, unserved_routes=("agent:x",)) == ["route_unserved"]
     assert codes(make, next_due=make.NOW - timedelta(seconds=61)) == ["planner_late"]
     assert codes(make, next_due=make.NOW - timedelta(seconds=59)) == []
+
+
+def test_messages_that_were_not_sent_are_told_with_the_last_one(make):
+    found = DeadView(2, 12, "cli:default", "no channel 'cli' is configured")
+    seen = judge(make.NOW, queue(), [], None, Thresholds(), dead=found)
+    (warning,) = seen.warnings
+    assert warning.code == "deliveries_dead"
+    assert warning.sentence == (
+        "2 messages of the last day were not sent, the last of run 12 to cli:default: "
+        "no channel 'cli' is configured; see `rota run 12`"
+    )
+    (warning,) = judge(
+        make.NOW, queue(), [], None, Thresholds(), dead=found._replace(messages=1, run_id=None)
+    ).warnings
+    assert warning.sentence == (
+        "1 message of the last day was not sent, the last to cli:default: "
+        "no channel 'cli' is configured"
+    )
 
 
 def test_nobody_working_is_a_warning_only_when_there_is_work(make):

@@ -27,9 +27,7 @@ def add(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="Instructions; - reads them.")],
     thread: Annotated[
         str | None,
-        typer.Option(
-            "--in", metavar="THREAD", help="Conversation, 'telegram:chat:42' [ROTA_THREAD_KEY]."
-        ),
+        typer.Option("--in", metavar="THREAD", help="Conversation, 'cli:tax' [ROTA_THREAD_KEY]."),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Name [made of WHAT].")
@@ -44,7 +42,7 @@ def add(
 
     Results go to the conversation, or stay with the runs if there is none but this terminal.
 
-    Example: rota add "weekdays 7:00" "Summarise my inbox" --in telegram:chat:42
+    Example: rota add "weekdays 7:00" "Summarise my inbox" --in cli:inbox
     """
     desk = Desk(context)
     schedule = {"words": when} | ({} if timezone is None else {"timezone": timezone})

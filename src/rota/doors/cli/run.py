@@ -17,11 +17,15 @@ from rota.doors.cli.task_words import said
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
 from rota.doors.kit.faults import FAILED, INTERRUPTED, TIMEOUT, WAITING
 from rota.errors import Invalid, Unavailable
+from rota.flow.observe.telling import first_line
 from rota.timing.durations import parse_duration
 
 PATIENCE = "10m"
 INTERVAL = "500"
 LONGEST_INTERVAL = 60_000
+LOOKS = 10
+LOOK_SECONDS = 0.1
+"""How often it is looked what became of the messages of a run that has ended."""
 
 
 def register(app: typer.Typer) -> None:
@@ -184,7 +188,22 @@ def ending(run: Record) -> str:
     return told if told.endswith((".", "!", "?", "…")) else f"{told}."
 
 
+def _sent(desk: Desk, run: Record) -> Record:
+    """Return a run with what became of its messages, as far as that is known in a moment."""
+    for _ in range(LOOKS):
+        if not any(delivery["state"] in {"pending", "sending"} for delivery in run["deliveries"]):
+            break
+        time.sleep(LOOK_SECONDS)
+        run = desk.call("GET", f"/v1/runs/{run['id']}")
+    for delivery in run["deliveries"]:
+        if delivery["state"] == "dead":
+            to, why = f"{delivery['channel']}:{delivery['target']}", first_line(delivery["error"])
+            desk.out.talk(f"Not sent to {to}: {why}; see `rota run {run['id']}`.")
+    return run
+
+
 def _outcome(desk: Desk, run: Record) -> int:
+    run = _sent(desk, run)
     desk.out.record(run)
     state, name = run["state"], f"Run {run['id']} of {run['task']}"
     if state == "succeeded":

@@ -163,12 +163,13 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
                 out.line(line)
     _section(
         out,
-        ["message", "to", "state", "body"],
+        ["message", "to", "state", "why", "body"],
         [
             [
                 str(d["id"]),
                 f"{d['channel']}:{d['target']}",
                 d["state"],
+                NOTHING if d["state"] == "sent" else first_line(d["error"], SHORT) or NOTHING,
                 first_line(d["body"], SHORT),
             ]
             for d in run["deliveries"]

@@ -149,6 +149,7 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
             *done_pairs(task),
             ("policy", policy_words(task["policy"])),
             ("results to", task["policy"].get("deliver_to") or ""),
+            ("warning", task["warning"] or ""),
             ("now", _now(task["activity"])),
             ("so far", ", ".join(f"{n} {state}" for state, n in sorted(task["counts"].items()))),
         ]

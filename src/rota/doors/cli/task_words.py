@@ -50,6 +50,8 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
     for line in unheld_words(task):
         out.line(f"  ! {line}")
     out.line(f"  {results_of(task)}")
+    if task["warning"] is not None:
+        out.line(f"  {task['warning']}")
     if task["kind"] == "agent" or task["forecast"] is not None:
         out.line(f"  a run uses: {forecast_words(task['forecast'])}")
 

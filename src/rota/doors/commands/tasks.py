@@ -49,6 +49,7 @@ from rota.doors.kit.office import Office
 from rota.errors import Invalid, NotFound, NotPermitted, Stale
 from rota.flow.define import runs, tasks
 from rota.flow.define.agents import with_agent
+from rota.flow.define.noticing import unled
 from rota.flow.define.schedules import drop_schedule
 from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import next_fires, view_task
@@ -87,7 +88,10 @@ class Tasks(Given):
 
 
 class TaskShown(TaskGiven):
-    """A task with what it is doing, its tally and its newest runs."""
+    """A task with what it is doing, its tally and its newest runs.
+
+    `warning` says why nobody is sent what it delivers, if that is so.
+    """
 
     site: SiteGiven | None
     activity: ActivityGiven
@@ -95,6 +99,7 @@ class TaskShown(TaskGiven):
     recent: list[RunGiven]
     fires: list[datetime]
     forecast: ForecastGiven | None
+    warning: str | None
 
 
 class TaskPut(TaskShown):
@@ -391,4 +396,5 @@ async def _shown(office: Office, task: Task) -> TaskShown:
         recent=[run_given(run) for run in view.recent],
         fires=fires[:FIRES],
         forecast=await forecast_given(office, view.task),
+        warning=unled(view.task.policy.deliver_to, office.channels),
     )

@@ -86,6 +86,16 @@ async def check_channel(
     raise no_channel(field, to, channel, channels)
 
 
+def unled(to: str | None, channels: Sequence[str]) -> str | None:
+    """Return why nobody is sent what goes to a place, if no channel leads there."""
+    if to is None or not channels or to.partition(":")[0] in channels:
+        return None
+    return (
+        f"no channel leads to {to}: what goes there is sent to nobody, and stays with the runs; "
+        f"use {', '.join(channels)}"
+    )
+
+
 def no_channel(field: str, to: str, channel: str, channels: Sequence[str]) -> Invalid:
     """Return the refusal of a channel that there is none of."""
     return Invalid(field, to, f"there is no channel {channel!r}: use {', '.join(channels)}")

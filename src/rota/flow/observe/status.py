@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
-from rota.flow.observe.telling import counted, span
+from rota.flow.observe.telling import counted, first_line, span
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.pauses import paused_since
-from rota.model.views import QueueView, SlotView, WorkerView
+from rota.model.views import DeadView, QueueView, SlotView, WorkerView
 from rota.ports.store import Store
 
 MOST_SLOTS = 100
 """Of how many slots it is told what is in them."""
+LATELY = timedelta(days=1)
+"""For how long it is told that a message could not be sent."""
 OVERDUE = timedelta(seconds=60)
 """A schedule that has been due for this long has no planner."""
 
@@ -66,6 +68,7 @@ async def view_status(
         maybe_instant(paused_since(await store.pauses())),
         await store.held_back(space_id),
         hands.idle,
+        await store.dead_deliveries(space_id, store.now() - LATELY // timedelta(microseconds=1)),
     )
     return replace(seen, slots=slots)
 
@@ -79,6 +82,7 @@ def judge(
     paused: datetime | None = None,
     held_back: tuple[int, str | None] = (0, None),
     idle: Idle = NOBODY,
+    dead: DeadView | None = None,
 ) -> Status:
     """Return the status that facts amount to."""
     oldest = {
@@ -95,6 +99,7 @@ def judge(
         *_budget_warnings(*held_back),
         *_queue_warnings(now, queue, bounds),
         *_worker_warnings(now, queue, None if taken else idle, next_due),
+        *_delivery_warnings(dead),
     ]
     return Status(
         now=now,
@@ -159,3 +164,17 @@ def _worker_warnings(
         sentence = f"planning is due since {span(now - next_due)}: {why}"
         found.append(Warned(code="planner_late", sentence=sentence))
     return found
+
+
+def _delivery_warnings(dead: DeadView | None) -> list[Warned]:
+    if dead is None:
+        return []
+    of, see = "", ""
+    if dead.run_id is not None:
+        of, see = f" of run {dead.run_id}", f"; see `rota run {dead.run_id}`"
+    were = "was" if dead.messages == 1 else "were"
+    sentence = (
+        f"{counted(dead.messages, 'message')} of the last day {were} not sent, "
+        f"the last{of} to {dead.to}: {first_line(dead.error)}{see}"
+    )
+    return [Warned(code="deliveries_dead", sentence=sentence)]

@@ -10,7 +10,7 @@ from rota.model.plans import LedgerRow, StoredSchedule
 from rota.model.runs import Attempt, Question, Run
 from rota.model.spaces import Limit, Space
 from rota.model.tasks import Task
-from rota.model.views import QueueView, RunFilter, SlotView, TaskFilter, WorkerView
+from rota.model.views import DeadView, QueueView, RunFilter, SlotView, TaskFilter, WorkerView
 from rota.stores.kit import views
 from rota.stores.kit.dialect import Dialect
 
@@ -33,6 +33,10 @@ class Looking(Dialect):
     async def used_slots(self, space_id: int | None, most: int) -> list[SlotView]:
         """Return the runs that workers are at, the longest first."""
         return await self.read(views.used_slots, space_id, most)
+
+    async def dead_deliveries(self, space_id: int | None, since: int) -> DeadView | None:
+        """Return what could not be sent since an instant; None if all was."""
+        return await self.read(views.dead_deliveries, space_id, since)
 
     async def list_runs(self, wanted: RunFilter) -> list[Run]:
         """Return runs, newest first."""

@@ -15,7 +15,15 @@ from rota.model.runs import Attempt, Cause, Question, Run, Source
 from rota.model.spaces import Limit, Scope, Space
 from rota.model.states import Place, RunState
 from rota.model.tasks import Pool, Task
-from rota.model.views import PoolView, QueueView, RunFilter, SlotView, TaskFilter, WorkerView
+from rota.model.views import (
+    DeadView,
+    PoolView,
+    QueueView,
+    RunFilter,
+    SlotView,
+    TaskFilter,
+    WorkerView,
+)
 from rota.stores.kit.outbox import as_delivery
 from rota.stores.kit.schedules import as_schedule
 from rota.stores.kit.session import Row, Session
@@ -273,6 +281,12 @@ async def used_slots(session: Session, space_id: int | None, most: int) -> list[
     """Return the runs that workers are at, the longest first."""
     rows = await session.rows("used_slots", space_id=space_id, most=most)
     return [SlotView(RunId(row[0]), row[1], row[2], row[3], from_micros(row[4])) for row in rows]
+
+
+async def dead_deliveries(session: Session, space_id: int | None, since: int) -> DeadView | None:
+    """Return what could not be sent since an instant, and the last of it."""
+    rows = await session.rows("dead_deliveries", space_id=space_id, since=since)
+    return DeadView(*rows[0]) if rows else None
 
 
 async def list_spaces(session: Session) -> list[Space]:

@@ -7,7 +7,9 @@ from datetime import timedelta
 
 from rota.flow.settle import running
 from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.ids import RunId
 from rota.model.outcomes import Message, Report, Succeeded
+from rota.model.views import DeadView
 from rota.rules.settlement import Context, settle
 from rota.testing.bench import MINUTE, Bench
 
@@ -45,6 +47,22 @@ class OutboxContract:
         takes = await asyncio.gather(*(self._take(bench, f"w{n}", 3) for n in range(4)))
         bodies = [d.body for take in takes for d in take]
         assert sorted(bodies) == [f"m{n}" for n in range(9)]
+
+    async def test_what_died_lately_is_counted_with_the_last_of_it(self, bench: Bench) -> None:
+        store = bench.store
+        run_id = await self._send(bench, 3)
+        assert await store.dead_deliveries(None, 0) is None
+        since = store.now()
+        for number, delivery in enumerate(await self._take(bench)):
+            bench.clock.advance(MINUTE)
+            state = DeliveryState.UNKNOWN if number == 2 else DeliveryState.DEAD
+            await store.mark_delivery(delivery, state, f"why {number}", store.now())
+        found = await store.dead_deliveries(None, since)
+        assert found == DeadView(2, RunId(run_id), "chat:ann", "why 1")
+        (main, other) = (await bench.space("main"), await bench.space("other"))
+        assert await store.dead_deliveries(main.id, since) == found
+        assert await store.dead_deliveries(other.id, since) is None
+        assert await store.dead_deliveries(None, store.now()) is None
 
     async def test_sent_unknown_and_dead_are_recorded_with_an_event(self, bench: Bench) -> None:
         run_id = await self._send(bench, 3)

@@ -161,6 +161,12 @@ where place = 'ready' and (:space_id::bigint is null or space_id = :space_id::bi
 select state, count(*) from rota.deliveries
 where state not in ('sent', 'withdrawn') and (:space_id::bigint is null or space_id = :space_id::bigint) group by state order by state;
 
+-- name: dead_deliveries  how many died since an instant, and the last
+select count(*) over (), run_id, channel || ':' || target as place, error from rota.deliveries
+where state = 'dead' and state not in ('sent', 'withdrawn') and available_at > :since::bigint
+  and (:space_id::bigint is null or space_id = :space_id::bigint)
+order by available_at desc, id desc limit 1;
+
 -- name: unserved_routes
 select distinct h.route from rota.heads h
 where (:space_id::bigint is null or h.space_id = :space_id::bigint)

@@ -157,6 +157,12 @@ where place = 'ready' and (:space_id is null or space_id = :space_id) group by p
 select state, count(*) from deliveries indexed by deliveries_unsent
 where state not in ('sent', 'withdrawn') and (:space_id is null or space_id = :space_id) group by state order by state;
 
+-- name: dead_deliveries  how many died since an instant, and the last
+select count(*) over (), run_id, channel || ':' || target as place, error
+from deliveries indexed by deliveries_unsent
+where state = 'dead' and state not in ('sent', 'withdrawn') and available_at > :since and (:space_id is null or space_id = :space_id)
+order by available_at desc, id desc limit 1;
+
 -- name: unserved_routes
 select distinct h.route from heads h
 where (:space_id is null or h.space_id = :space_id)
