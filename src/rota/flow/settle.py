@@ -55,6 +55,7 @@ async def decide_attempts(
         lease, task = assignment.lease, assignment.task
         return Context(
             policy=task.policy,
+            task=task.name,
             followers=tuple(followers.get(lease.task_id, ())),
             now=now,
             chance=chance.random(),
@@ -157,6 +158,7 @@ async def decide_runs(
         task = tasks.get(run.task_id)
         context = Context(
             policy=Policy() if task is None else task.policy,
+            task="" if task is None else task.name,
             followers=tuple(followers.get(run.task_id, ())),
             now=now,
             chance=chance.random(),

@@ -59,6 +59,8 @@ class Context:
     """What a settlement depends on beside the run."""
 
     policy: Policy
+    task: str = ""
+    """What people call it."""
     followers: tuple[Task, ...] = ()
     now: int
     chance: float = 0.0
@@ -234,7 +236,7 @@ def _end(
     name = state.value
     words = (result if rest is None else rest) or state.value
     if state is not RunState.SUCCEEDED:
-        words = _sentence(state, error)
+        words = f"{context.task}: run {run.run_id} {_sentence(state, error)}".removeprefix(": ")
     deliveries = _deliveries(run, report.messages, state, words, context.policy)
     followers = _followers(run, state, result, context)
     success = state is RunState.SUCCEEDED

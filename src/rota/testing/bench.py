@@ -222,7 +222,7 @@ class Bench:
     ) -> Settlement:
         """Return the settlement the rules make of an outcome."""
         (task,) = await self.store.get_tasks([run.task_id])
-        context = Context(policy=task.policy, now=self.store.now(), **facts)
+        context = Context(policy=task.policy, task=task.name, now=self.store.now(), **facts)
         return settle(run, Report(outcome=outcome, unbegun=unbegun), context)
 
     async def end(

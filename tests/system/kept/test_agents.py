@@ -97,7 +97,8 @@ def test_every_end_has_its_outcome(agent):
         assert len(run["attempts"]) == (2 if tried_again else 1)
         if state == "failed":
             (delivery,) = run["deliveries"]
-            assert delivery["body"] == f"failed: {run['error'].splitlines()[0]}"
+            why = run["error"].splitlines()[0]
+            assert delivery["body"] == f"{run['task']}: run {run['id']} failed: {why}"
 
 
 def test_a_result_after_a_cancellation_does_not_count(agent):
@@ -142,7 +143,7 @@ def test_a_daemon_that_is_killed_while_it_waits_tries_neither_once_more_nor_less
     assert (agent.work / "tries").read_text() == "4"
     assert len(run["attempts"]) == 1
     assert run["deliveries"][0]["body"] == (
-        "failed: The model's provider is overloaded; wait and try again."
+        f"think: run {number} failed: The model's provider is overloaded; wait and try again."
     )
 
 

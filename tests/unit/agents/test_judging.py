@@ -13,6 +13,7 @@ from rota.model.verdicts import Exit, Stop
 
 WELL = Exit(code=0)
 DONE = Result(text="done")
+INSTALL = "install its program or its image, or correct its path."
 LIMITED = Fault(kind=FaultKind.RATE_LIMIT, detail="slow down")
 
 
@@ -94,6 +95,32 @@ def test_a_program_that_is_not_there_is_not_tried_again(code):
     judged = verdict(end=Exit(code=code, stderr_tail=b"exec: claude: not found"))
     assert judged.fault is FaultKind.NOT_STARTED
     assert not judged.outcome.retryable
+
+
+@pytest.mark.parametrize(
+    ("end", "first"),
+    [
+        (Exit(code=4, stderr_tail=b"reading\ndisk /dev/sda9 is full\n\n"),
+         "disk /dev/sda9 is full"),
+        (Exit(code=4, stderr_tail=b"10%\r99%\r\x1b[31mno disk\x1b[0m\n"), "no disk"),
+        (Exit(code=1, stderr_tail=b"key sk-ant-0123456789abcdef"), "key [secret]"),
+        (Exit(code=4), "exit code 4"),
+        (Exit(signal=15), "signal 15"),
+        (Exit(code=126, stderr_tail=b"cannot start talk2.py: No such file or directory\n"),
+         f"It cannot be started: talk2.py: No such file or directory; {INSTALL}"),
+        (Exit(code=1, stderr_tail=b"API Error: 529 Overloaded"),
+         "The model's provider is overloaded; wait and try again."),
+    ],
+)  # fmt: skip
+def test_the_last_line_of_standard_error_is_the_reason_unless_a_provider_said_it(end, first):
+    message = verdict(end=end).outcome.message
+    assert message.splitlines()[0] == first
+    assert f"exit code {end.code}" in message or f"signal {end.signal}" in message
+
+
+def test_what_an_agent_tells_itself_is_the_reason():
+    told = Fault(kind=FaultKind.OTHER, detail="no such room\nat line 3")
+    assert verdict(told, end=Exit(code=1)).outcome.message.startswith("no such room\n")
 
 
 def test_a_failing_exit_keeps_the_kind_that_was_told():

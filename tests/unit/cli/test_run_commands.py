@@ -260,6 +260,8 @@ def test_a_sentence_that_has_ended_gets_no_second_full_stop(rota):
     assert ending(ended) == "Run 1 of gone failed: Correct its path."
     assert ending(ended | {"error": "no such program"}) == "Run 1 of gone failed: no such program."
     assert ending(ended | {"error": None}) == "Run 1 of gone failed."
+    stopped = ended | {"state": "cancelled", "error": "cancelled by local"}
+    assert ending(stopped) == "Run 1 of gone cancelled by local."
 
 
 def test_ist_25_a_task_may_run_until_it_has_succeeded(rota, hello):

@@ -59,9 +59,14 @@ def one(make, hour=7, **changes):
             "ran at 07:00, took 2 s; failed: ValueError: no; run 1",
         ),
         (
+            {"state": RunState.FAILED, "error": "It failed; look at its output."},
+            "failed",
+            "ran at 07:00, took 2 s; failed: It failed; look at its output; run 1",
+        ),
+        (
             {"state": RunState.CANCELLED, "error": "cancelled by local"},
             "cancelled",
-            "cancelled: cancelled by local; run 1",
+            "cancelled by local; run 1",
         ),
         (
             {"state": RunState.EXPIRED, "error": "it waited in the queue past its deadline"},

@@ -214,14 +214,17 @@ def test_a_message_keeps_its_key_over_a_retry_and_differs_from_others():
         (Succeeded(result='"two\\nlines"'), "two\nlines"),
         (Succeeded(result='{"a": 1}'), '{"a": 1}'),
         (Succeeded(), "succeeded"),
-        (FAILED, "failed: boom"),
-        (Failed(code="overload", message="Wait.\nAPI Error 529 at 10.0.0.1"), "failed: Wait."),
-        (Expired(reason="late"), "expired: late"),
+        (FAILED, "job: run 7 failed: boom"),
+        (
+            Failed(code="overload", message="Wait.\nAPI Error 529 at 10.0.0.1"),
+            "job: run 7 failed: Wait.",
+        ),
+        (Expired(reason="late"), "job: run 7 expired: late"),
         (Cancelled(reason="no"), None),
     ],
 )
 def test_a_task_that_delivers_tells_how_it_ended(outcome, body):
-    deliveries = decide(outcome, Policy(deliver_to="chat:ann:work")).extras.deliveries
+    deliveries = decide(outcome, Policy(deliver_to="chat:ann:work"), task="job").extras.deliveries
     assert [(d.channel, d.target, d.body) for d in deliveries] == (
         [] if body is None else [("chat", "ann:work", body)]
     )

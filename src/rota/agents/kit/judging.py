@@ -29,6 +29,7 @@ from rota.agents.kit.rota_lines import closing_question
 from rota.agents.kit.speaking import spoken
 from rota.agents.kit.text import LONGEST_DETAIL, decoded, detail, encode_text
 from rota.model.faults import FaultKind
+from rota.model.keeping import CANNOT_START
 from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
 from rota.model.said import (
     Answer,
@@ -43,6 +44,7 @@ from rota.model.said import (
 )
 from rota.model.verdicts import Exit, Judged, Stop, Verdict
 
+ENDED = ("exit code ", "signal ")
 KILLED = 9
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 SIGNALLED = 128
@@ -133,7 +135,7 @@ def _outcome(heard: Heard, fault: Fault | None) -> Judged:
     if fault is not None:
         if fault.kind is FaultKind.CANCELLED:
             return Cancelled(reason=fault.detail)
-        message = f"{fault.kind.sentence}\n{fault.detail}".strip()
+        message = f"{_headline(fault)}\n{fault.detail}".strip()
         return Failed(code=fault.kind.value, message=message, retryable=fault.kind.retry)
     if isinstance(heard.last, Result):
         question = closing_question(heard.last.text)
@@ -142,6 +144,21 @@ def _outcome(heard: Heard, fault: Fault | None) -> Judged:
     else:
         question = heard.question
     return _asked(question) if question else Succeeded()
+
+
+def _headline(fault: Fault) -> str:
+    """Return what people read first: the sentence, or the reason where only the program knows it.
+
+    That is what it told, or else the last line of its standard error.
+    """
+    sentence, lines = fault.kind.sentence, fault.detail.split("\n")
+    reason = (lines[-1] if lines[0].startswith(ENDED) else lines[0]).strip()
+    if fault.kind is FaultKind.OTHER:
+        return reason or sentence
+    if fault.kind is FaultKind.NOT_STARTED and reason:
+        what, _, advice = sentence.partition("; ")
+        return f"{what}: {reason.removeprefix(CANNOT_START.decode())}; {advice}"
+    return sentence
 
 
 def _left(heard: Heard, success: Succeeded) -> Succeeded:
@@ -201,7 +218,7 @@ def _broken(heard: Heard, end: Exit, stray: str) -> Fault:
     if isinstance(heard.last, Fault):
         return heard.last
     if end.code in {NOT_EXECUTABLE, NOT_FOUND}:
-        return Fault(kind=FaultKind.NOT_STARTED, detail=f"{ended}\n{_tail(end)}".strip())
+        return Fault(kind=FaultKind.NOT_STARTED, detail=f"{ended}\n{_tail(end) or stray}".strip())
     words = _tail(end) or stray
     told_ = f"{ended}\n{words}".strip()
     if not heard.has_provider:

@@ -183,8 +183,11 @@ def _looked_at(desk: Desk, number: int, end: float) -> Record:
 
 def ending(run: Record) -> str:
     """Return the sentence about a run that has ended otherwise than well."""
-    reason = said(run)
-    told = f"Run {run['id']} of {run['task']} {run['state']}{': ' + reason if reason else ''}"
+    reason, state = said(run), run["state"]
+    ended = (
+        reason if reason.startswith(f"{state} ") else f"{state}{': ' + reason if reason else ''}"
+    )
+    told = f"Run {run['id']} of {run['task']} {ended}"
     return told if told.endswith((".", "!", "?", "…")) else f"{told}."
 
 

@@ -265,7 +265,10 @@ async def answer_question(
     tasks = await store.get_tasks([run.task_id])
     followers = await store.successors([run.task_id])
     context = Context(
-        policy=tasks[0].policy, followers=tuple(followers.get(run.task_id, ())), now=store.now()
+        policy=tasks[0].policy,
+        task=tasks[0].name,
+        followers=tuple(followers.get(run.task_id, ())),
+        now=store.now(),
     )
     settlement = decide_answer(facts[0], question.id, question.kind, text, caller.name, context)
     waits = facts[0].state is RunState.WAITING and facts[0].epoch == question.epoch

@@ -64,12 +64,17 @@ def explain(facts: Facts, zone: ZoneInfo) -> Why:
 def explain_run(facts: Facts, attempts: list[Attempt], zone: ZoneInfo) -> Why:
     """Return what became of one run, and how its earlier attempts ended."""
     notes = [
-        f"Attempt {attempt.number} ended as {attempt.outcome}: {first_line(attempt.error)}."
+        f"Attempt {attempt.number} ended as {attempt.outcome}: {_reason(attempt.error)}."
         for attempt in attempts
         if attempt.error is not None
     ]
     notes += [sentence for event in facts.noticed for sentence in told_of(event)]
     return Why(task=facts.task.name, notes=notes, stories=_Teller(facts, zone).stories([]))
+
+
+def _reason(error: str | None) -> str:
+    """Return why something came to nothing, as a part of a sentence."""
+    return first_line(error).removesuffix(".")
 
 
 def told_of(event: Event) -> list[str]:
@@ -182,11 +187,11 @@ class _Teller:
                 return self._ran(run, due)
             case RunState.FAILED:
                 _, begun = self._ran(run, due)
-                return "failed", f"{begun}; failed: {first_line(run.error)}"
+                return "failed", f"{begun}; failed: {_reason(run.error)}"
             case RunState.CANCELLED:
                 return self._cancelled(run)
             case RunState.EXPIRED:
-                return "expired", f"expired: {first_line(run.error)}"
+                return "expired", f"expired: {_reason(run.error)}"
             case RunState.RUNNING:
                 return "running", self._running(run)
             case RunState.WAITING:
@@ -218,7 +223,8 @@ class _Teller:
 
     def _cancelled(self, run: Run) -> tuple[str, str]:
         if run.error != REPLACED:
-            return "cancelled", f"cancelled: {first_line(run.error)}"
+            why = _reason(run.error)
+            return "cancelled", why if why.startswith("cancelled") else f"cancelled: {why}"
         return "coalesced", f"coalesced into {self._next_run(run.slot_at)}: {REPLACED}"
 
     def _next_run(self, at: datetime | None) -> str:

@@ -121,7 +121,10 @@ class NoticeContract:
         lease = await self._lease(bench, deliver_to="log:ops")
         assert await bench.end(lease, failed(retryable=False))
         (told,) = await self._told(bench)
-        assert (told.kind, told.body) == (DeliveryKind.RESULT, "failed: boom")
+        assert (told.kind, told.body) == (
+            DeliveryKind.RESULT,
+            f"job: run {lease.run_id} failed: boom",
+        )
 
     async def test_a_task_that_its_failures_disabled_is_told(self, bench: Bench) -> None:
         await self._prefer(bench, "log:ops")
