@@ -54,14 +54,9 @@ def one(make, hour=7, **changes):
             ),
         ),
         (
-            {"state": RunState.FAILED, "error": "ValueError: no\nTraceback"},
+            {"state": RunState.FAILED, "error": "ValueError: no.\nTraceback"},
             "failed",
             "ran at 07:00, took 2 s; failed: ValueError: no; run 1",
-        ),
-        (
-            {"state": RunState.FAILED, "error": "It failed; look at its output."},
-            "failed",
-            "ran at 07:00, took 2 s; failed: It failed; look at its output; run 1",
         ),
         (
             {"state": RunState.CANCELLED, "error": "cancelled by local"},
