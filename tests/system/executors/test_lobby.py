@@ -168,7 +168,10 @@ def test_a_lobby_that_cannot_be_had_stops_the_program(ground, kit, answering):
     desk = answering("d/desk", 7684, alone=True)
     argv = ("/bin/sh", "-c", "echo x >ran")
     done = ground.run(executor, *argv, image=kit.image, desk=desk.way)
-    assert (done.returncode, done.stderr.decode()) == (125, "container: no room for it\n")
+    assert (done.returncode, done.stderr.decode()) == (
+        125,
+        "cannot start container: no room for it\n",
+    )
     assert not (ground.folder / "ran").exists()
 
 
