@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -95,11 +96,10 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
     )  # fmt: skip
     alone, beside = ([slot for take in takes for slot in take[n]] for n in (0, 1))
     for stage, word in ((0, "planned"), (1, "begun")):
-        shares = {p: _at(p, alone, stage, beside) for p in (50, 95, 99)}
-        before, after = shares[99]
-        usual = ", ".join(f"p{p} {shares[p][1] / shares[p][0]:.2f}" for p in (50, 95))
+        before, after = (fmean(slot[stage] for slot in slots) for slots in (alone, beside))
+        usual = ", ".join(f"p{p} {_at(p, alone, stage, beside)}" for p in (50, 95, 99))
         yield Row(
-            measure=f"{word}: lateness p99 of {TICKING} slots a second beside {TALKERS} agents, {name}",
+            measure=f"{word}: mean lateness of {TICKING} slots a second beside {TALKERS} agents, {name}",
             rota=value([after], "ms"),
             ratio=f"{after / before:.2f} of alone ({before:.1f} ms), {usual}, {len(beside):,} slots each",
             target=f"<= {MOST_LATER} of alone" if word == JUDGED else "",
@@ -110,10 +110,10 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
 Late = tuple[float, float]
 
 
-def _at(share: int, alone: list[Late], stage: int, beside: list[Late]) -> tuple[float, float]:
-    """Return how late that share of the slots was at most, alone and beside agents."""
+def _at(share: int, alone: list[Late], stage: int, beside: list[Late]) -> str:
+    """Return how late that share of the slots was at most beside agents, and in terms of alone."""
     first, second = (percentile([slot[stage] for slot in s], share) for s in (alone, beside))
-    return first, second
+    return f"{second:.1f} ms ({second / first:.2f})"
 
 
 def _alone_and_beside(on: Daemon, seconds: int) -> tuple[list[Late], list[Late]]:
