@@ -22,8 +22,6 @@ AGENTS_BESIDE = 20
 SCRIPTS_A_MINUTE = 600
 TICKING = 50
 MOST_LATER = 1.2
-JUDGED = "planned"
-"""The planner's own lateness; when the work began tells of the disk and the worker as well."""
 TURNS = 6
 """Of alone and beside: a machine's pace drifts, and every turn has some of each."""
 SETTLED = 3.0
@@ -96,14 +94,14 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
     )  # fmt: skip
     alone, beside = ([slot for take in takes for slot in take[n]] for n in (0, 1))
     for stage, word in ((0, "planned"), (1, "begun")):
-        before, after = (fmean(slot[stage] for slot in slots) for slots in (alone, beside))
-        usual = ", ".join(f"p{p} {_at(p, alone, stage, beside)}" for p in (50, 95, 99))
+        before, after = (percentile([slot[stage] for slot in s], 99) for s in (alone, beside))
+        usual = ", ".join(f"p{p} {_at(p, alone, stage, beside)}" for p in (50, 95))
+        mean = fmean(late[stage] for late in beside) / fmean(late[stage] for late in alone)
         yield Row(
-            measure=f"{word}: mean lateness of {TICKING} slots a second beside {TALKERS} agents, {name}",
+            measure=f"{word}: lateness p99 of {TICKING} slots a second beside {TALKERS} agents, {name}",
             rota=value([after], "ms"),
-            ratio=f"{after / before:.2f} of alone ({before:.1f} ms), {usual}, {len(beside):,} slots each",
-            target=f"<= {MOST_LATER} of alone" if word == JUDGED else "",
-            met=after <= MOST_LATER * before if word == JUDGED else None,
+            ratio=f"{after / before:.2f} of alone ({before:.1f} ms), mean {mean:.2f}, {usual}, {len(beside):,} slots each",
+            target=f"<= {MOST_LATER} of alone", met=after <= MOST_LATER * before,
         )  # fmt: skip
 
 
