@@ -25,7 +25,9 @@ MOST_LATER = 1.2
 TURNS = 6
 """Of alone and beside: a machine's pace drifts, and every turn has some of each."""
 SETTLED = 3.0
-"""Seconds after agents were begun or ended until slots count again."""
+"""Seconds after agents were begun until slots count."""
+TIDIED = 30.0
+"""Seconds after agents were ended until slots count again: what they leave is taken away."""
 TALKING = """
 import os, sys, time
 while True:
@@ -76,7 +78,7 @@ def _agents(on: Daemon, bench: Bench, name: str) -> Iterator[Row]:
             "create",
             f"tick{number}",
             "--call",
-            "bench.sides.work:noop",
+            "bench.sides.work:when",
             "--every",
             "1s",
         )
@@ -119,7 +121,7 @@ def _alone_and_beside(on: Daemon, seconds: int) -> tuple[list[Late], list[Late]]
 
     The slots of all turns are judged together: of those of one the hundredth part are a few.
     """
-    time.sleep(SETTLED + seconds)
+    time.sleep(TIDIED + seconds)
     alone = _lateness(on, seconds)
     agents = [_queue(on, "agent") for _ in range(TALKERS)]
     _until_running(on, agents)
@@ -188,12 +190,11 @@ def _lateness(on: Daemon, seconds: int) -> list[Late]:
     while len(found) < TICKING * seconds and page["next"] is not None:
         before = f"&before={page['next']}" if page["next"] else ""
         page = _ask(on, "GET", f"/v1/runs?limit=500{before}")
-        begun = [run for run in page["runs"] if run["slot_at"] and run["started_at"]]
-        found += [
-            (
-                _seconds(run, "slot_at", "created_at") * 1e3,
-                _seconds(run, "slot_at", "started_at") * 1e3,
-            )
-            for run in begun
-        ]
+        ended = [run for run in page["runs"] if run["slot_at"] and run["state"] == "succeeded"]
+        found += [(_seconds(run, "slot_at", "created_at") * 1e3, _begun(run)) for run in ended]
     return found[: TICKING * seconds]
+
+
+def _begun(run: dict[str, Any]) -> float:
+    """Return how late the work of a slot began, as it says itself."""
+    return (run["result"] - datetime.fromisoformat(run["slot_at"]).timestamp()) * 1e3

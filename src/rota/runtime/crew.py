@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -41,6 +42,8 @@ CARETAKER_LOOKS = 6
 """How often a caretaker looks for the dead within the life of a lease."""
 DISTRUST_REST = 5.0
 DRAIN_AGAIN = 5.0
+A_MOMENT = 1_000
+"""How many microseconds too early a timer of the loop may end."""
 HEAL_EVERY = 60.0
 PRUNE_EVERY = 600.0
 
@@ -94,6 +97,7 @@ class Crew:
         self._has_home = False
         self._adopting = asyncio.Lock()
         self._stopping = False
+        self._due_at = math.inf
         self._healed_at = self._pruned_at = self._listened_at = float("-inf")
         self._unsubscribe: Callable[[], None] | None = None
         self.worker = Worker(
@@ -281,9 +285,13 @@ class Crew:
     async def _plan_step(self) -> float:
         if not self._steady.trusts(self._store.now()):
             return DISTRUST_REST
+        if not self._store.elsewhere and self._due_at - self._store.now() < A_MOMENT:
+            self.worker.wake()  # so that its claim goes into the transaction of the plan
         planned = await plan(self._store)
         if planned.rest_micros is None:
+            self._due_at = math.inf
             return PLANNER_POLL
+        self._due_at = self._store.now() + planned.rest_micros
         return min(PLANNER_POLL, planned.rest_micros / 1_000_000)
 
     async def _deliver_step(self) -> float:

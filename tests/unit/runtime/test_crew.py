@@ -3,88 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from tests.unit.runtime.conftest import Stage
 
 from rota.errors import Unavailable
 from rota.model.machines import Load
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
 from rota.model.states import RunState
 from rota.runtime.attempts import Stop
-from rota.runtime.crew import Crew, CrewSettings
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
-from rota.testing.fakes import PuppetRunner, RecordingChannel
-
-
-class Stage:
-    """A crew on a memory store, with a puppet for its runner."""
-
-    def __init__(self, desk, chance, act=None, gauge=None, **settings):
-        self.desk = desk
-        self.channel = RecordingChannel()
-        self.failures = []
-        self.told = asyncio.Event()
-        self.puppet = PuppetRunner(["python:job"], act)
-        options = {
-            "worker_id": "me",
-            "home": "h",
-            "host": "here",
-            "pid": 1,
-            "slots": 10,
-            "drain": timedelta(milliseconds=10),
-        }
-        self.crew = Crew(
-            desk.store,
-            [self.puppet],
-            {"test": self.channel},
-            CrewSettings(**{**options, **settings}),
-            desk.clock,
-            chance,
-            gauge=gauge,
-            on_failure=self._tell,
-        )
-
-    def _tell(self, failure):
-        self.failures.append(failure)
-        self.told.set()
-
-    @asynccontextmanager
-    async def working(self):
-        await self.crew.start()
-        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-            group.create_task(self.crew.run())
-            try:
-                yield self
-            finally:
-                await self.crew.stop()
-
-    async def begun(self):
-        return await self.puppet.begun.get()
-
-
-@pytest.fixture
-def opened_here(runner):
-    stores = []
-
-    async def open_store(made):
-        await made.open()
-        stores.append(made)
-        return made
-
-    yield open_store
-    for made in stores:
-        runner.run(made.close())
-
-
-@pytest.fixture
-def stage(desk, chance):
-    def build(act=None, gauge=None, **settings):
-        return Stage(desk, chance, act, gauge, **settings)
-
-    return build
 
 
 async def test_a_queued_run_wakes_the_worker(desk, stage):
@@ -108,6 +38,47 @@ async def test_a_due_schedule_wakes_everybody_in_turn(desk, stage):
         await on.begun()
         await on.crew.idle()
         assert [d.body for d in on.channel.taken] == ["hi"]
+
+
+class OrderedStore(MemoryStore):
+    """A store that notes when its planner asks."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.asked = asyncio.Event()
+        self.order = []
+
+    async def plan_due(self, decide, most, *, waits=False):
+        self.order.append("plan")
+        self.asked.set()
+        return await super().plan_due(decide, most, waits=waits)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "left", "order"),
+    [
+        (False, timedelta(0), ["wake", "plan"]),
+        (False, timedelta(microseconds=600), ["wake", "plan"]),
+        (False, timedelta(seconds=1), ["plan"]),
+        (True, timedelta(0), ["plan"]),
+    ],
+)
+async def test_who_works_claims_beside_what_is_planned(
+    clock, chance, opened_here, monkeypatch, elsewhere, left, order
+):
+    store = await opened_here(OrderedStore(clock))
+    desk = Bench(store, clock)
+    await desk.planned(await desk.task(), every="1m")
+    async with Stage(desk, chance).working() as on:
+        await store.asked.wait()
+        monkeypatch.setattr(store, "elsewhere", elsewhere)
+        monkeypatch.setattr(on.crew.worker, "wake", lambda: store.order.append("wake"))
+        store.asked.clear()
+        store.order.clear()
+        clock.advance(MINUTE - left)
+        on.crew.planner.wake()
+        await store.asked.wait()
+        assert store.order == order
 
 
 async def test_every_heartbeat_tells_of_the_machine(desk, stage):

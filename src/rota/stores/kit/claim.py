@@ -14,7 +14,7 @@ space by priority, then age. A lane offers only its head, and none while one of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,11 +83,15 @@ async def claim(
     pools: Sequence[str],
     routes: Sequence[str],
     want: int,
-    now: int,
+    clock: Callable[[], int],
     known: Known,
 ) -> Claimed:
-    """Lease up to `want` ready runs of the given routes to a worker."""
+    """Lease up to `want` ready runs of the given routes to a worker, at an instant from within.
+
+    What was planned in the same transaction is among them, and begins after that.
+    """
     await session.enter_claim()
+    now = clock()
     pings = await take_pings(session, worker)
     if pings is None:
         return Claimed(leases=[], tasks={}, answers={})

@@ -204,7 +204,7 @@ class SqlStore(
         self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
     ) -> Claimed:
         """Lease ready runs to a worker."""
-        return await self.write(claim.claim, worker, pools, routes, want, self.now(), self._known)
+        return await self.write(claim.claim, worker, pools, routes, want, self.now, self._known)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Apply settlements; concurrent callers share a commit."""

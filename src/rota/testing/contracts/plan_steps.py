@@ -62,6 +62,18 @@ class PlanStepContract:
         assert {step.slot_at for step in steps} == {due.next_at + 60_000_000}
         assert await bench.store.count_runs(due.task_id) == {"queued": 1}
 
+    async def test_what_is_claimed_beside_a_step_begins_after_it(self, bench: Bench) -> None:
+        await due_schedule(bench)
+
+        def decide(schedule: DueSchedule, now: int) -> Plan:
+            bench.clock.advance(seconds=1)
+            return _planned(schedule, now)
+
+        _, beside = await asyncio.gather(bench.store.plan_due(decide, 10), bench.claim())
+        (lease,) = beside or await bench.claim()
+        run = await bench.run(lease.run_id)
+        assert run.started_at == run.created_at + timedelta(seconds=1)
+
     async def test_a_step_whose_decision_fails_changes_nothing(self, bench: Bench) -> None:
         due = await due_schedule(bench)
 
