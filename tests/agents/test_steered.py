@@ -49,11 +49,17 @@ def say(place, thread, text):
     return place.json("say", thread, text, "--space", place.space)
 
 
-def until_told(place, words):
-    """Wait until words lie on the input of a program."""
+def until_told(place, agent, words):
+    """Wait until words lie on the input of a program, and one that confirms them has done so."""
+    until_there(place, "in", words)
+    if agent == "pi":
+        until_there(place, "out", b'"message-')
+
+
+def until_there(place, stream, words):
     attempts = place.house.home / "keepers" / "attempts"
     end = time.monotonic() + 60.0
-    while not any(words in found.read_bytes() for found in attempts.glob("*/in")):
+    while not any(words in found.read_bytes() for found in attempts.glob(f"*/{stream}")):
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -71,7 +77,7 @@ def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, prov
     lodging.kill()
     later = say(lodging, thread, "in <b>blue</b>, please")["reader"]
     lodging.up()
-    until_told(lodging, b"please")
+    until_told(lodging, agent, b"please")
     work = lodging.house.home / "spaces" / lodging.space / "work"
     (work / "go").touch()
     run = until_ended(lodging, first)
@@ -82,13 +88,13 @@ def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, prov
     assert until_ended(lodging, later)["state"] == "cancelled"
 
 
-def test_what_comes_too_late_for_a_turn_is_a_turn_of_the_same_run(lodging, provider):  # noqa: F811
+def test_what_comes_too_late_for_a_turn_is_a_turn_of_the_same_run(lodging, agent, provider):  # noqa: F811
     provider.script.words = (Slow("the first"), Says("the second"))
     thread = in_thread(lodging, "--deliver-to", "log:", "--acknowledge")
     first = say(lodging, thread, "one")["reader"]
     assert provider.script.heard.wait(60.0)
     later = say(lodging, thread, "two")["reader"]
-    until_told(lodging, b"two")
+    until_told(lodging, agent, b"two")
     provider.script.released.set()
     run = until_ended(lodging, first)
     assert run["result"] == "the first\n\nthe second", run

@@ -27,6 +27,7 @@ from rota.testing.contracts import (
     queue,
     settle,
     spending,
+    stopping,
     talking,
     threads,
     unread,
@@ -60,6 +61,10 @@ class TestLanes(lanes.LaneContract):
 
 
 class TestSettle(settle.SettleContract):
+    pass
+
+
+class TestStopping(stopping.StoppingContract):
     pass
 
 

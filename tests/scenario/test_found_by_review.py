@@ -132,7 +132,7 @@ async def test_asking_a_finished_run_to_stop_records_nothing():
         run_id = await rota.enqueue("job")
         await rota.work(until_idle=True)
         before = await rota.store.run_events(run_id)
-        await rota.store.request_cancel([run_id])
+        await rota.store.request_cancel([run_id], "cancelled by ann")
         assert await rota.store.run_events(run_id) == before
 
 

@@ -121,7 +121,7 @@ async def test_a_running_coroutine_can_be_cancelled():
         assert asked.cancel_requested_at is not None
         run = await settled(rota, run_id, RunState.CANCELLED)
         assert stopped.is_set()
-        assert run.error == "somebody cancelled it"
+        assert run.error == "cancelled by the owner of the home folder"
         work.cancel()
 
 

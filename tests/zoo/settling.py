@@ -10,12 +10,12 @@ from tests.zoo.planting import bug, queries, replaced, schema, several
 from rota.flow import deliver
 from rota.model.deliveries import DeliveryState
 from rota.model.outcomes import Succeeded
+from rota.model.settlements import Extras
 from rota.model.states import RunState
 from rota.runtime import worker
 from rota.runtime.service import Service
 from rota.stores.kit import combined, outbox, settle
 from rota.stores.kit.session import Rows
-from rota.stores.kit.settle import INSTEAD
 from rota.stores.kit.store import SqlStore
 
 
@@ -75,11 +75,19 @@ def answered_twice() -> Iterator[None]:
     "Cancelling writes the end of a run that somebody is still working on",
 )
 def cancel_overwrites() -> Iterator[None]:
-    async def at_once(session, run_ids, now):
+    async def at_once(session, run_ids, why, now):
         rows = await session.rows("lock_runs", ids=sorted(run_ids))
         tasks = dict(await session.rows("zoo_tasks", ids=sorted(run_ids)))
         ends = [
-            settle.Settlement(row[0], row[1], tasks[row[0]], RunState.RUNNING, **INSTEAD)
+            settle.Settlement(
+                row[0],
+                row[1],
+                tasks[row[0]],
+                RunState.RUNNING,
+                RunState.CANCELLED,
+                RunState.CANCELLED.value,
+                Extras(error_code="cancelled", error=why),
+            )
             for row in rows
             if row[2] == RunState.RUNNING
         ]
@@ -87,8 +95,8 @@ def cancel_overwrites() -> Iterator[None]:
 
     at_once.__name__ = "request_cancel"
 
-    async def request_cancel(self, run_ids):
-        await self.write(at_once, run_ids, self.now())
+    async def request_cancel(self, run_ids, why):
+        await self.write(at_once, run_ids, why, self.now())
 
     with several(
         replaced(SqlStore, "request_cancel", request_cancel),

@@ -58,7 +58,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.ANSWERED: "a person answered and the run is queued again",
     EventName.NOTICED: "people are told that a run failed, expired or waits; data holds the places "
     "`to` which it goes, and those whose level its priority is `below`",
-    EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop",
+    EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop; `why` tells who",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
     EventName.SILENT: "nobody has told of a running attempt for two heartbeats; data says why",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from rota.model.beats import Heartbeat
+from rota.model.deliveries import Delivery
+from rota.model.events import Event
 from rota.model.ids import RunId, TaskId, WorkerId
-from rota.model.runs import Lease
+from rota.model.runs import Attempt, Lease, Question, Run
 from rota.model.states import RunState
 from rota.model.tasks import Task, TaskKind
 
@@ -34,6 +37,22 @@ class Renewal:
     alive: bool
     held: tuple[RunId, ...] = ()
     cancels: tuple[RunId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A run with everything that belongs to it, as it stands at one instant.
+
+    `output` is the newest of what its programs wrote, and of its `deliveries` the newest.
+    """
+
+    run: Run
+    attempts: list[Attempt]
+    events: list[Event]
+    output: list[Event]
+    deliveries: list[Delivery]
+    questions: list[Question]
+    heartbeat: Heartbeat | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from rota.model.views import (
     QueueView,
     Renewal,
     RunFilter,
+    RunView,
     SlotView,
     TaskFilter,
     WorkerView,
@@ -123,7 +124,7 @@ class Definitions(Timed, Protocol):
     ) -> list[list[Enqueued]]:
         """Queue runs inside a transaction of the caller's own, where the driver allows that."""
 
-    async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
+    async def request_cancel(self, run_ids: Sequence[RunId], why: str) -> None:
         """Ask whoever works on running runs to stop."""
 
 
@@ -235,6 +236,9 @@ class Views(Timed, Protocol):
 
     async def get_run(self, run_id: int) -> Run | None:
         """Return a run by id."""
+
+    async def view_run(self, run_id: int, output: int, deliveries: int) -> RunView | None:
+        """Return a run with all of it as of one instant; at most so many of two kinds of it."""
 
     async def list_attempts(self, run_id: int) -> list[Attempt]:
         """Return the ended attempts of a run."""

@@ -163,11 +163,11 @@ class RacingStore(MemoryStore):
 
     meanwhile = None
 
-    async def request_cancel(self, run_ids):
+    async def request_cancel(self, run_ids, why):
         if self.meanwhile is not None:
             happen, self.meanwhile = self.meanwhile, None
             await happen()
-        await super().request_cancel(run_ids)
+        await super().request_cancel(run_ids, why)
 
 
 async def test_a_run_that_goes_back_to_the_queue_while_it_is_cancelled_is_cancelled(

@@ -264,7 +264,7 @@ async def test_a_cancel_reaches_the_running_attempt(desk, stage):
     await desk.queue(await desk.task())
     async with stage().working() as on:
         lease = (await on.begun()).lease
-        await desk.store.request_cancel([lease.run_id])
+        await desk.store.request_cancel([lease.run_id], "cancelled by ann")
         await on.crew.worker.idle()
         while await desk.state(lease.run_id) is RunState.RUNNING:
             await asyncio.sleep(0)

@@ -200,8 +200,13 @@ async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
     """Return a run by id; one of another space is not there at all."""
     run = await store.get_run(run_id)
     if run is None or not may_act_for(caller, run.space):
-        raise NotFound("run", run_id, "see `rota runs`")
+        raise no_run(run_id)
     return run
+
+
+def no_run(run_id: int) -> NotFound:
+    """Return what is said of a run that is not there, or not for the caller."""
+    return NotFound("run", run_id, "see `rota runs`")
 
 
 async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) -> Run:
@@ -210,7 +215,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
     if run.state in FINISHED:
         raise IllegalMove(run.state, "be cancelled: it has ended already")
     if run.state is RunState.RUNNING:
-        await store.request_cancel([run.id])
+        await store.request_cancel([run.id], f"cancelled by {caller.name}")
         asked = await find_run(store, caller, run_id)
         if asked.state in FINISHED or asked.cancel_requested_at is not None:
             return asked

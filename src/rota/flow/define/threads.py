@@ -105,7 +105,8 @@ async def cancel_thread(
     queued goes first, so that nothing of it begins in its place.
     """
     owner = await store.find_space(thread.space)
-    report = Report(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
+    why = f"cancelled by {caller.name}"
+    report = Report(outcome=Cancelled(reason=why))
     meant = [run.run_id for run in await store.open_runs_in(owner.id, thread.key, MOST_CANCELLED)]
     ended = 0
     for _ in range(ROUNDS):
@@ -115,7 +116,7 @@ async def cancel_thread(
         busy = [run for run in standing if run.state is RunState.RUNNING]
         unasked = [run.run_id for run in busy if not run.cancel_requested]
         if unasked:
-            await store.request_cancel(unasked)
+            await store.request_cancel(unasked, why)
         elif not idle:
             return ended, len(busy)
     message = f"the runs of {thread.key} do not stand still: cancel them again in a moment"

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rota.flow.define.names import get_task
-from rota.flow.define.runs import find_run
-from rota.model.beats import Heartbeat
-from rota.model.deliveries import Delivery
-from rota.model.events import Event
+from rota.flow.define.runs import no_run
 from rota.model.ids import RunId
-from rota.model.runs import Attempt, Question, Run
+from rota.model.runs import Question, Run
 from rota.model.states import RunState
-from rota.model.views import RunFilter
+from rota.model.views import RunFilter, RunView
 from rota.ports.store import Store
-from rota.rules.permission import Caller, seen_space
+from rota.rules.permission import Caller, may_act_for, seen_space
 
 MOST_OPEN = 1_000
 MOST_OUTPUT = 200
 MOST_DELIVERIES = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
-    """A run with everything that belongs to it."""
-
-    run: Run
-    attempts: list[Attempt]
-    events: list[Event]
-    output: list[Event]
-    deliveries: list[Delivery]
-    questions: list[Question]
-    heartbeat: Heartbeat | None = None
 
 
 async def list_runs(
@@ -61,16 +43,11 @@ async def list_runs(
 
 
 async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
-    """Return one run with everything that belongs to it."""
-    return RunView(
-        run=await find_run(store, caller, run_id),
-        attempts=await store.list_attempts(run_id),
-        events=await store.run_events(run_id),
-        output=await store.run_output(run_id, MOST_OUTPUT),
-        deliveries=await store.list_deliveries(run_id, MOST_DELIVERIES),
-        questions=await store.list_questions([run_id]),
-        heartbeat=(await store.heartbeats([run_id])).get(RunId(run_id)),
-    )
+    """Return one run with everything that belongs to it; one of another space is not there."""
+    view = await store.view_run(run_id, MOST_OUTPUT, MOST_DELIVERIES)
+    if view is None or not may_act_for(caller, view.run.space):
+        raise no_run(run_id)
+    return view
 
 
 async def open_questions(store: Store, caller: Caller) -> list[tuple[Question, Run]]:

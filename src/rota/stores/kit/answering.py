@@ -15,9 +15,9 @@ from rota.model.settlements import Settlement
 from rota.model.states import FINISHED, RunState
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.enqueue import enqueue
-from rota.stores.kit.plan import request_cancel
 from rota.stores.kit.session import Session, one
 from rota.stores.kit.settle import settle
+from rota.stores.kit.stopping import UNTOLD, request_cancel
 
 
 class Answering(Dialect):
@@ -64,7 +64,7 @@ async def _cancel(session: Session, end: Settlement, now: int) -> dict[str, obje
     if state in FINISHED:
         return _refused(IllegalMove(state, "be cancelled: it has ended already"))
     if state is RunState.RUNNING:
-        await request_cancel(session, [end.run_id], now)
+        await request_cancel(session, [end.run_id], end.extras.error or UNTOLD, now)
     else:
         await settle(session, [end._replace(epoch=row[1], was=state)], now)
         state = end.state

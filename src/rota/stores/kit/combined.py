@@ -8,9 +8,12 @@ from rota.model.ids import RunId
 from rota.model.runs import Enqueued, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.tasks import Task
-from rota.stores.kit import plan, settle, tasks, workers
+from rota.stores.kit import settle, tasks, workers
 from rota.stores.kit.enqueue import enqueue as queue_runs
 from rota.stores.kit.session import Session
+from rota.stores.kit.stopping import request_cancel
+
+DELETED = "its task was deleted"
 
 
 async def enqueue(session: Session, batches: Sequence[RunBatch], now: int) -> list[list[Enqueued]]:
@@ -50,7 +53,7 @@ async def delete_task(
     if ends:
         await settle.settle(session, ends, now)
     if stops:
-        await plan.request_cancel(session, stops, now)
+        await request_cancel(session, stops, DELETED, now)
     return True
 
 

@@ -10,7 +10,15 @@ from rota.model.plans import LedgerRow, StoredSchedule
 from rota.model.runs import Attempt, Question, Run
 from rota.model.spaces import Limit, Space
 from rota.model.tasks import Task
-from rota.model.views import DeadView, QueueView, RunFilter, SlotView, TaskFilter, WorkerView
+from rota.model.views import (
+    DeadView,
+    QueueView,
+    RunFilter,
+    RunView,
+    SlotView,
+    TaskFilter,
+    WorkerView,
+)
 from rota.stores.kit import views
 from rota.stores.kit.dialect import Dialect
 
@@ -46,6 +54,10 @@ class Looking(Dialect):
         """Return a run by id."""
         found = await self.read(views.get_runs, [run_id])
         return found[0] if found else None
+
+    async def view_run(self, run_id: int, output: int, deliveries: int) -> RunView | None:
+        """Return a run with everything that belongs to it."""
+        return await self.read(views.view_run, run_id, output, deliveries)
 
     async def list_attempts(self, run_id: int) -> list[Attempt]:
         """Return the ended attempts of a run."""

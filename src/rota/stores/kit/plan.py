@@ -22,12 +22,12 @@ from rota.model.tasks import task_lane
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.session import EVENTS, Row, Rows, Session
 from rota.stores.kit.settle import settle
+from rota.stores.kit.stopping import request_cancel
 from rota.stores.kit.tasks import policy_of
 
 LONGEST_DECIDING = 100_000
 """Microseconds after which a step decides no more: others want to write to the database, too."""
-CANCELS = "cancels"
-"""The topic of running runs that somebody wants stopped."""
+STOPPED = "cancelled because a newer slot of its task has come"
 
 
 async def due(session: Session, now: int, most: int, only: int | None = None) -> list[DueSchedule]:
@@ -152,7 +152,7 @@ async def apply_plans(session: Session, plans: Sequence[Plan], now: int) -> list
         await settle(session, cancels, now)
     stops = [run_id for p in accepted for run_id in p.cancel_running]
     if stops:
-        await request_cancel(session, stops, now)
+        await request_cancel(session, stops, STOPPED, now)
     batches = [batch for p in accepted for batch in p.runs]
     if batches:
         await enqueue(session, batches, now)
@@ -220,22 +220,6 @@ async def _announce(session: Session, accepted: list[Plan], now: int) -> None:
     if rows:
         await session.run("record_schedule_events", rows=rows, now=now)
         session.wake(EVENTS)
-
-
-async def request_cancel(session: Session, run_ids: Sequence[int], now: int) -> None:
-    """Ask whoever works on these running runs to stop."""
-    asked = await session.rows("request_cancel", ids=list(run_ids), now=now)
-    if not asked:
-        return
-    await session.run(
-        "record_events",
-        ids=[row[0] for row in asked],
-        name=EventName.CANCEL_REQUESTED.value,
-        data="{}",
-        now=now,
-    )
-    session.wake(CANCELS)
-    session.wake(EVENTS)
 
 
 async def promote(session: Session, now: int, most: int) -> int:

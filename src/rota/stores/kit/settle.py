@@ -14,9 +14,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from rota.faultpoints import reach
 from rota.model.events import EventName
@@ -27,18 +25,12 @@ from rota.stores.kit import asides, noticing, spending, unread
 from rota.stores.kit.enqueue import RUNS, enqueue, ping_record
 from rota.stores.kit.outbox import mail_text
 from rota.stores.kit.session import DELIVERIES, EVENTS, Row, Rows, Session
+from rota.stores.kit.stopping import reasons, stopped
 from rota.stores.kit.talking import settle_deferred
 
 LONGEST_LATE_RESULT = 4_096
 NOWHERE: dict[str, object] = dict.fromkeys(("pool", "space_id", "route", "grp", "metered", "lane"))
 """A ping that names a pool and a space but no head: a limit may have room again."""
-
-INSTEAD: dict[str, Any] = {
-    "state": RunState.CANCELLED,
-    "outcome": RunState.CANCELLED.value,
-    "extras": Extras(error_code="cancelled", error="it was cancelled while it ran"),
-}
-"""How a run ends that would go back to the queue, or wait, though somebody wants it stopped."""
 
 EVENT_OF_CAUSE = {
     Cause.RETRY: EventName.RETRIED,
@@ -53,13 +45,14 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
         row[0]: row
         for row in await session.rows("lock_runs", ids=sorted({s.run_id for s in settlements}))
     }
+    cancelled = await reasons(session, [run_id for run_id, row in rows.items() if row[5]])
     verdicts: list[bool] = []
     plain: dict[tuple[RunState, RunState, str], list[int]] = {}
     rich: list[Settlement] = []
     late: list[Settlement] = []
     moved: list[Settlement] = []
     for settlement in settlements:
-        run_id, epoch, _, was, state, outcome, extras, holder = settlement
+        run_id, epoch, _, was, state, outcome, _, holder = settlement
         row = rows.get(run_id)
         adopted = row is not None and holder is not None and row[6] != holder
         if row is None or row[1] != epoch or row[2] != was or adopted:
@@ -74,11 +67,10 @@ async def settle(session: Session, settlements: Sequence[Settlement], now: int) 
             continue
         verdicts.append(True)
         rows[run_id] = (run_id, -1, None, *row[3:])  # a second settlement of it comes too late
-        if row[5] and state not in FINISHED:
-            extras = replace(INSTEAD["extras"], away=extras.away, unbegun=extras.unbegun)
-            settlement = settlement._replace(**INSTEAD | {"extras": extras})  # noqa: PLW2901
+        if run_id in cancelled:
+            settlement = stopped(settlement, cancelled[run_id])  # noqa: PLW2901
         moved.append(settlement)
-        if extras is PLAIN_SUCCESS or extras is PLAIN:
+        if settlement.extras is PLAIN_SUCCESS or settlement.extras is PLAIN:
             plain.setdefault((was, state, outcome), []).append(run_id)
         else:
             rich.append(settlement)

@@ -23,9 +23,9 @@ from rota.stores.kit import (
     heads,
     limits,
     outbox,
-    plan,
     schedules,
     settle,
+    stopping,
     tasks,
     verify,
     views,
@@ -194,9 +194,9 @@ class SqlStore(
         both = stamped_all(requests, combined.enqueue, now)
         return await self.write(both, batches, now)
 
-    async def request_cancel(self, run_ids: Sequence[RunId]) -> None:
+    async def request_cancel(self, run_ids: Sequence[RunId], why: str) -> None:
         """Ask whoever works on running runs to stop."""
-        await self.write(plan.request_cancel, run_ids, self.now())
+        await self.write(stopping.request_cancel, run_ids, why, self.now())
 
     # claim and settle
 

@@ -20,10 +20,12 @@ from rota.model.views import (
     PoolView,
     QueueView,
     RunFilter,
+    RunView,
     SlotView,
     TaskFilter,
     WorkerView,
 )
+from rota.stores.kit.beating import heartbeats
 from rota.stores.kit.outbox import as_delivery
 from rota.stores.kit.schedules import as_schedule
 from rota.stores.kit.session import Row, Session
@@ -131,6 +133,22 @@ async def list_runs(session: Session, wanted: RunFilter) -> list[Run]:
 async def get_runs(session: Session, ids: list[int]) -> list[Run]:
     """Return runs by id."""
     return [as_run(row) for row in await session.rows("get_runs", ids=ids)] if ids else []
+
+
+async def view_run(session: Session, run_id: int, output: int, deliveries: int) -> RunView | None:
+    """Return a run with everything that belongs to it."""
+    runs = await get_runs(session, [run_id])
+    if not runs:
+        return None
+    return RunView(
+        run=runs[0],
+        attempts=await list_attempts(session, run_id),
+        events=await run_events(session, run_id),
+        output=await run_output(session, run_id, output),
+        deliveries=await list_deliveries(session, run_id, deliveries),
+        questions=await list_questions(session, [run_id]),
+        heartbeat=(await heartbeats(session, [run_id])).get(runs[0].id),
+    )
 
 
 async def slot_runs(session: Session, task_id: int, start: int, end: int) -> list[Run]:

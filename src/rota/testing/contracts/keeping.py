@@ -145,7 +145,7 @@ class KeepingContract:
         self, bench: Bench
     ) -> None:
         lease = await self._begun(bench)
-        await bench.store.request_cancel([lease.run_id])
+        await bench.store.request_cancel([lease.run_id], "cancelled by ann")
         renewal = await bench.store.renew("w1", bench.store.now() + micros(LONG))
         assert (renewal.held, renewal.cancels) == ((), (lease.run_id,))
 

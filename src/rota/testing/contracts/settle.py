@@ -45,20 +45,6 @@ class SettleContract:
         assert (run.holder, run.place) == (None, None)
         assert run.finished_at == bench.clock.now()
 
-    async def test_a_run_somebody_wants_stopped_never_goes_back_to_the_queue(
-        self, bench: Bench
-    ) -> None:
-        task = await bench.task(retry=RETRY)
-        for outcome in (failed(), Asked(question="Shall I?"), Drained(), Lost(reason="gone")):
-            await bench.queue(task)
-            lease = await bench.claim_one()
-            decided = await bench.decide(running(lease), outcome)
-            await bench.store.request_cancel([lease.run_id])
-            assert await bench.store.settle([decided]) == [True]
-            run = await bench.run(lease.run_id)
-            assert (run.state, run.error) == (RunState.CANCELLED, "it was cancelled while it ran")
-            assert await bench.claim() == []
-
     async def test_every_end_leaves_one_attempt_and_one_event(self, bench: Bench) -> None:
         ends: list[tuple[Outcome, RunState]] = [
             (Succeeded(), RunState.SUCCEEDED),
@@ -162,7 +148,7 @@ class SettleContract:
                     run_id, Epoch(epoch), task.id, state, RunState.FAILED, "failed"
                 )
                 assert await bench.store.settle([settlement]) == [False]
-        await bench.store.request_cancel([run_id])
+        await bench.store.request_cancel([run_id], "cancelled by ann")
         await bench.store.mark_stuck(run_id, 1)
         assert await bench.store.promote(10) == 0
         assert await bench.claim() == []

@@ -136,7 +136,7 @@ class SpendingContract:
         report = Report(outcome=Lost(reason="gone"), ending="{}", away=63_000_000)
         context = Context(policy=Policy(), now=bench.store.now())
         decided = settle(running(lease), report, context)
-        await bench.store.request_cancel([lease.run_id])
+        await bench.store.request_cancel([lease.run_id], "cancelled by ann")
         assert await bench.store.settle([decided]) == [True]
         used = await bench.store.used_on(BudgetScope.TASK, lease.task_id, DAY)
         assert used.used == Amounts(seconds=6)

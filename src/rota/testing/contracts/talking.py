@@ -322,7 +322,7 @@ class AskingContract:
         talk = await talking(bench)
         lease, speaker = await talk.begin()
         await bench.store.defer(speaker, [talk.state("n", 1), talk.question()])
-        await bench.store.request_cancel([lease.run_id])
+        await bench.store.request_cancel([lease.run_id], "cancelled by ann")
         assert await talk.end(lease)
         assert await bench.state(lease.run_id) is RunState.CANCELLED
         assert await talk.left(lease) == 0

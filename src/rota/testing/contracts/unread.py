@@ -112,7 +112,7 @@ class UnreadContract:
         await self._say(bench, await self._task(bench, retries=3), "one")
         lease, _ = await self._given(bench)
         settlement = await bench.decide(running(lease), failed(), unbegun=True)
-        await bench.store.request_cancel([lease.run_id])
+        await bench.store.request_cancel([lease.run_id], "cancelled by ann")
         assert await bench.store.settle([settlement]) == [True]
         assert await bench.state(lease.run_id) is RunState.CANCELLED
         assert await self._states(bench) == [MessageState.UNREAD]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from rota.model.ids import TaskId
 from rota.model.instants import to_micros
 from rota.model.runs import Source
 from rota.model.states import RunState
-from rota.model.views import RunFilter
+from rota.model.views import RunFilter, RunView
 from rota.testing.bench import MINUTE, Bench, failed
 
 
@@ -88,6 +89,34 @@ class ViewContract:
         assert [run.slot_key for run in found] == ["k1", "k2"]
         assert found[0].slot_at == bench.clock.now() + MINUTE
 
+    async def test_a_run_is_seen_with_everything_that_belongs_to_it(self, bench: Bench) -> None:
+        (run_id,) = await bench.queue(await bench.task(deliver_to="log:"))
+        await bench.worker("w1")
+        await bench.ask(await bench.claim_one())
+        store = bench.store
+        assert await store.view_run(run_id, 10, 10) == RunView(
+            run=await bench.run(run_id),
+            attempts=await store.list_attempts(run_id),
+            events=await store.run_events(run_id),
+            output=await store.run_output(run_id, 10),
+            deliveries=await store.list_deliveries(run_id, 10),
+            questions=await store.list_questions([run_id]),
+            heartbeat=None,
+        )
+        assert await store.view_run(12345, 10, 10) is None
+
+    async def test_a_run_is_seen_as_it_stands_at_one_instant(self, bench: Bench) -> None:
+        await bench.worker("w1")
+        await bench.queue(await bench.task(), 20)
+        for lease in await bench.claim(20):
+            ending = asyncio.ensure_future(bench.end(lease))
+            looks = (bench.store.view_run(lease.run_id, 10, 10) for _ in range(5))
+            for view in await asyncio.gather(*looks):
+                assert view is not None
+                ended = [attempt.outcome for attempt in view.attempts]
+                assert ended == ([] if view.run.state is RunState.RUNNING else ["succeeded"])
+            assert await ending
+
     async def test_the_queue_view_counts_every_place(self, bench: Bench) -> None:
         task, laned = await bench.task(), await bench.task("laned", lane="L")
         begun = bench.clock.now()
@@ -162,6 +191,7 @@ async def _read_all(bench: Bench, task_id: int, run_id: int, question: int) -> l
         await store.list_runs(RunFilter()),
         await store.list_runs(RunFilter(task_id=TaskId(task_id))),
         await store.get_run(run_id),
+        await store.view_run(run_id, 10, 10),
         await store.list_attempts(run_id),
         await store.list_questions([run_id]),
         await store.get_question(question),

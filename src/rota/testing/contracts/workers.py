@@ -78,7 +78,7 @@ class WorkerContract:
         (theirs,) = await bench.claim_ids(1, worker="w2")
         heard: list[str] = []
         bench.store.subscribe(heard.append)
-        await bench.store.request_cancel([mine, theirs])
+        await bench.store.request_cancel([mine, theirs], "cancelled by ann")
         assert (await bench.store.renew("w1", to_micros(bench.clock.now()))).cancels == (mine,)
         assert (await bench.run(other)).cancel_requested_at is None
         assert (await bench.run(mine)).cancel_requested_at == bench.clock.now()

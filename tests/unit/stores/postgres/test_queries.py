@@ -32,6 +32,7 @@ HOT = {
     "last_ledger": {"ledger_schedule"},
     "oldest_events": {"events_pkey"},
     "run_events": {"events_run"},
+    "cancel_reasons": {"events_run"},
     "list_deliveries": {"deliveries_run", "deliveries_pkey"},
     "list_runs": {"runs_pkey"},
     "list_runs_of_task": {"runs_task"},

@@ -129,6 +129,12 @@ update rota.runs set cancel_at = :now::bigint
 where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_at is null
 returning id;
 
+-- name: cancel_reasons
+select asked.id, (
+  select data::jsonb ->> 'why' from rota.events where run_id = asked.id and run_id is not null
+    and name = 'run.cancel_requested' order by id desc limit 1)
+from unnest(:ids::bigint[]) asked(id);
+
 -- name: mark_stuck
 update rota.runs set stuck = 1
 where id = :id::bigint and epoch = :epoch::int and coalesce(state, '') = 'running' and stuck = 0

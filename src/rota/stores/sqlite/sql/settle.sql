@@ -117,6 +117,12 @@ update runs set cancel_at = :now
 where id in (select value from json_each(:ids)) and state = 'running' and cancel_at is null
 returning id;
 
+-- name: cancel_reasons
+select asked.value, (
+  select data ->> 'why' from events where run_id = asked.value and run_id is not null
+    and name = 'run.cancel_requested' order by id desc limit 1)
+from json_each(:ids) asked;
+
 -- name: mark_stuck
 update runs set stuck = 1 where id = :id and epoch = :epoch and state = 'running' and stuck = 0
 returning id;
