@@ -93,24 +93,15 @@ async def test_s07_the_queue_goes_on_beside_bombs(room):
     task = await bench.task("steady", space="ann")
     bomb = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"
 
-    async def claim_for(seconds):
-        took = []
-        ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
-            await bench.queue(task)
-            begun = time.monotonic()
-            leases = await bench.claim(1)
-            took.append(time.monotonic() - begun)
-            await bench.end(leases[0])
-        return sorted(took)
-
-    alone = await claim_for(0.5)
     bombs = [asyncio.ensure_future(room.verdict(bomb, space=s)) for s in ("ann", "bob")]
-    beside = await claim_for(1.5)
+    served = 0
+    while not all(done.done() for done in bombs):
+        await bench.queue(task)
+        (lease,) = await bench.claim(1)
+        assert await bench.end(lease)
+        served += 1
     assert await asyncio.gather(*bombs) == ["sql_timeout"] * 2
-    middle = [took[len(took) // 2] for took in (alone, beside)]
-    assert len(beside) > 20
-    assert middle[1] < max(10 * middle[0], 0.05), middle
+    assert served > 10
 
 
 async def test_s09_a_reader_that_does_not_end_holds_nothing_back(sqlite_room):
