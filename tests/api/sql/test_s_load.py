@@ -100,7 +100,7 @@ async def test_s07_the_queue_goes_on_beside_bombs(room):
         (lease,) = await bench.claim(1)
         assert await bench.end(lease)
         served += 1
-    assert await asyncio.gather(*bombs) == ["sql_timeout"] * 2
+    assert STOPPED.issuperset(await asyncio.gather(*bombs))
     assert served > 10
 
 
