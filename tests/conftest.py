@@ -110,6 +110,21 @@ def opened(runner):
 
 
 @pytest.fixture
+def opened_later(runner):
+    """Open stores inside a test, and close them when it has ended."""
+    stores = []
+
+    async def open_store(made):
+        await made.open()
+        stores.append(made)
+        return made
+
+    yield open_store
+    for made in reversed(stores):
+        runner.run(made.close())
+
+
+@pytest.fixture
 def opened_file(clock, runner):
     """Open stores on files inside a test, and close them when it has ended."""
     stores = []

@@ -19,21 +19,6 @@ from rota.testing.fakes import RecordingChannel
 
 
 @pytest.fixture
-def opened_later(runner):
-    """Open stores inside a test, and close them when it has ended."""
-    stores = []
-
-    async def open_store(made):
-        await made.open()
-        stores.append(made)
-        return made
-
-    yield open_store
-    for made in stores:
-        runner.run(made.close())
-
-
-@pytest.fixture
 def message(desk, runner):
     async def leave():
         await desk.queue(await desk.task(deliver_to="test:ann"))

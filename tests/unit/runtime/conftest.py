@@ -59,20 +59,6 @@ class Stage:
 
 
 @pytest.fixture
-def opened_here(runner):
-    stores = []
-
-    async def open_store(made):
-        await made.open()
-        stores.append(made)
-        return made
-
-    yield open_store
-    for made in stores:
-        runner.run(made.close())
-
-
-@pytest.fixture
 def stage(desk, chance):
     def build(act=None, gauge=None, **settings):
         return Stage(desk, chance, act, gauge, **settings)

@@ -64,9 +64,9 @@ class OrderedStore(MemoryStore):
     ],
 )
 async def test_who_works_claims_beside_what_is_planned(
-    clock, chance, opened_here, monkeypatch, elsewhere, left, order
+    clock, chance, opened_later, monkeypatch, elsewhere, left, order
 ):
-    store = await opened_here(OrderedStore(clock))
+    store = await opened_later(OrderedStore(clock))
     desk = Bench(store, clock)
     await desk.planned(await desk.task(), every="1m")
     async with Stage(desk, chance).working() as on:
@@ -133,9 +133,9 @@ class SharedStore(MemoryStore):
 
 
 async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
-    clock, chance, opened_here
+    clock, chance, opened_later
 ):
-    desk = Bench(await opened_here(SharedStore(clock)), clock)
+    desk = Bench(await opened_later(SharedStore(clock)), clock)
     (run_id,) = await desk.queue(await desk.task())
     stopped = asyncio.Event()
 
@@ -191,9 +191,9 @@ class SlowStore(SharedStore):
         await super().register(record)
 
 
-async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, chance, opened_here):
+async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, chance, opened_later):
     """It came back as somebody else while it left, and that one counted as alive for a while."""
-    store = await opened_here(SlowStore(clock))
+    store = await opened_later(SlowStore(clock))
     desk = Bench(store, clock)
     await desk.task()
     async with Stage(desk, chance).working() as on:
@@ -207,8 +207,8 @@ async def test_a_fenced_crew_that_is_told_to_stop_leaves_nobody_behind(clock, ch
     assert [w.id for w in await store.list_workers() if not w.fenced] == []
 
 
-async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chance, opened_here):
-    store = await opened_here(DeafStore(clock))
+async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chance, opened_later):
+    store = await opened_later(DeafStore(clock))
     desk = Bench(store, clock)
     task = await desk.task()
     async with Stage(desk, chance).working() as on:
@@ -228,9 +228,9 @@ async def test_a_fenced_crew_claims_nothing_before_it_is_known_again(clock, chan
 
 
 async def test_a_run_that_comes_back_waits_for_its_earlier_attempt_to_end(
-    clock, chance, opened_here
+    clock, chance, opened_later
 ):
-    desk = Bench(await opened_here(SharedStore(clock)), clock)
+    desk = Bench(await opened_later(SharedStore(clock)), clock)
     (run_id,) = await desk.queue(await desk.task())
     release, told = asyncio.Event(), []
 
