@@ -22,7 +22,7 @@ from bench.table import Row, keep, table  # noqa: E402
 MEASURES = (
     *("drain", "growth", "bulk", "enqueue", "pickup"),
     *("lateness", "idle", "claim", "memory", "api", "sse"),
-    *("keeper", "kept", "programs", "mailbox", "gateway"),
+    *("keeper", "kept", "beside", "programs", "mailbox", "gateway"),
 )
 STORES = ("sqlite", "postgres")
 PINS = ROOT / "bench" / "peers.txt"

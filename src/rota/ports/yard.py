@@ -100,7 +100,7 @@ class Yard(Protocol):
     async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
 
-    def tidy(self, known: Sequence[Kept]) -> None:
+    async def tidy(self, known: Sequence[Kept]) -> None:
         """Delete what has ended long ago and is not known any more."""
 
     async def sign(self, kept: Kept) -> Sign:

@@ -47,7 +47,7 @@ class FakeYard:
     def promise(self, until):
         self.promised = until
 
-    def tidy(self, known):
+    async def tidy(self, known):
         self.known = known
 
     async def forget(self, kept):

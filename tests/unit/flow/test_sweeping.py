@@ -32,7 +32,7 @@ class Clinging(FakeYard):
     def promise(self, seconds):
         """Nobody keeps it here."""
 
-    def tidy(self, known):
+    async def tidy(self, known):
         """Nothing lies about here."""
 
 

@@ -129,7 +129,20 @@ def announced(home: Path, url: str) -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the daemon."""
+    """A server that leaves signals to the daemon, and waits where uvicorn looks again and again."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._over = asyncio.Event()
+
+    def leave(self) -> None:
+        """Let requests under way end, and then the server."""
+        self.should_exit = True
+        self._over.set()
+
+    async def main_loop(self) -> None:
+        """Serve until it is over."""
+        await self._over.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -168,7 +181,7 @@ async def serving(
         await _started(server, task)
         yield
     finally:
-        server.should_exit = True
+        server.leave()
         with suppress(asyncio.CancelledError):
             await task
 

@@ -84,7 +84,7 @@ def probe(folder: Path, identity: Identity) -> Alive | Ended:
 def look(folder: Path, identity: Identity) -> Ending | None:
     """Return how an attempt ended, which is said here if nobody else can; None while it is kept.
 
-    Every attempt is looked at every second: this asks for no more than it needs.
+    Attempts are looked at whenever they ring: this asks for no more than it needs.
     """
     ending = read_ending(folder)
     if ending is not None:

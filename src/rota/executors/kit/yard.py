@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import math
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -36,6 +36,7 @@ from rota.executors.kit.probing import glance, kill_keeper, look, state_of, wake
 from rota.executors.kit.resources import read_config, resources_of
 from rota.executors.kit.signs import is_alive, usage_below, waits_for_a_disk, wrote_at
 from rota.executors.kit.spec import Spec
+from rota.executors.kit.tidying import tidy
 from rota.executors.kit.wake import Wake
 from rota.executors.kit.working import found, inside
 from rota.model.beats import Sign
@@ -53,7 +54,8 @@ CONTAINER = "container"
 PRIVATE = 0o700
 MOST_PLACES = 1024
 """Of attempts that are looked at again and again; their paths are put together once."""
-TIDY_SECONDS = 3600.0
+TIDY_SECONDS = 600.0
+"""How often what nobody knows any more is looked for."""
 STATE_NAME = 8
 """How long the names of state folders are: the path of a socket in one must be short."""
 WALLED_PROCESSES = 1024
@@ -93,6 +95,7 @@ class HomeYard:
         self._bells = Bells()
         self._lock = -1
         self._epoch = 0
+        self._tidy_at = -math.inf
         self._program: Program | None = None
         self._lease: Lease | None = None
         self._wake: Wake | None = None
@@ -320,19 +323,12 @@ class HomeYard:
         ):
             delete(folder)
 
-    def tidy(self, known: Sequence[Kept]) -> None:
+    async def tidy(self, known: Sequence[Kept]) -> None:
         """Delete what has ended long ago and is not known any more: a later attempt replaced it."""
         self._way_out.keep(known)
-        names = {_name(kept) for kept in known}
-        rooms = {_room_name(kept.run_id, kept.epoch) for kept in known}
-        before = (self._folder / "lease").stat().st_mtime - TIDY_SECONDS
-        for folder in self._attempts.iterdir():
-            ended = folder / "exit"
-            if folder.name not in names and ended.exists() and ended.stat().st_mtime < before:
-                shutil.rmtree(folder, ignore_errors=True)
-        for folder in (*self._rooms.iterdir(), *self._mailboxes.iterdir()):
-            if folder.name not in rooms and folder.stat().st_mtime < before:
-                delete(folder)
+        if self.moment() >= self._tidy_at:
+            self._tidy_at = self.moment() + TIDY_SECONDS
+            await asyncio.to_thread(tidy, self._folder, known)
 
     async def sign(self, kept: Kept) -> Sign:
         """Return what can be seen of an attempt without disturbing it."""

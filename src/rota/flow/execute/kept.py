@@ -180,7 +180,7 @@ class KeptWork:
             if not kept.current and kept.run_id not in self._going:
                 await self._discard(kept)
         await end_overstayers(self._store, self._yard, known)
-        self._yard.tidy(known)
+        await self._yard.tidy(known)
         await self._tidy_now_and_then()
         return terms.renew, known
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 PART = 256 * 1024
 QUIET_SECONDS = 0.05
 """How long a line stays as it is before its beginning is shown."""
-REST_SECONDS = 5.0
+REST_SECONDS = 30.0
 """How long an attempt is left alone that nothing is heard of: what is new rings, and so its end."""
 SWEEP_SECONDS = 60.0
 """How long an engine may refuse to end what it runs before the attempt is given up as lost."""

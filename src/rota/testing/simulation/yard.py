@@ -184,7 +184,7 @@ class SimYard:
         if keeper is not None and keeper.lives:
             self._sea.loop.fail(Violation("only what has ended is forgotten", _name(kept)))
 
-    def tidy(self, known: Sequence[Kept]) -> None:
+    async def tidy(self, known: Sequence[Kept]) -> None:
         """Delete what has ended and is not known any more."""
         names = {_name(kept) for kept in known}
         for name, keeper in list(self._home.keepers.items()):

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.doors.mailbox.conftest import CANARY, until
 
 from rota.doors.inside.mailbox import serving as serving_module
+from rota.doors.inside.mailbox.box import Box
 from rota.doors.inside.mailbox.watching import Watcher
 from rota.errors import Unavailable
 
@@ -236,6 +237,33 @@ async def test_without_a_ring_it_is_looked_into_now_and_then(office, monkeypatch
         monkeypatch.setattr(serving_module, "UNWATCHED_SECONDS", 0.01)
     folder = await office.opened()
     folder.command("a", "note")
+    assert (await office.answered(folder, "a"))["ok"]
+
+
+async def test_a_mailbox_in_which_nothing_changes_is_not_listed_again(office, monkeypatch):
+    listed, looked = 0, asyncio.Event()
+    waiting, changed = Box.waiting, Box.changed
+
+    def listing(box, most):
+        nonlocal listed
+        listed += 1
+        return waiting(box, most)
+
+    looks = iter(range(1_000))
+
+    def look(box):
+        if next(looks) == 20:
+            looked.set()
+        return changed(box)
+
+    monkeypatch.setattr(serving_module, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(Watcher, "arm", lambda self, folder, ring: 1)
+    monkeypatch.setattr(Box, "waiting", listing)
+    monkeypatch.setattr(Box, "changed", look)
+    folder = await office.opened()
+    await looked.wait()
+    assert listed <= 3  # at first, and until two looks were alike
+    folder.command("a", "note")  # and nobody rings for it
     assert (await office.answered(folder, "a"))["ok"]
 
 

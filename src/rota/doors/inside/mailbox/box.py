@@ -89,6 +89,10 @@ class Box:
         """The descriptor of `out`, to be watched."""
         return self._out
 
+    def changed(self) -> int:
+        """Return when something last came into `out` or left it, as the kernel says."""
+        return os.fstat(self._out).st_ctime_ns
+
     def close(self) -> None:
         """Let go of the folders, once nobody is amid a call."""
         with self._lock:

@@ -160,21 +160,33 @@ class Serving:
         self._stop(why)
 
     async def _serve(self) -> None:
+        listed = None
         while True:
             self._bell.clear()
             last = self._last
             self._watch = self._watcher.arm(self._box.out, self._bell.set)
+            changed = self._box.changed()
             found = await self._pass(None if last else A_PASS)
             if last:
                 return
-            if found:
-                continue
+            if not found and not await self._rung(listed):
+                listed = changed  # a whole rest ago: nothing to come has the same time
+
+    async def _rung(self, listed: int | None) -> bool:
+        """Wait for the bell; false if there may be something that it did not ring for.
+
+        There is nothing if the folder has not changed since it was `listed`.
+        """
+        while True:
             seconds = UNWATCHED_SECONDS if self._watch is None else POLL_SECONDS
             try:
                 async with asyncio.timeout(seconds):
                     await self._bell.wait()
             except TimeoutError:
-                continue
+                if self._watch is None or self._box.changed() != listed:
+                    return False
+            else:
+                return True
 
     async def _pass(self, most: int | None) -> bool:
         """Carry out what waits, in the order of names; true if there was something."""

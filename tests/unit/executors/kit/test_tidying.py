@@ -1,0 +1,73 @@
+"""Tidying: only what ended long ago and nobody knows is taken away."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from rota.executors.kit.leading import attempt_name, room_name
+from rota.executors.kit.tidying import LEFT_SECONDS, tidy
+from rota.model.keeping import Kept
+
+NOW = 1_700_000_000.0
+LONG_AGO = NOW - LEFT_SECONDS - 1
+
+
+def kept(run_id):
+    nonce = f"{run_id:016x}"
+    return Kept(
+        run_id=run_id, epoch=1, home="here", nonce=nonce, boot="boot", executor="process"
+    )  # fmt: skip
+
+
+@pytest.fixture
+def keepers(tmp_path):
+    for name in ("attempts", "rooms", "mailboxes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lease").touch()
+    os.utime(tmp_path / "lease", (NOW, NOW))
+    return tmp_path
+
+
+def leave(keepers, one, at, *, ended=True):
+    """Leave the folders of an attempt behind, and return their paths."""
+    attempt = keepers / "attempts" / attempt_name(one)
+    attempt.mkdir()
+    if ended:
+        (attempt / "exit").touch()
+        os.utime(attempt / "exit", (at, at))
+    beside = [keepers / name / room_name(one.run_id, one.epoch) for name in ("rooms", "mailboxes")]
+    for folder in beside:
+        folder.mkdir()
+        os.utime(folder, (at, at))
+    return [attempt, *beside]
+
+
+def test_what_ended_long_ago_and_is_not_known_goes(keepers):
+    left = leave(keepers, kept(1), LONG_AGO)
+    tidy(keepers, [])
+    assert not [path for path in left if path.exists()]
+
+
+def test_what_is_known_stays_however_old(keepers):
+    left = leave(keepers, kept(1), LONG_AGO)
+    tidy(keepers, [kept(1)])
+    assert all(path.exists() for path in left)
+
+
+def test_what_has_just_ended_stays(keepers):
+    left = leave(keepers, kept(1), NOW)
+    tidy(keepers, [])
+    assert all(path.exists() for path in left)
+
+
+def test_an_attempt_without_an_ending_is_not_taken_away(keepers):
+    attempt, *_ = leave(keepers, kept(1), LONG_AGO, ended=False)
+    tidy(keepers, [])
+    assert attempt.exists()
+
+
+def test_what_somebody_else_takes_away_meanwhile_is_no_fault(keepers):
+    (keepers / "rooms" / "9-1").symlink_to(keepers / "nowhere")
+    tidy(keepers, [])
