@@ -4,8 +4,9 @@ UV := .boot/bin/uv
 export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
+TOOLS := bubblewrap podman runc catatonit uidmap tmux zsh fish
 
-.PHONY: help setup run smoke test release test-agents test-programs test-crash zoo oracle check format bench docs clean sim
+.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -19,6 +20,9 @@ $(UV):
 	@touch $@
 
 setup: .venv/.synced  ## make .venv with rota in it
+
+tools:  ## install what walls, containers, panes and completion are tested with (Debian, Ubuntu; as root)
+	apt-get install -y -q --no-install-recommends $(TOOLS)
 
 run: setup  ## start Rota with a few sample tasks in ./.rota
 	ROTA_HOME=$(CURDIR)/.rota ROTA_LOG_FORMAT=text .venv/bin/rota up --samples

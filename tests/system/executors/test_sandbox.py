@@ -225,6 +225,7 @@ def test_without_bubblewrap_nothing_runs(ground, tmp_path):
         executor.wrap(Command(argv=["/bin/true"]), ground.room())
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_a_bubblewrap_that_cannot_build_the_walls_is_found_out(ground, tmp_path):
     """As where the system forbids user namespaces."""
     fake = tmp_path / "bwrap"

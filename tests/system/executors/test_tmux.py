@@ -85,7 +85,9 @@ def said(child, text):
 
 
 @pytest.mark.parametrize("isolated", [False, True], ids=["plain", "walled"])
-def test_what_a_program_says_and_its_exit_code_come_through(tmux, ground, isolated):
+def test_what_a_program_says_and_its_exit_code_come_through(tmux, ground, isolated, request):
+    if isolated:
+        request.getfixturevalue("sandbox")
     text = 'test -t 1 && stty size && echo "$1" && echo wrong >&2; exit 4'
     done = ground.run(tmux, "/bin/sh", "-c", text, "sh", "a  $HOME 'b' ; é", isolated=isolated)
     assert done.stdout.decode().splitlines() == ["50 200", "a  $HOME 'b' ; é", "wrong"]
