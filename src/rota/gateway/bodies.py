@@ -6,6 +6,7 @@ import asyncio
 import re
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 from rota.gateway.heads import BadHead, Body
 
@@ -76,3 +77,22 @@ async def pour(writer: StreamWriter, data: bytes, seconds: float) -> None:
     writer.write(data)
     async with asyncio.timeout(seconds):
         await writer.drain()
+
+
+async def part_from(
+    reader: StreamReader, writer: StreamWriter, parting: float, stall: float
+) -> None:
+    """End what is said, let the other side run out, and let it take what was said, for so long.
+
+    Closing on bytes that nobody read resets the connection, and whoever was sending them learns
+    that instead of the answer. What nobody takes would be held, when it is closed, for ever.
+    """
+    with suppress(OSError):
+        writer.write_eof()
+        async with asyncio.timeout(parting):
+            while await reader.read(CHUNK):
+                pass
+    writer.close()
+    with suppress(OSError):
+        async with asyncio.timeout(stall):
+            await writer.wait_closed()

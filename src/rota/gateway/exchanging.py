@@ -41,6 +41,7 @@ class Waits(NamedTuple):
     body: float = 60.0
     answer: float = 900.0
     stall: float = 120.0
+    parting: float = 2.0
 
 
 class Request(NamedTuple):
@@ -85,17 +86,17 @@ class Exchange:
         try:
             answering = await self.answer(out.reader, asking.method, sending)
             begun.set()
-            stays = asking.stays and sending.done()
+            stays = asking.stays and _was_whole(sending)
             parts = parts_of(out.reader, answering.body, self.waits.answer)
             await self.hand_back(writer, request, answering, parts, stays=stays)
-            good = answering.stays and sending.done()
-            return stays and sending.done()
+            good = answering.stays and _was_whole(sending)
+            return stays
         finally:
             await given_up(sending)
             if good:
                 permit.keep(upstream.name, Spare(out.reader, out.writer, time.monotonic()))
             else:
-                out.writer.close()
+                out.drop()
 
     async def connect(self, upstream: Upstream) -> Spare:
         """Return a new connection."""
@@ -108,28 +109,29 @@ class Exchange:
 
     async def _pass_on(
         self, reader: StreamReader, writer: StreamWriter, request: Request, out: Spare
-    ) -> None:
+    ) -> bool:
         await self.note_write(request)
-        await self.send(reader, writer, request, out)
+        return await self.send(reader, writer, request, out)
 
     async def send(
         self, reader: StreamReader, writer: StreamWriter, request: Request, out: Spare
-    ) -> None:
-        """Send a request on, its body as it comes."""
+    ) -> bool:
+        """Send a request on, its body as it comes; false if the upstream hung up before its end."""
         asking, permit, upstream, target = request
         own = (("host", upstream.authority), *passed_on(asking, upstream.passed, upstream.headers))
         length = () if asking.body.empty and asking.method == "GET" else framed(asking.body)
         head = written(f"{asking.method} {target} HTTP/1.1", (*own, *length))
-        await pour(out.writer, head, self.waits.stall)
-        if asking.body.empty:
-            return
-        await self.go_on(writer, asking)
-        parts = parts_of(reader, asking.body, self.waits.body)
         try:
-            await carry(parts, out.writer, asking.body, permit.carry, self.waits.stall)
+            await pour(out.writer, head, self.waits.stall)
+            if not asking.body.empty:
+                await self.go_on(writer, asking)
+                parts = parts_of(reader, asking.body, self.waits.body)
+                await carry(parts, out.writer, asking.body, permit.carry, self.waits.stall)
         except ConnectionError:
             if not out.writer.is_closing():
                 raise  # the program is gone; an upstream that hangs up may still have said why
+            return False
+        return True
 
     async def hand_back(
         self,
@@ -154,7 +156,7 @@ class Exchange:
             await pour(writer, b"HTTP/1.1 100 Continue\r\n\r\n", self.waits.stall)
 
     async def answer(
-        self, reader: StreamReader, method: str, sending: asyncio.Future[None]
+        self, reader: StreamReader, method: str, sending: asyncio.Future[bool]
     ) -> Answering:
         """Return the head of the answer, which may come before all was sent."""
         hearing = asyncio.ensure_future(self._answer_head(reader, method))
@@ -198,6 +200,11 @@ async def given_up(task: asyncio.Future[Any]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.exception()
+
+
+def _was_whole(sending: asyncio.Future[bool]) -> bool:
+    """Whether a request was sent to its end, so that what comes next is another one."""
+    return sending.done() and sending.exception() is None and sending.result()
 
 
 def _framed(asking: Asking, answering: Answering) -> tuple[tuple[str, str], ...]:

@@ -16,7 +16,7 @@ LONGEST_NUMBER = 15
 
 _REQUEST = re.compile(rb"([A-Z]{3,10}) ([!-~]{1,8192}) HTTP/1\.([01])")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t -~\x80-\xff]*)?")
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
 _HOST = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?", re.ASCII)
 
 Headers = tuple[tuple[str, str], ...]
@@ -169,7 +169,7 @@ def _split(head: bytes) -> tuple[bytes, Headers]:
         found = _FIELD.fullmatch(line)
         if found is None:
             raise BadHead("a header is not as it must be")
-        headers.append((found[1].decode().lower(), found[2].decode("latin-1")))
+        headers.append((found[1].decode().lower(), found[2].strip(b" \t").decode("latin-1")))
     return lines[0], tuple(headers)
 
 

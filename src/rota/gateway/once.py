@@ -110,7 +110,7 @@ class Once:
                 writer, request, framed, after(first, rest), (EFFECT, mark), stays=asking.stays
             )
         finally:
-            out.writer.close()
+            out.drop()
 
     async def _begin(self, request: Request, key: Key, digest: str) -> None:
         """Note that a write is about to be passed on."""

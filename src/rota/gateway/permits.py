@@ -42,6 +42,10 @@ class Spare:
     writer: StreamWriter
     since: float
 
+    def drop(self) -> None:
+        """Let go of it, and of what nobody has taken there."""
+        self.writer.transport.abort()
+
 
 @dataclass(slots=True, kw_only=True)
 class Permit:
@@ -102,7 +106,7 @@ class Permit:
             fresh = now - spare.since < SPARE_SECONDS
             if fresh and not spare.reader.at_eof() and not spare.writer.is_closing():
                 return spare
-            spare.writer.close()
+            spare.drop()
         return None
 
     def keep(self, upstream: str, spare: Spare) -> None:
@@ -111,11 +115,11 @@ class Permit:
         if len(waiting) < SPARE:
             waiting.append(spare)
         else:
-            spare.writer.close()
+            spare.drop()
 
     def close(self) -> None:
         """Let go of every connection that waits."""
         for waiting in self.spares.values():
             for spare in waiting:
-                spare.writer.close()
+                spare.drop()
         self.spares.clear()

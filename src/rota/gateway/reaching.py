@@ -10,8 +10,8 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from rota.gateway.bodies import CHUNK
 from rota.gateway.hosts import fault_in_addresses
+from rota.gateway.lines import line_to
 from rota.gateway.upstreams import Upstream
 
 REMEMBERED_SECONDS = 30.0
@@ -41,16 +41,11 @@ class Reach:
     async def connect(self, upstream: Upstream) -> tuple[StreamReader, StreamWriter]:
         """Return a connection to an address that was looked at, whatever the name says later."""
         why = "nothing answers there"
+        trust = _trust() if upstream.scheme == "https" else None
         for address in await self._addresses(upstream):
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return await asyncio.open_connection(
-                        address,
-                        upstream.port,
-                        limit=CHUNK,
-                        ssl=_trust() if upstream.scheme == "https" else None,
-                        server_hostname=upstream.host if upstream.scheme == "https" else None,
-                    )
+                    return await line_to(address, upstream.port, trust=trust, host=upstream.host)
             except TimeoutError:
                 why = "it does not answer in time"
             except ssl.SSLError:

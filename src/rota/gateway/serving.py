@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.gateway.bodies import pour
+from rota.gateway.bodies import part_from, pour
 from rota.gateway.exchanging import END, Exchange, Request
 from rota.gateway.heads import Asking, BadHead, read_asking
 from rota.gateway.named import named
@@ -30,14 +31,15 @@ class Gate:
         self, reader: StreamReader, writer: StreamWriter, find: Callable[[str], Permit | None]
     ) -> None:
         """Serve a connection until either side has enough."""
+        waits = self.exchange.waits
         try:
-            patience = self.exchange.waits.head
-            while await self._one(reader, writer, find, patience):
-                patience = self.exchange.waits.idle
-        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            return
+            with suppress(OSError, EOFError, asyncio.LimitOverrunError):
+                patience = waits.head
+                while await self._one(reader, writer, find, patience):
+                    patience = waits.idle
+            await part_from(reader, writer, waits.parting, waits.stall)
         finally:
-            writer.close()
+            writer.transport.abort()
 
     async def _one(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import struct
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -92,6 +94,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._begin()
             self._part(b"data: half")
             self.connection.shutdown(socket.SHUT_RDWR)
+        elif path == "/v1/reset":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+            self._reset()
         else:
             self._send(200, {"path": self.path})
 
@@ -100,9 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         noted = self._note()
-        if self.path == "/v1/early":
-            self._send(400, {"error": "no"}, ("Connection", "close"))
-            self.close_connection = True
+        if self.path.startswith("/v1/early"):
+            self._answer_early()
             return
         for part in self._read():
             noted.body += len(part)
@@ -130,6 +134,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(int(status), {"order": len(self.script.noted)}, ("Rota-Effect", "mine"))
         else:
             self._send(200, {"received": noted.body})
+
+    def _answer_early(self):
+        self.close_connection = True
+        if self.path == "/v1/early-empty":
+            self.send_response(413)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.path == "/v1/early-cut":
+            self._begin()
+            self._part(b"data: half")
+        else:
+            self._send(400, {"error": "no"}, ("Connection", "close"))
+
+    def _reset(self):
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(self.connection.detach())
 
     def _read(self):
         left = int(self.headers.get("Content-Length") or 0)

@@ -60,6 +60,13 @@ def test_a_head_has_one_reading(headers):
         asking(headers=headers)
 
 
+@pytest.mark.timeout(10)
+def test_a_header_of_many_spaces_is_refused_at_once():
+    """Everybody waits while one head is read."""
+    with pytest.raises(BadHead):
+        asking(headers=f"{HOST}a:{' ' * 60_000}\x00\r\n")
+
+
 def test_an_ordinary_request_is_read():
     found = asking(
         "POST /a?b=c HTTP/1.1", HOST + "X-Api-Key:  k \r\nTransfer-Encoding: chunked\r\n"

@@ -8,7 +8,7 @@ import os
 
 import pytest
 from tests.system.gateway.upstream import Upstream
-from tests.unit.gateway.test_serving import HEAD, Door, ask
+from tests.unit.gateway.gates import HEAD, Door, ask
 
 from rota.gateway import effects
 from rota.gateway.folder import FORGET_SECONDS

@@ -1,0 +1,93 @@
+"""A gate on loopback, and how to ask at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+from rota.gateway.effects import Effects
+from rota.gateway.exchanging import Exchange, Waits
+from rota.gateway.once import Once
+from rota.gateway.permits import Permit, digest_of
+from rota.gateway.reaching import Reach
+from rota.gateway.serving import Gate
+from rota.gateway.upstreams import Upstream as Known
+from rota.gateway.upstreams import allowed_in
+
+REAL = "sk-ant-the-real-key"
+TOKEN = "sk-rota-1"  # noqa: S105
+HEAD = "Host: 127.0.0.1:1\r\nX-Api-Key: sk-rota-1\r\n"
+QUICK = Waits(idle=5.0, head=0.2, body=0.3, answer=2.0, stall=1.0, parting=1.0)
+
+
+class Door:
+    """A gate on loopback, for one attempt."""
+
+    def __init__(self, provider, gone, effects=False, **more):
+        self.provider = provider
+        known = Known(
+            name="models",
+            scheme="http",
+            host="127.0.0.1",
+            port=provider.port,
+            allow=allowed_in("models", ["GET /v1/**", "HEAD /v1/x", "POST /v1/*"]),
+            headers=(("x-api-key", REAL),),
+            secret="models",  # noqa: S106
+            local=True,
+            effects=effects,
+        )
+        self.used = []
+        self.wrote = []
+        self.unnoted = None
+        self.exchange = Exchange(Reach(), self.used.append, self.note_write, QUICK)
+        effects = Effects(str(gone.parent), time.time)
+        self.gate = Gate({"models": known}, self.exchange, Once(self.exchange, effects))
+        self.permit = Permit(
+            name="1-1",
+            digest=digest_of(TOKEN),
+            upstreams=frozenset({"models"}),
+            ended=str(gone),
+            port=None,
+            until=float("inf"),
+            space=1,
+            scope="run 1",
+            **{"requests_left": 100, "bytes_left": 1 << 40, **more},
+        )
+
+    async def note_write(self, name):
+        if self.unnoted is not None:
+            raise self.unnoted
+        self.wrote.append((name, len(self.provider.script.noted)))
+
+    def find(self, token):
+        return self.permit if self.permit.opens_for(token) and self.permit.living else None
+
+    async def serve(self, reader, writer):
+        await self.gate.serve(reader, writer, self.find)
+
+    @asynccontextmanager
+    async def open(self):
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=64 * 1024)
+        async with server:
+            yield server.sockets[0].getsockname()[1]
+            self.permit.close()
+
+
+async def ask(port, first, headers=HEAD, body=b""):
+    """Return the status, the head and the body of an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{first} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode() + body)
+    async with asyncio.timeout(20):
+        whole = await reader.read()
+    writer.close()
+    head, _, rest = whole.partition(b"\r\n\r\n")
+    return int(head.split()[1]), head.decode().lower(), rest
+
+
+def told(door, *asked, **more):
+    async def go():
+        async with door.open() as port:
+            return await ask(port, *asked, **more)
+
+    return asyncio.run(go())
