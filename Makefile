@@ -5,6 +5,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 PYTHON ?= python3
 TOOLS := bubblewrap podman runc catatonit uidmap tmux zsh fish
+ENGINE := docker.io containerd runc tini
 
 .PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo oracle check format bench docs clean sim
 
@@ -22,7 +23,14 @@ $(UV):
 setup: .venv/.synced  ## make .venv with rota in it
 
 tools:  ## install what walls, containers, panes and completion are tested with (Debian, Ubuntu; as root)
+	apt-get update -q
 	apt-get install -y -q --no-install-recommends $(TOOLS)
+	$(MAKE) .docker/usr/sbin/dockerd
+
+.docker/usr/sbin/dockerd:  # unpacked, not installed: nobody but tests is to start it
+	mkdir -p .docker/packages
+	cd .docker/packages && apt-get download -q $(ENGINE) && for each in *.deb; do dpkg -x "$$each" ..; done
+	@touch $@
 
 run: setup  ## start Rota with a few sample tasks in ./.rota
 	ROTA_HOME=$(CURDIR)/.rota ROTA_LOG_FORMAT=text .venv/bin/rota up --samples
@@ -69,4 +77,4 @@ bench: setup  ## measure Rota beside its peers
 	.venv/bin/python bench/run.py
 
 clean:  ## remove everything that was made
-	rm -rf dist .venv .boot .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis /dev/shm/rota-postgres-$$(id -u)
+	rm -rf dist .venv .boot .docker .agents .bench .crash .rota .mypy_cache .ruff_cache .pytest_cache .hypothesis /dev/shm/rota-postgres-$$(id -u)

@@ -105,7 +105,7 @@ class Docker(Kit):
         path = ":".join([*_folders(), SEARCH_PATH])
         program = shutil.which("docker", path=path) or pytest.skip("docker is not installed")
         address = os.environ.get("ROTA_TEST_DOCKER_HOST")
-        daemon = shutil.which("dockerd", path=":".join(_folders()) or "/nonexistent")
+        daemon = shutil.which("dockerd", path=":".join(_folders())) if os.geteuid() == 0 else None
         if address is None and daemon:
             address = f"unix://{root}/docker.sock"
             self.daemon = self._start(daemon, address, path)
@@ -146,7 +146,7 @@ class Docker(Kit):
                 return
             if self.daemon and self.daemon.poll() is not None:
                 last = (self.root / "log").read_text().strip().splitlines()[-1:]
-                pytest.skip(f"dockerd of ROTA_TEST_DOCKERD ended: {last}")
+                pytest.skip(f"dockerd in {UNPACKED.name} ended: {last}")
             if time.monotonic() > until:
                 pytest.skip(f"no engine of docker answers at {self.address}: {WAYS}")
             time.sleep(0.1)
@@ -164,15 +164,13 @@ class Docker(Kit):
         self._unmount()
 
 
-WAYS = "name one in ROTA_TEST_DOCKER_HOST, or a folder with dockerd in ROTA_TEST_DOCKERD"
+UNPACKED = Path(__file__).parents[3] / ".docker"
+WAYS = "name one in ROTA_TEST_DOCKER_HOST, or make tools"
 
 
 def _folders():
-    """Return where programs of docker's lie in a folder that packages were unpacked in."""
-    folder = os.environ.get("ROTA_TEST_DOCKERD")
-    if not folder:
-        return []
-    return [f"{folder}{below}" for below in ("", "/bin", "/usr/bin", "/usr/sbin")]
+    """Return where programs of docker's lie in the folder that packages were unpacked in."""
+    return [f"{UNPACKED}{below}" for below in ("/usr/bin", "/usr/sbin")]
 
 
 @contextlib.contextmanager

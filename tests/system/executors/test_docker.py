@@ -10,6 +10,7 @@ from tests.system.executors.images import PYTHON
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.words import LABEL
 from rota.executors.kit.executor import Interpreter
+from rota.executors.kit.start import CANNOT_START
 from rota.model.programs import MIB, Bounds, Command
 
 
@@ -76,3 +77,9 @@ def test_the_engine_keeps_no_copy_of_what_a_program_says(docker, ground, image, 
         child.kill()
         child.communicate()
         docker.sweep(spec)
+
+
+def test_a_missing_image_is_not_the_end_of_a_program(docker, ground):
+    done = ground.run(docker, "/bin/true", image=f"localhost/none@sha256:{'0' * 64}")
+    assert (done.returncode, done.stderr.startswith(CANNOT_START.encode())) == (126, True), done
+    assert b"No such image" in done.stderr
