@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rota.model.faults import FaultKind
 from rota.model.wishes import Wish
@@ -14,6 +14,44 @@ TOOLS = {
     "codex": Tool("exec_command", {"cmd": "echo 42"}),
     "pi": Tool("bash", {"command": "echo 42"}),
 }
+PLANS = {
+    "claude": (
+        Tool("TodoWrite", {"todos": [{"content": "no such tool", "status": "completed"}]}),
+        Tool("TaskCreate", {"subject": "read the mail", "description": "all of it"}),
+        Tool("TaskCreate", {"subject": "answer it", "description": "politely"}),
+        Tool("TaskUpdate", {"taskId": "3", "status": "completed"}),
+        Tool("TaskUpdate", {"taskId": "1", "status": "completed"}),
+        Tool("TaskUpdate", {"taskId": "2", "status": "in_progress"}),
+        Tool("TaskUpdate", {"taskId": "2", "status": "completed"}),
+    ),
+    "codex": tuple(
+        Tool(
+            "update_plan",
+            {
+                "plan": [
+                    {"step": "read the mail", "status": first},
+                    {"step": "answer it", "status": second},
+                ]
+            },
+        )
+        for first, second in (
+            ("in_progress", "pending"),
+            ("completed", "in_progress"),
+            ("completed", "completed"),
+        )
+    ),
+}
+"""How an agent is made to tell how far it is; pi has nothing for it."""
+TODOS = Tool(
+    "TodoWrite",
+    {
+        "todos": [
+            {"content": "read the mail", "status": "completed", "activeForm": "reading"},
+            {"content": "answer it", "status": "in_progress", "activeForm": "answering"},
+        ]
+    },
+)
+PERCENTS = {"claude": (0, 50, 50, 100), "codex": (0, 50, 100, 100)}
 WISHES = {
     "claude": Wish(
         instructions="say hello",
@@ -46,6 +84,7 @@ class Case:
     text: str = ""
     fault: FaultKind | None = None
     tools: int = 0
+    percents: tuple[float, ...] = ()
     session: str | None = None
     more: str = ""
     lines: list[str] = field(default_factory=list)
@@ -79,12 +118,18 @@ def of_agent(agent: str) -> list[Case]:
             session="00000000-0000-4000-8000-000000000000",
         ),
     ]
+    if agent in PLANS:
+        freely = replace(wish, tools=None, max_turns=None)
+        words = (*PLANS[agent], Text("done"))
+        told.append(Case(agent, "progress", words, freely, "done", percents=PERCENTS[agent]))
     if agent != "pi":  # which takes the half for the whole
         told.append(Case(agent, "cut", (Cut("hello there"),), wish, fault=FaultKind.NETWORK))
     if agent == "pi":
         words = (Slow("the first"), Text("the second"))
         told.append(Case(agent, "steered", words, wish, "the first\n\nthe second", more="go on"))
     if agent == "claude":
+        named, words = replace(wish, tools=("TodoWrite",)), (TODOS, Text("done"))
+        told.append(Case(agent, "todos", words, named, "done", percents=(50,)))
         told.append(Case(agent, "turns", (TOOLS[agent],), wish, fault=FaultKind.TURNS, tools=3))
     for name, (refusal, fault) in refusals.items():
         told.append(Case(agent, name, (refusal,), wish, fault=fault))

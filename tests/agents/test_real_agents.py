@@ -12,7 +12,7 @@ from tests.agents.tool_server import serving
 
 from rota.model.faults import FaultKind
 from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
-from rota.model.said import Session, Text, ToolCall
+from rota.model.said import Progress, Session, Text, ToolCall
 from rota.ports.agent import McpServer
 from rota.testing.providers import TOKENS_IN, TOKENS_OUT, Provider, Slow, Tool
 from rota.testing.providers import Text as Says
@@ -38,6 +38,11 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
+def percents(told):
+    shares = (said.percent for said in told.said if isinstance(said, Progress))
+    return tuple(share for share in shares if share is not None)
+
+
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.agent}-{case.name}")
 def test_what_the_provider_answers_is_what_is_read(case, place):
     with Provider(*case.script) as provider:
@@ -45,6 +50,7 @@ def test_what_the_provider_answers_is_what_is_read(case, place):
         told = drive(installed(case.agent), place, provider, case.wish, **words)
     assert told.verdict.fault is case.fault, told.verdict
     assert sum(isinstance(said, ToolCall) for said in told.said) == case.tools
+    assert percents(told) == case.percents
     if case.text:
         assert told.verdict.text == case.text
         spoken = [said.text for said in told.said if isinstance(said, Text)]

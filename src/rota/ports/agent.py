@@ -60,7 +60,8 @@ class Room:
     """Where an attempt works, by the paths its own program sees.
 
     `folder` is the attempt's own, out of the agent's way; `home` is where the agent keeps its
-    sessions, and both it and `cwd` must be the same again for a session to be resumed. `offered` is
+    sessions, and both it and `cwd` must be the same again for a session to be resumed. `work` is
+    the space's folder, in which `cwd` lies: the programs of the space are there. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
     `isolated` says that nothing outside can be harmed, `outlet` that it is handed the one socket
     that leads out, `desk` that it is handed the one of the desk. `used` is what is known to have
@@ -75,6 +76,7 @@ class Room:
     folder: str
     cwd: str
     home: str
+    work: str | None = None
     program: str | None = None
     session: str | None = None
     used: Usage | None = None

@@ -15,7 +15,7 @@ def described(told):
     return {"said": [named(said) for said in told.said], "verdict": judged(told.verdict)}
 
 
-USUAL = {"silent": False, "next_check": None, "own": None, "rest": None}
+USUAL = {"silent": False, "next_check": None, "own": None, "rest": None, "sentence": None}
 """What recordings leave out while it is as usual."""
 
 

@@ -64,6 +64,47 @@ def test_agreed_on_lines_a_program_that_gives_no_result_has_failed():
     assert verdict.outcome.message.endswith("one")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"rota": 5, "my": "own data"},
+        {"rota": "progres", "percent": 4},
+        {"rota": "progress"},
+        {"rota": "tool"},
+        {"rota": "text"},
+        {"rota": "session", "id": 5},
+        {"rota": "read"},
+    ],
+)
+def test_a_line_that_is_not_understood_is_text(line):
+    said, verdict = told(line, output=Output.LAST_LINE)
+    assert said == [Text(text=json.dumps(line))]
+    assert verdict.text == json.dumps(line)
+
+
+def test_a_line_that_has_no_text_says_nothing():
+    assert told({"rota": "text", "text": ""})[0] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks"),
+    [
+        ({"rota": "question", "question": "Delete them?"}, "a question needs a text"),
+        ({"rota": "question", "text": " "}, "a question needs a text"),
+        ({"rota": "result", "value": 7}, "a result needs text or data, not value"),
+        ({"rota": "result", "data": "x" * LONGEST_RESULT}, "at most 256 KiB of data are kept"),
+    ],
+)
+def test_a_question_or_a_result_that_cannot_be_kept_is_shown_and_is_a_failure(line, lacks):
+    said, verdict = told(line, b"more", output=Output.LAST_LINE)
+    shown = "".join(one.text for one in said if isinstance(one, Text))
+    assert shown == json.dumps(line) + "more"
+    assert isinstance(verdict.outcome, Failed)
+    assert (verdict.fault, lacks in verdict.outcome.message) == (FaultKind.BAD_RESULT, True)
+    _, better = told(line, {"rota": "result", "text": "in the end"})
+    assert better.text == "in the end"
+
+
 def test_a_program_that_says_nothing_and_ends_well_has_succeeded():
     assert told()[1].outcome == Succeeded()
 
@@ -189,6 +230,29 @@ def test_the_instructions_go_among_the_words(program, argv):
     assert (command.argv, command.stdin) == (argv, b"")
 
 
+@pytest.mark.parametrize("text", ["--version", "-", "-rf /", "--\n--x"])
+@pytest.mark.parametrize(
+    ("program", "literally"),
+    [
+        (("prog",), False),
+        (("prog", "--say", "{instructions}"), False),
+        (("env", "--", "prog", "{instructions}"), False),
+        (("prog", "--", "{instructions}"), True),
+    ],
+)
+def test_instructions_are_never_taken_for_an_option(text, program, literally):
+    asked = wish(program=program, prompt_by=PromptBy.ARGV, instructions=text)
+    argv = AGENT.prepare(asked, ROOM).command.argv
+    assert argv[-1] == (text if literally else f" {text}")
+    assert argv[:-1] == tuple(word for word in program if word != "{instructions}")
+
+
+def test_only_a_whole_word_is_replaced():
+    program = ("sh", "-c", "think {instructions}")
+    argv = AGENT.prepare(wish(program=program, prompt_by=PromptBy.ARGV), ROOM).command.argv
+    assert argv == ("sh", "-c", "think {instructions}", "do it")
+
+
 def test_a_session_comes_back_in_the_environment():
     room = Room(folder="/attempt", cwd="/work", home="/home/x", session="7f3a")
     assert AGENT.prepare(wish(), room).command.env["ROTA_SESSION"] == "7f3a"
@@ -199,6 +263,7 @@ def test_a_session_comes_back_in_the_environment():
     [
         ("command", {"program": ()}),
         ("command", {"program": ("a\x00b",)}),
+        ("command", {"program": ("{instructions}",), "prompt_by": PromptBy.ARGV}),
         ("instructions", {"instructions": " "}),
         ("instructions", {"instructions": "a\x00b"}),
         ("instructions", {"instructions": "x" * 200_000, "prompt_by": PromptBy.ARGV}),

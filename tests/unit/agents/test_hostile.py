@@ -43,12 +43,14 @@ KEYS = sorted(
         "error", "args", "role", "stopReason", "cost", "total", "rota", "percent", "options",
         "data", "id", "class", "until", "status", "modelUsage", "thread_id", "changes",
         "model_usage_since_last_result", "rate_limit_info", "resetsAt", "api_error_status",
+        "taskId", "task", "tasks", "tool_use_id", "tool_use_result",
     }
 )  # fmt: skip
 WORDS = [
     "assistant", "system", "result", "success", "text", "tool_use", "message_end", "stop", "error",
     "item.completed", "todo_list", "agent_message", "turn.completed", "turn.failed", "question",
-    "progress", "usage", "session", "tool", "rate_limit_event", "api_retry", "TodoWrite", "length",
+    "progress", "usage", "session", "tool", "rate_limit_event", "api_retry", "TodoWrite",
+    "TaskCreate", "TaskUpdate", "TaskList", "tool_result", "length",
 ]  # fmt: skip
 LEAVES = (
     st.none()

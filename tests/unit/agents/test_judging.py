@@ -90,11 +90,33 @@ def test_no_other_end_is_a_success(end):
     assert judged.text == "done"
 
 
-@pytest.mark.parametrize("code", [126, 127])
-def test_a_program_that_is_not_there_is_not_tried_again(code):
-    judged = verdict(end=Exit(code=code, stderr_tail=b"exec: claude: not found"))
+def test_a_program_that_cannot_be_started_is_not_tried_again():
+    words = b"cannot start claude: No such file or directory"
+    judged = verdict(end=Exit(code=126, stderr_tail=words, begun=False))
     assert judged.fault is FaultKind.NOT_STARTED
     assert not judged.outcome.retryable
+
+
+def test_an_engine_that_could_not_start_a_program_now_may_later():
+    words = b"cannot start container: podman does not answer"
+    assert verdict(end=Exit(code=125, stderr_tail=words, begun=False)).outcome.retryable
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "message"),
+    [
+        (127, b"sh: upload: not found", "sh: upload: not found\n{}\nsh: upload: not found"),
+        (126, b"cannot start it", "cannot start it\n{}\ncannot start it"),
+        (127, b"", "{}\n{}"),
+    ],
+)
+def test_a_program_whose_own_command_is_missing_has_failed_like_any_other(code, words, message):
+    hint = {
+        126: "exit code 126 (command cannot be executed)",
+        127: "exit code 127 (command not found)",
+    }[code]
+    judged = verdict(end=Exit(code=code, stderr_tail=words))
+    assert (judged.outcome.code, judged.outcome.message) == ("other", message.format(hint, hint))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +128,8 @@ def test_a_program_that_is_not_there_is_not_tried_again(code):
         (Exit(code=1, stderr_tail=b"key sk-ant-0123456789abcdef"), "key [secret]"),
         (Exit(code=4), "exit code 4"),
         (Exit(signal=15), "signal 15"),
-        (Exit(code=126, stderr_tail=b"cannot start talk2.py: No such file or directory\n"),
+        (Exit(code=126, begun=False,
+              stderr_tail=b"cannot start talk2.py: No such file or directory\n"),
          f"It cannot be started: talk2.py: No such file or directory; {INSTALL}"),
         (Exit(code=1, stderr_tail=b"API Error: 529 Overloaded"),
          "The model's provider is overloaded; wait and try again."),
@@ -118,6 +141,24 @@ def test_the_last_line_of_standard_error_is_the_reason_unless_a_provider_said_it
     assert f"exit code {end.code}" in message or f"signal {end.signal}" in message
 
 
+@pytest.mark.parametrize(
+    ("end", "sent"),
+    [
+        (Exit(code=1, stderr_tail=b"/root/.secret exploded at 0x7f"), FaultKind.OTHER.sentence),
+        (Exit(code=127, stderr_tail=b"sh: /root/.x: not found"), FaultKind.OTHER.sentence),
+        (Exit(code=126, begun=False, stderr_tail=b"cannot start talk2.py: No such file"), None),
+        (Exit(code=1, stderr_tail=b"API Error: 529 Overloaded"), None),
+    ],
+)
+def test_what_an_agent_said_of_its_failure_stays_with_the_run(end, sent):
+    assert verdict(end=end).outcome.sentence == sent
+
+
+def test_the_reason_of_a_script_is_sent():
+    heard = Heard(has_provider=False)
+    assert judge(heard, Exit(code=1, stderr_tail=b"no disk")).outcome.sentence is None
+
+
 def test_what_an_agent_tells_itself_is_the_reason():
     told = Fault(kind=FaultKind.OTHER, detail="no such room\nat line 3")
     assert verdict(told, end=Exit(code=1)).outcome.message.startswith("no such room\n")
@@ -127,9 +168,39 @@ def test_a_failing_exit_keeps_the_kind_that_was_told():
     assert verdict(LIMITED, end=Exit(code=1, stderr_tail=b"boom")).fault is FaultKind.RATE_LIMIT
 
 
-def test_a_heap_that_is_full_is_told_by_standard_error():
-    end = Exit(signal=6, stderr_tail=b"FATAL ERROR: JavaScript heap out of memory")
-    assert verdict(end=end).fault is FaultKind.OUT_OF_MEMORY
+FULL = [
+    "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+    "fatal error: runtime: out of memory",
+    "Out of memory!",
+    "java.lang.OutOfMemoryError: Java heap space",
+    "Unhandled exception. System.OutOfMemoryException",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "memory allocation of 8589934592 bytes failed",
+    "fork: Cannot allocate memory",
+    "Error: spawn ENOMEM",
+    "MemoryError",
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB",
+    "failed to allocate memory (NoMemoryError)",
+    "virtual memory exhausted",
+    "PHP Fatal error: Allowed memory size of 134217728 bytes exhausted",
+    "There is insufficient memory for the Java Runtime Environment to continue.",
+]
+
+
+@pytest.mark.parametrize("has_provider", [True, False])
+@pytest.mark.parametrize("words", FULL)
+def test_want_of_memory_is_told_by_standard_error_and_not_tried_again(words, has_provider):
+    trace = f"{words}\n" + "    at frame [0x7f0a]\n" * 400
+    for tail in (words, trace):
+        end = Exit(signal=6, stderr_tail=tail.encode())
+        judged = judge(Heard(has_provider=has_provider), end)
+        assert judged.fault is FaultKind.OUT_OF_MEMORY
+        assert not judged.outcome.retryable
+
+
+def test_words_about_memory_are_no_want_of_it():
+    for words in (b"no such file: memory.txt", b"KeyError: 'memory'", b"a memory leak was found"):
+        assert verdict(end=Exit(code=1, stderr_tail=words)).fault is FaultKind.OTHER
 
 
 def test_an_empty_answer_is_a_result_only_of_an_agent_that_did_something():

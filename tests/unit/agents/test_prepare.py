@@ -48,7 +48,7 @@ CHOSEN = (
     "--model opus --fallback-model sonnet,haiku --effort high --permission-mode plan --max-turns 5"
 )
 GIVEN = "--tools Bash,Read --allowedTools Bash(git *) Bash(ls) Read mcp__rota__ask"
-CODEX = "codex exec --json --skip-git-repo-check --color never"
+CODEX = "codex exec --json --skip-git-repo-check --color never -c tools.update_plan.enabled=true"
 PI = "pi --mode json --print"
 
 
@@ -132,6 +132,33 @@ def test_an_agent_sees_what_it_needs_and_nothing_else(agent, names):
     assert set(env) & set(OFFERED) == {"PATH", *names}
     assert env["HOME"] == "/home/x"
     assert env["PATH"] == "/opt/bin"
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("http://proxy.example:3128", "http://proxy.example:3128"),
+        ("http://ann:hunter2@proxy.example:3128/", "http://proxy.example:3128/"),
+        ("ann:hunter2@proxy.example:3128", "proxy.example:3128"),
+        ("socks5h://ann:p/a@s://hunter2@proxy.example", "socks5h://proxy.example"),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "https_proxy"])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_program_is_told_of_a_proxy_and_not_of_its_password(agent, name, address, told):
+    room = replace(ROOM, offered={name: address, "NO_PROXY": "a@b,10.0.0.0/8"})
+    env = AGENTS[agent].prepare(OWN[agent], room).command.env
+    assert (env[name], env["NO_PROXY"]) == (told, "a@b,10.0.0.0/8")
+
+
+@pytest.mark.parametrize(
+    ("tools", "by_tasks"), [(None, True), (("Read",), True), (("Read", "TodoWrite"), False)]
+)
+def test_claude_may_keep_a_list_of_its_work_in_the_way_its_task_names(tools, by_tasks):
+    env = AGENTS["claude"].prepare(replace(HELLO, tools=tools), ROOM).command.env
+    assert env["CLAUDE_CODE_ENABLE_TODO_TOOLS"] == "1"
+    assert env.get("CLAUDE_CODE_ENABLE_TASKS", "1") == ("1" if by_tasks else "0")
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -25,11 +25,13 @@ FAULTS = {
     "cut": "network",
     "lost-session": "session_lost",
     "no-model": "unknown_model",
+    "progress": None,
     "question": None,
     "quota": "billing",
     "steered": None,
     "text": None,
     "too-long": "context_too_long",
+    "todos": None,
     "tool": None,
     "turns": "turns",
 }

@@ -17,7 +17,11 @@ from rota.ports.mailboxes import files_in
 from rota.rules.prompts import said_by
 
 SERVERS = "mcp.json"
-FIXED = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+FIXED = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",  # else it never tells how far it is
+    "DISABLE_AUTOUPDATER": "1",
+}
 VARIABLES = frozenset(
     {
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL",
@@ -64,6 +68,8 @@ class ClaudeAgent:
         fixed = dict(FIXED)
         if room.servers:
             fixed["ENABLE_TOOL_SEARCH"] = "false"  # else their tools are not in the request
+        if "TodoWrite" in (wish.tools or ()):
+            fixed["CLAUDE_CODE_ENABLE_TASKS"] = "0"  # which would take its place
         if room.isolated:
             fixed["IS_SANDBOX"] = "1"  # else root may not bypass permissions
         command = Command(

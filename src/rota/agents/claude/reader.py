@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rota.agents.claude.todos import Todos
 from rota.agents.kit.answers import Answers
 from rota.agents.kit.diagnosis import instant
 from rota.agents.kit.judging import told
@@ -74,6 +75,7 @@ class ClaudeReader(JsonReader):
         self._message = ""
         self._answers = Answers()
         self._total = 0.0
+        self._todos = Todos()
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one message says."""
@@ -87,6 +89,8 @@ class ClaudeReader(JsonReader):
                 yield from self._system(record)
             case "user" if record.get("isReplay") is True:
                 yield from self._replayed(record)
+            case "user":
+                yield from self._todos.results(record)
             case "rate_limit_event":
                 self._lifted = number(record, "rate_limit_info", "resetsAt")
             case "result":
@@ -122,7 +126,8 @@ class ClaudeReader(JsonReader):
         inner = record.get("parent_tool_use_id") is not None
         for block in items(message, "content"):
             if block.get("type") == "tool_use":
-                yield from _tool(block)
+                if inner or not self._todos.note(block):
+                    yield _tool(block)
             elif block.get("type") == "text" and not inner:
                 yield from texts(string(block, "text"))
 
@@ -210,18 +215,10 @@ def _usage(usage: Json, model: str) -> Usage:
     )
 
 
-def _tool(block: Json) -> Iterator[Said]:
-    name = string(block, "name", most=LONGEST_NAME)
+def _tool(block: Json) -> ToolCall:
     given = mapping(block, "input")
-    if name == "TodoWrite":
-        todos = list(items(given, "todos"))
-        done = sum(todo.get("status") == "completed" for todo in todos)
-        now = next((todo for todo in todos if todo.get("status") == "in_progress"), {})
-        if todos:
-            message = one_line(string(now, "content"))
-            yield Progress(percent=100.0 * done / len(todos), message=message)
-        return
     telling = next((text for key in TELLING if (text := string(given, key))), "")
-    yield ToolCall(
-        name=name, summary=one_line(telling or json.dumps(given)[:1000] if given else "")
+    return ToolCall(
+        name=string(block, "name", most=LONGEST_NAME),
+        summary=one_line(telling or json.dumps(given)[:1000] if given else ""),
     )

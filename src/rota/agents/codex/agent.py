@@ -66,6 +66,7 @@ class CodexAgent:
 def _words(wish: Wish, room: Room) -> Iterator[str]:
     yield from (room.program or "codex", "exec", "--json", "--skip-git-repo-check")
     yield from ("--color", "never")
+    yield from ("-c", "tools.update_plan.enabled=true")  # else it never tells how far it is
     if wish.model:
         yield from ("--model", wish.model)
     if wish.permission_mode:

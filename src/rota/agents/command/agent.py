@@ -24,9 +24,10 @@ LONGEST_WORD = 100 * 1024
 class CommandAgent:
     """Runs the program a task names.
 
-    Told by argv, the instructions take the place of the word `{instructions}`, or come last. A
-    session it has told comes back in `ROTA_SESSION`. Told by lines, it reads one object in JSON a
-    line: its instructions, then every message that comes while it works.
+    Told by argv, the instructions take the place of the word `{instructions}`, or come last. They
+    may be a stranger's message, and are never an option. A session it has told comes back in
+    `ROTA_SESSION`. Told by lines, it reads one object in JSON a line: its instructions, then every
+    message that comes while it works.
     """
 
     name = "command"
@@ -35,7 +36,11 @@ class CommandAgent:
     def check(self, wish: Wish) -> None:
         """Refuse what a plain program cannot do."""
         asking.check(self.name, self.abilities, wish)
-        if wish.prompt_by is PromptBy.ARGV and len(wish.instructions.encode()) > LONGEST_WORD:
+        if wish.prompt_by is not PromptBy.ARGV:
+            return
+        if wish.program[0] == PLACE:
+            raise Invalid("command", PLACE, "name the program to run")
+        if len(wish.instructions.encode()) > LONGEST_WORD:
             raise Invalid("instructions", wish.instructions, "hand over 100 KiB and more by stdin")
 
     def prepare(self, wish: Wish, room: Room) -> Prepared:
@@ -85,6 +90,14 @@ def _line(kind: str, **told: object) -> bytes:
 
 
 def _told(program: Sequence[str], instructions: str) -> tuple[str, ...]:
-    if PLACE not in program:
-        return (*program, instructions)
-    return tuple(instructions if word == PLACE else word for word in program)
+    words = program if PLACE in program else (*program, PLACE)
+    before = ("", *words)
+    return tuple(
+        _literal(instructions, after) if word == PLACE else word
+        for after, word in zip(before, words, strict=False)
+    )
+
+
+def _literal(instructions: str, after: str) -> str:
+    """Return instructions as a word that is no option, behind `--` exactly as they are."""
+    return f" {instructions}" if instructions.startswith("-") and after != "--" else instructions

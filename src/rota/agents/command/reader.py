@@ -8,7 +8,7 @@ from itertools import islice
 
 from rota.agents.kit import rota_lines
 from rota.agents.kit.judging import Heard, judge
-from rota.agents.kit.lines import TOO_LONG, Line, Lines, parse
+from rota.agents.kit.lines import TOO_LONG, Json, Line, Lines, parse
 from rota.agents.kit.reading import MOST_SAYINGS, texts
 from rota.agents.kit.text import LONGEST_TEXT, Gathered, decoded
 from rota.model.faults import FaultKind
@@ -28,8 +28,8 @@ class CommandReader:
     A `result` line is the result. Without one it is the whole text, the last line, or, where lines
     of Rota's were agreed on, nothing: then the attempt has failed. A program that prints nothing
     and ends well has succeeded without a result, unless such lines were agreed on. A line is text
-    if it is too long; one that is `told` more line by line has failed if that was its result. What
-    is said by one that has no provider is never taken for the words of one.
+    if it is too long or not understood; one that is `told` more line by line has failed if that was
+    its result. What is said by one that has no provider is never taken for the words of one.
     """
 
     plain = True
@@ -61,9 +61,14 @@ class CommandReader:
 
     def _said(self, line: Line) -> Iterator[Said]:
         record = parse(line.bytes) if line.whole and MARK in line.bytes else None
+        told = None
         if record is not None and "rota" in record:
-            yield from rota_lines.said(record, has_provider=self._heard.has_provider)
-            return
+            told = rota_lines.said(record, has_provider=self._heard.has_provider)
+        if told is None or _is_unkept(told, record):
+            yield from self._shown(line)
+        yield from told or ()
+
+    def _shown(self, line: Line) -> Iterator[Said]:
         raw = decoded(line.bytes)
         text = clean(raw)
         self._text.add(text)
@@ -80,3 +85,9 @@ class CommandReader:
             return
         text = self._text.last_line if self._output is Output.LAST_LINE else self._text.text()
         self._heard.note(Result(text=text))
+
+
+def _is_unkept(told: Sequence[Said], record: Json | None) -> bool:
+    """Whether a line is told to be a fault and was not meant as one: then people may look at it."""
+    meant = record is not None and record.get("rota") == "error"
+    return not meant and any(isinstance(said, Fault) for said in told)

@@ -31,7 +31,9 @@ WORDS = {
     FaultKind.NETWORK: r"\b(?:econnrefused|econnreset|enotfound|etimedout)\b|fetch failed"
     r"|socket hang up|connection (?:error|refused|reset)|stream disconnected|error sending request"
     r"|empty or malformed response|network error|unable to connect",
-    FaultKind.OUT_OF_MEMORY: r"heap out of memory|cannot allocate memory|\bMemoryError\b",
+    FaultKind.OUT_OF_MEMORY: r"out of memory|OutOfMemory|MemoryError\b|\bbad_alloc\b|\bENOMEM\b"
+    r"|cannot allocate memory|failed to allocate memory|memory allocation of \d+ bytes failed"
+    r"|memory exhausted|allowed memory size of \d+ bytes exhausted|insufficient memory for",
 }
 """Searched in this order, in the words of errors only, never in an answer."""
 BY_WORDS = tuple(
@@ -76,8 +78,7 @@ def classify(words: str, status: int | None = None) -> FaultKind:
 
 def classify_own(words: str) -> FaultKind:
     """Return the kind of an error of a program that has no provider: its words are its own."""
-    full = OWN_MEMORY.search(words[: 4 * LONGEST_BANNER])
-    return FaultKind.OUT_OF_MEMORY if full else FaultKind.OTHER
+    return FaultKind.OUT_OF_MEMORY if OWN_MEMORY.search(words) else FaultKind.OTHER
 
 
 def is_banner(text: str) -> bool:

@@ -4,7 +4,8 @@
    result is kept for people and not acted on.
 2. Killed by signal 9 (or exit code 137) and not by Rota: out of memory, not tried again.
 3. Any other signal or exit code but 0 is a failure, whatever was said: of the kind of the last
-   fault, else of what standard error tells.
+   fault, else of what standard error tells. That a program cannot be started is said by its
+   executor alone: 126 or 127 may be of what a shell called last, after much work.
 4. Exit code 0: the last word counts. A fault told after the result is a failure; a result told
    after a fault is a success, for the agent got over it. Of several results the last one counts
    that says anything.
@@ -46,8 +47,14 @@ from rota.model.verdicts import Exit, Judged, Stop, Verdict
 
 ENDED = ("exit code ", "signal ")
 KILLED = 9
-NOT_EXECUTABLE, NOT_FOUND = 126, 127
+NOT_STARTED = 126
+"""Of an executor that cannot start a program, and never will."""
+HINTS = {126: " (command cannot be executed)", 127: " (command not found)"}
+"""What shells mean by a code."""
 SIGNALLED = 128
+UNSTARTED = CANNOT_START.decode()
+UNKNOWN = frozenset({FaultKind.OTHER, FaultKind.NOT_STARTED, FaultKind.BAD_RESULT})
+"""Of which only the program knows the reason."""
 
 
 @dataclass(slots=True)
@@ -135,8 +142,7 @@ def _outcome(heard: Heard, fault: Fault | None) -> Judged:
     if fault is not None:
         if fault.kind is FaultKind.CANCELLED:
             return Cancelled(reason=fault.detail)
-        message = f"{_headline(fault)}\n{fault.detail}".strip()
-        return Failed(code=fault.kind.value, message=message, retryable=fault.kind.retry)
+        return _failed(fault, has_provider=heard.has_provider)
     if isinstance(heard.last, Result):
         question = closing_question(heard.last.text)
         if question is None:
@@ -146,19 +152,35 @@ def _outcome(heard: Heard, fault: Fault | None) -> Judged:
     return _asked(question) if question else Succeeded()
 
 
-def _headline(fault: Fault) -> str:
-    """Return what people read first: the sentence, or the reason where only the program knows it.
+def _failed(fault: Fault, *, has_provider: bool) -> Failed:
+    """Return a failure; what an agent said of it is for whoever reads the run, and not sent.
 
-    That is what it told, or else the last line of its standard error.
+    The reason of a script is: it speaks to who wrote it.
     """
-    sentence, lines = fault.kind.sentence, fault.detail.split("\n")
-    reason = (lines[-1] if lines[0].startswith(ENDED) else lines[0]).strip()
-    if fault.kind is FaultKind.OTHER:
-        return reason or sentence
-    if fault.kind is FaultKind.NOT_STARTED and reason:
-        what, _, advice = sentence.partition("; ")
-        return f"{what}: {reason.removeprefix(CANNOT_START.decode())}; {advice}"
-    return sentence
+    kind, reason = fault.kind, _reason(fault)
+    own = has_provider and kind in UNKNOWN and not reason.startswith(UNSTARTED)
+    return Failed(
+        code=kind.value,
+        message=f"{_headline(kind, reason)}\n{fault.detail}".strip(),
+        retryable=kind.retry,
+        sentence=kind.sentence if own else None,
+    )
+
+
+def _reason(fault: Fault) -> str:
+    """Return what a program told, or else the last line of its standard error."""
+    lines = fault.detail.split("\n")
+    return (lines[-1] if lines[0].startswith(ENDED) else lines[0]).strip()
+
+
+def _headline(kind: FaultKind, reason: str) -> str:
+    """Return what is read first in a run: the sentence, or why if only the program knows it."""
+    if kind is FaultKind.OTHER:
+        return reason or kind.sentence
+    if kind in UNKNOWN and reason:
+        what, _, advice = kind.sentence.partition("; ")
+        return f"{what}: {reason.removeprefix(UNSTARTED)}; {advice}"
+    return kind.sentence
 
 
 def _left(heard: Heard, success: Succeeded) -> Succeeded:
@@ -214,16 +236,23 @@ def _stopped(stop: Stop) -> Fault:
 
 
 def _broken(heard: Heard, end: Exit, stray: str) -> Fault:
-    ended = f"signal {end.signal}" if end.signal is not None else f"exit code {end.code}"
     if isinstance(heard.last, Fault):
         return heard.last
-    if end.code in {NOT_EXECUTABLE, NOT_FOUND}:
-        return Fault(kind=FaultKind.NOT_STARTED, detail=f"{ended}\n{_tail(end) or stray}".strip())
     words = _tail(end) or stray
-    told_ = f"{ended}\n{words}".strip()
-    if not heard.has_provider:
-        return Fault(kind=classify_own(words), detail=told_)
-    return Fault(kind=classify(words), detail=told_, until=reset_in(words))
+    if end.code == NOT_STARTED and not end.begun:
+        return Fault(kind=FaultKind.NOT_STARTED, detail=f"exit code {end.code}\n{words}".strip())
+    told_ = f"{_ended(end)}\n{words}".strip()
+    kind = classify(words) if heard.has_provider else FaultKind.OTHER
+    if kind is FaultKind.OTHER:  # want of memory is told before a long trace
+        kind = classify_own(decoded(end.stderr_tail) or stray)
+    return Fault(kind=kind, detail=told_, until=reset_in(words) if heard.has_provider else None)
+
+
+def _ended(end: Exit) -> str:
+    if end.signal is not None:
+        return f"signal {end.signal}"
+    hint = "" if end.code is None else HINTS.get(end.code, "")
+    return f"exit code {end.code}{hint}"
 
 
 def _tail(end: Exit) -> str:

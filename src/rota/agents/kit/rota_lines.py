@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,35 +37,41 @@ from rota.model.said import (
 
 TELLABLE = frozenset(kind.value for kind in FaultKind) - {FaultKind.CANCELLED.value}
 """What a program may say of itself; only Rota says that somebody stopped it."""
+RESULT_WORDS = frozenset({"rota", "text", "data", "silent", "next_check"})
+NO_QUESTION = "a question needs a text"
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
 SHORTEST_WAIT, LONGEST_WAIT = 60.0, 30 * 86_400.0
 """For how many seconds a question may be open."""
 
 
-def said(record: Json, *, has_provider: bool = True) -> Iterator[Said]:
-    """Yield what a line of Rota's says; one of an unknown kind says nothing."""
+def said(record: Json, *, has_provider: bool = True) -> Sequence[Said] | None:
+    """Return what a line of Rota's says; None if it is none, or lacks what its kind needs.
+
+    A question or a result that cannot be made out is a fault besides: it must not go unnoticed.
+    """
+    told: Sequence[Said] | None = None
     match record.get("rota"):
-        case "text":
-            yield from (Text(text=piece) for piece in pieces(string(record, "text")))
-        case "progress":
+        case "text" if isinstance(record.get("text"), str):
+            told = [Text(text=piece) for piece in pieces(string(record, "text"))]
+        case "progress" if record.keys() & {"percent", "message"}:
             share = percent(number(record, "percent"))
-            yield Progress(percent=share, message=one_line(string(record, "message")))
-        case "tool":
-            name = string(record, "name", most=LONGEST_NAME)
-            yield ToolCall(name=name, summary=one_line(string(record, "summary")))
+            told = [Progress(percent=share, message=one_line(string(record, "message")))]
+        case "tool" if name := string(record, "name", most=LONGEST_NAME):
+            told = [ToolCall(name=name, summary=one_line(string(record, "summary")))]
         case "usage":
-            yield _usage(record)
+            told = [_usage(record)]
         case "session" if name := string(record, "id", most=LONGEST_NAME):
-            yield Session(id=name)
-        case "question" if asked := question(record):
-            yield asked
+            told = [Session(id=name)]
+        case "question":
+            told = [question(record) or Fault(kind=FaultKind.BAD_RESULT, detail=NO_QUESTION)]
         case "read" if message := count(record, "id"):
-            yield Taken(message=message)
+            told = [Taken(message=message)]
         case "result":
-            yield _result(record)
+            told = [_result(record)]
         case "error":
-            yield _fault(record, has_provider=has_provider)
+            told = [_fault(record, has_provider=has_provider)]
+    return told
 
 
 def question(record: Json | None) -> Question | None:
@@ -126,6 +132,10 @@ def _result(record: Json) -> Said:
         "next_check": string(record, "next_check", most=LONGEST_NAME) or None,
     }
     if inside(record, "data") is None:
+        strange = record.keys() - RESULT_WORDS
+        if strange and Result(text=text, **aside) == Result(text=""):
+            words_ = one_line(f"a result needs text or data, not {', '.join(sorted(strange))}")
+            return Fault(kind=FaultKind.BAD_RESULT, detail=words_)
         return Result(text=text, **aside)
     try:
         data = json.dumps(record["data"], ensure_ascii=False)

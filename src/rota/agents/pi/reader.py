@@ -39,8 +39,8 @@ class PiReader(JsonReader):
                 yield ToolCall(name=name, summary=one_line(summary))
             case "auto_retry_start":
                 nth, most = count(record, "attempt"), count(record, "maxAttempts")
-                why = string(record, "errorMessage")
-                yield Progress(message=one_line(f"retry {nth} of {most}: {why}"))
+                why = told(string(record, "errorMessage")).kind.sentence
+                yield Progress(message=f"retry {nth} of {most}: {why}")
             case "auto_retry_end" if record.get("success") is False:
                 yield told(string(record, "finalError"))
 
