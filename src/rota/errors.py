@@ -15,6 +15,7 @@ RotaError
 |- Unavailable         the caller may try again later
 |  |- Busy              another process holds what is needed
 |  |  `- Stale          what was decided about has changed meanwhile
+|  |- Exhausted         this machine has run out of room, memory or files
 |  `- SchemaMismatch    the database and this version do not fit
 |- LeaseLost           stop work at once; somebody else owns the run
 |- RunCancelled        raised inside a run that somebody cancelled
@@ -148,6 +149,12 @@ class Stale(Busy):
     """What was decided about has changed meanwhile, so nothing was done."""
 
     code = "stale"
+
+
+class Exhausted(Unavailable):
+    """This machine has run out of something that a program needs to begin."""
+
+    code = "exhausted"
 
 
 class SchemaMismatch(Unavailable):

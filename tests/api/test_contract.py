@@ -9,6 +9,7 @@ from rota.doors.api.document import describe_api
 from rota.doors.api.guard import Trust
 from rota.doors.api.server import Place
 from rota.doors.kit.catalogue import every_command
+from rota.model.tasks import NewTask, TaskKind
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.clock import VirtualClock
 from rota.wiring.secrets import LocalSecrets
@@ -81,9 +82,9 @@ def _fill(door):
     """Make what the simplest values name, so that requests find something to work on."""
     door.run(door.bench.space("0"))
     for space in ("main", "0"):
-        task = {"name": "0", "space": space, "instructions": "Look.", "thread": f"0:{space}"}
-        assert door.main.post("/v1/tasks", task | {"schedule": {"cron": "0 9 * * *"}}).status == 201
         of = {"space": space}
+        door.run(_task(door, space))
+        door.main.put("/v1/tasks/0/schedules/default", of | {"schedule": {"cron": "0 9 * * *"}})
         door.main.put("/v1/tasks/0/schedules/0", of | {"schedule": {"every": "1h"}})
         door.main.put("/v1/state/0/0", of | {"value": [0]})
         items = [{"item": "0", "provider": "0"}, {"item": "0"}]
@@ -91,6 +92,15 @@ def _fill(door):
         for _ in range(3):
             door.main.post("/v1/tasks/0/run-now", of)
     door.run(door.bench.worker("w"))
+
+
+async def _task(door, space):
+    """Make a task with a number for a name, as it could be made once."""
+    owner = await door.store.find_space(space)
+    spec = {"instructions": "Look.", "agent": "claude"}
+    kind, thread = TaskKind.AGENT, f"0:{space}"
+    task = NewTask(space_id=owner.id, name="0", kind=kind, route=kind, spec=spec, thread=thread)
+    await door.store.put_task(task, None)
 
 
 def _document():

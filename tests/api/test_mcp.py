@@ -38,6 +38,7 @@ def test_hands_are_shaken_and_tools_are_listed_and_called(door, job):
     assert (done.status, done.text) == (202, "")
     assert job.rpc("ping").json["result"] == {}
     tools = {tool["name"]: tool for tool in job.rpc("tools/list").json["result"]["tools"]}
+    assert "Ask the person first" in tools["schedule_task"]["description"]
     assert "task" not in tools["get_state"]["inputSchema"]["required"]
     assert tools["list_tasks"]["annotations"]["readOnlyHint"]
     made = job.call("schedule_task", instructions="Tell.", name="later", schedule={"every": "2h"})

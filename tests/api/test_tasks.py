@@ -70,6 +70,16 @@ def test_the_same_task_twice_is_one_and_another_is_a_conflict(door):
     assert door.main.get("/v1/tasks/sky").json["instructions"] == "Look at the sky."
 
 
+def test_a_name_that_is_a_number_wins_over_an_id(door):
+    other = door.main.post("/v1/tasks", WORK | {"name": "sky"}).json["id"]
+    assert door.main.get(f"/v1/tasks/{other}").json["name"] == "sky"
+    door.run(door.bench.task(str(other)))
+    assert door.main.post(f"/v1/tasks/{other}/disable").json["name"] == str(other)
+    assert door.main.get("/v1/tasks/sky").json["state"] == "enabled"
+    changed = door.main.patch("/v1/tasks/sky", {"title": "Clouds"}).json
+    assert (changed["id"], changed["title"]) == (other, "Clouds")
+
+
 def test_a_callable_must_be_allowed_to_be_named(door):
     allowed = door.main.post("/v1/tasks", {"call": "tests.api.work:greet"})
     assert (allowed.status, allowed.json["kind"]) == (201, "python")

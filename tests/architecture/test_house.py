@@ -58,6 +58,7 @@ BLANKET_EXCEPTS = {
     "runtime/worker.py": "whatever the work raises",
     "executors/inprocess/child.py": "whatever the work raises",
     "executors/kit/keeper": "a fork never returns into its parent's code; the last word of a keeper",
+    "flow/execute/beating.py": "whatever a look at one raises, the others are looked at",
     "flow/deliver.py": "whatever a channel raises means unknown",
     "stores/kit/joining.py": "handed to the caller it belongs to",
     "stores/sqlite/store.py": "handed to the caller",

@@ -19,8 +19,8 @@ class Artifact(NamedTuple):
 class Artifacts:
     """What a run has left, by name.
 
-    `left_out` counts what is no plain file of its own (links, pipes, names that cannot be shown);
-    `more` says that there is more than is told.
+    `left_out` counts what is no plain file of its own (links, pipes, names that cannot be shown) or
+    may not be looked at; `more` says that there is more than is told.
     """
 
     files: tuple[Artifact, ...] = ()

@@ -64,7 +64,8 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
     EventName.OUTPUT: "a program wrote something; data holds the stream, the offset, the text, "
     "and in `ansi` the same with its colours, where it has any; the line of an `open` one was not "
-    "whole yet, and one that `continues` goes on with the line before",
+    "whole yet, and one that `continues` goes on with the line before; one with `end` is of the "
+    "end of a long output, recorded once its program has ended",
     EventName.PROGRESS: "a run says how far it is; data holds percent and message",
     EventName.TOOL: "an agent uses a tool; data holds its name and a summary",
     EventName.USAGE: "an agent has used tokens; data holds the figures",

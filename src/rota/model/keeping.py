@@ -67,7 +67,7 @@ class Ending:
 
     `proven` says that no process of its tree is alive, as the kernel told somebody who was there.
     `killed` says that it had to be ended by force. `ago` is for how many seconds they had been gone
-    when somebody looked.
+    when somebody looked. `begun` is false once it was seen that the program was not started.
     """
 
     reason: Reason
@@ -86,6 +86,7 @@ class Ending:
     rss_bytes: int = 0
     out: Spooled = field(default_factory=Spooled)
     err: Spooled = field(default_factory=Spooled)
+    begun: bool = True
 
     @property
     def lost(self) -> bool:

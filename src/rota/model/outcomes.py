@@ -30,11 +30,16 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The work ended without being done."""
+    """The work ended without being done.
+
+    What is sent to people is the first line of the message, or else a `sentence` in its place:
+    where that line is the program's own.
+    """
 
     code: str
     message: str
     retryable: bool = True
+    sentence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ class Stop(StrEnum):
 class Exit:
     """How a process ended: by its code or by a signal, and whether Rota was the one who ended it.
 
-    `out_of_memory` is what the kernel told of the attempt's own group, where it has one.
+    `out_of_memory` is what the kernel told of the attempt's own group, where it has one. `begun` is
+    false where the process was an executor's, which said that it cannot start the program.
     """
 
     code: int | None = None
@@ -32,6 +33,7 @@ class Exit:
     stopped: Stop | None = None
     stderr_tail: bytes = b""
     out_of_memory: bool = False
+    begun: bool = True
 
 
 Judged: TypeAlias = Succeeded | Failed | Asked | Cancelled

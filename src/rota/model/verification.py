@@ -47,7 +47,7 @@ _RECORD = "stop Rota, keep a copy of the database, and report it with that copy"
 MEANINGS: Mapping[Invariant, Meaning] = MappingProxyType(
     {
         Invariant.ONE_FATE: Meaning(
-            "a slot or key has one run, and no ledger row beside it",
+            "a slot or key has one run, and no ledger row beside it unless it was backfilled",
             "check what the second one did, then cancel or delete it",
         ),
         Invariant.EVERY_SLOT: Meaning(

@@ -45,7 +45,7 @@ class Runner(Protocol):
     when its task is cancelled. When the work cannot be stopped, `run` ends only with the work.
 
     One that `keeps` attempts lets them outlive this process and holds them to their timeouts. After
-    `let_go` of a run the work goes on when `run` is cancelled.
+    `let_go` of a run, which is said while `run` goes on, the work goes on when `run` is cancelled.
     """
 
     keeps: bool

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rota.model.sites import Held, Site
 from rota.model.spaces import Role
+from rota.model.tasks import Task
 
 
 class Sites(Protocol):
@@ -17,3 +18,6 @@ class Sites(Protocol):
 
     async def holds(self, site: Site) -> Mapping[str, Held]:
         """Return for whom memory, processes and processors can be bounded there."""
+
+    async def lacks(self, task: Task, role: Role) -> Sequence[str]:
+        """Return what a task names and would not be found here, in sentences."""

@@ -51,7 +51,10 @@ class Yard(Protocol):
         offered: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> Room:
-        """Return the folders of an attempt, by the paths its own program sees."""
+        """Return the folders of an attempt, by the paths its own program sees.
+
+        Raises Exhausted where the machine has no room for them and no program has begun.
+        """
 
     def mailbox(self, kept: Kept) -> str:
         """Return the mailbox of a try, made if it is not there, by the path its program sees."""
@@ -61,7 +64,8 @@ class Yard(Protocol):
     ) -> None:
         """Start the keeper of an attempt, at most once; how that went is seen by looking.
 
-        Raises Unavailable or NotPermitted, and starts nothing, where the site cannot be had.
+        Raises Unavailable or NotPermitted, and starts nothing, where the site cannot be had;
+        Exhausted where the machine lacks room, memory or files, if no try of it has begun before.
         """
 
     def look(self, kept: Kept) -> Ending | None:
@@ -86,7 +90,13 @@ class Yard(Protocol):
         """Put bytes at an offset of what a program reads; with `end` there is no more."""
 
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
-        """Ask a keeper to end its tree: politely, then for certain."""
+        """Ask a keeper to end its tree: politely, then for certain.
+
+        Asking again can only hurry it, and what has ended is not disturbed. No disk prevents it:
+        the wish has room of its own on a full one, and where it cannot be written all the same the
+        keeper is signalled and uses its own grace. Raises OSError only while this process can open
+        no more files: then nothing was said, and it is to be asked again.
+        """
 
     async def sweep(self, kept: Kept) -> None:
         """End what outlives the tree of an attempt that has ended; it may take a while.
@@ -94,8 +104,11 @@ class Yard(Protocol):
         Raises Unavailable while something is left: the attempt is not over before.
         """
 
+    async def unswept(self, known: Sequence[Kept]) -> Sequence[Kept]:
+        """Return what has ended, is not known any more, and may have left something behind."""
+
     def pane(self, kept: Kept) -> str | None:
-        """Return what the pane of an attempt shows, None where it has none; takes a moment."""
+        """Return what the pane of an attempt shows, None where none answers; takes a moment."""
 
     async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""

@@ -236,14 +236,16 @@ def value_of(result: str | None) -> object:
 
 
 def failing(findings: Sequence[Finding]) -> str | None:
-    """Return in one sentence, and the rest below it, what speaks against a success."""
+    """Return in one sentence, and the rest below it, what speaks against a success.
+
+    How many there are stands before the first one, because the end of a long line is cut off.
+    """
     against = [finding for finding in findings if not finding.passed]
     if not against:
         return None
     sentences = [f"{finding.check}: {finding.evidence}" for finding in against]
-    return "\n".join(
-        [f"It says it is done, and a check says it is not: {sentences[0]}", *sentences[1:]]
-    )
+    who = "a check says" if len(against) == 1 else f"{len(against)} checks say"
+    return "\n".join([f"It says it is done, and {who} it is not: {sentences[0]}", *sentences[1:]])
 
 
 def told(findings: Sequence[Finding]) -> str:

@@ -145,7 +145,15 @@ def _failed(run: OpenRun, report: Report, outcome: Failed, context: Context) -> 
         wait = delay(retry, run.retries + 1, context.chance)
         at = context.now + int(wait.total_seconds() * 1_000_000)
         return _requeue(run, Move.RETRY, Cause.RETRY, at, outcome)
-    return _end(run, report, Move.FAIL, context, code=outcome.code, error=outcome.message)
+    return _end(
+        run,
+        report,
+        Move.FAIL,
+        context,
+        code=outcome.code,
+        error=outcome.message,
+        sentence=outcome.sentence,
+    )
 
 
 def _lost(run: OpenRun, report: Report, outcome: Lost, context: Context) -> Settlement:
@@ -231,12 +239,14 @@ def _end(
     rest: str | None = None,
     code: str | None = None,
     error: str | None = None,
+    sentence: str | None = None,
 ) -> Settlement:
     state = after(run.state, move)
     name = state.value
     words = (result if rest is None else rest) or state.value
+    told = _told(run, state, sentence, error)
     if state is not RunState.SUCCEEDED:
-        words = f"{context.task}: run {run.run_id} {_sentence(state, error)}".removeprefix(": ")
+        words = f"{context.task}: run {run.run_id} {told}".removeprefix(": ")
     deliveries = _deliveries(run, report.messages, state, words, context.policy)
     followers = _followers(run, state, result, context)
     success = state is RunState.SUCCEEDED
@@ -252,7 +262,7 @@ def _end(
             successors=followers,
             counts=_counts(state),
             disable_after=context.policy.disable_after,
-            notice=of_end(run, state, _sentence(state, error)),
+            notice=of_end(run, state, told),
             finishes=finishes,
         )
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
@@ -300,9 +310,14 @@ def _deliveries(
     )
 
 
-def _sentence(state: RunState, error: str | None) -> str:
-    """Return what people are told of a run that came to nothing: the sentence, never the rest."""
+def _told(run: OpenRun, state: RunState, sentence: str | None, error: str | None) -> str:
+    """Return what is sent of a run that came to nothing: one sentence, never the rest.
+
+    Where the error begins with a program's own words, it stays with the run.
+    """
     first, _, _ = (error or "").partition("\n")
+    if sentence is not None:
+        first = f"{sentence.removesuffix('.')} (rota run {run.run_id})."
     return f"{state.value}: {first}"
 
 

@@ -46,6 +46,9 @@ FailureHook: TypeAlias = Callable[[Failure], object]
 """Called once for each run that failed for good, after that was recorded; may be a coroutine."""
 
 
+Ended: TypeAlias = tuple[Assignment, Report, float]
+"""An attempt that is to be settled, and for how many seconds it worked, if anybody logs that."""
+
 FRESH = 1.0
 """How old an attempt is before it is told of: most have ended by then."""
 

@@ -8,6 +8,7 @@ lock tells who is alive, it is a service like the others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable
@@ -49,7 +50,7 @@ class Pulse:
         self._renewed = renewed
         self._clock = clock
         self._renewed_at = clock.monotonic()
-        self._thread: threading.Thread | None = None
+        self._ended = asyncio.Event()
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -80,11 +81,17 @@ class Pulse:
             return
         self._home = asyncio.get_running_loop()
         self._store = second
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._beside(second)), name="rota-pulse", daemon=True
-        )
-        self._thread.start()
-        await asyncio.to_thread(self._thread.join)
+        threading.Thread(
+            target=self._run_beside, args=(second, self._home), name="rota-pulse", daemon=True
+        ).start()
+        await self._ended.wait()
+
+    def _run_beside(self, store: Store, home: asyncio.AbstractEventLoop) -> None:
+        try:
+            asyncio.run(self._beside(store))
+        finally:
+            with contextlib.suppress(RuntimeError):  # nobody waits for it any more
+                home.call_soon_threadsafe(self._ended.set)
 
     def wake(self) -> None:
         """Ask the store now."""

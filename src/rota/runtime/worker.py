@@ -25,6 +25,7 @@ from rota.ports.store import Store
 from rota.runtime.attempts import (
     FRESH,
     Attempt,
+    Ended,
     Failure,
     FailureHook,
     Stop,
@@ -70,13 +71,12 @@ class Worker:
         self._runners = runners
         self._chance = chance
         self._clock = clock
-        self._took: dict[int, float] = {}
         self._by_route: dict[str, Runner] = {}
         self._group: asyncio.TaskGroup | None = None
         self._attempts: dict[int, Attempt] = {}
         self._behind: dict[int, Assignment] = {}
-        self._ended: list[tuple[Assignment, Report]] = []
-        self._settling: list[tuple[Assignment, Report]] = []
+        self._ended: list[Ended] = []
+        self._settling: list[Ended] = []
         self._claiming = True
         self._taking = asyncio.Lock()
         self._full = False
@@ -84,6 +84,7 @@ class Worker:
         # its slots while the other half runs. Where it is done here, they would only take turns.
         self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2 if store.elsewhere else slots))
         self._idle = asyncio.Event()
+        self._settled = asyncio.Event()
         self.claimer = Service("claim", self._claim_step, clock, chance)
         self.settler = Service("settle", self._settle_step, clock, chance)
 
@@ -169,7 +170,7 @@ class Worker:
         attempt = self._attempts.get(run_id)
         if (attempt is not None and attempt.stop is not Stop.FENCED) or run_id in self._behind:
             return True
-        return any(a.lease.run_id == run_id for a, _ in (*self._ended, *self._settling))
+        return any(a.lease.run_id == run_id for a, *_ in (*self._ended, *self._settling))
 
     def _keeps(self, assignment: Assignment) -> bool:
         return self._by_route[assignment.lease.route].keeps
@@ -203,17 +204,17 @@ class Worker:
 
     async def _carry_on(self, attempt: Attempt) -> Report:
         """Carry on what is going on already, whatever became of its time to begin."""
-        if attempt.stop is not None:
+        if attempt.stop is Stop.CANCEL:
             attempt.task.cancel()
+        elif attempt.stop is not None:
+            raise asyncio.CancelledError  # it goes on, and nobody here has taken it up
         return await self._by_route[attempt.assignment.lease.route].run(attempt.assignment)
 
     def _end(self, assignment: Assignment, report: Report) -> None:
         attempt = self._attempts.pop(assignment.lease.run_id)
         if attempt.timer is not None:
             attempt.timer.cancel()
-        behind = self._behind.pop(assignment.lease.run_id, None)
-        if behind is not None:
-            self._start(behind)
+        self._let_in(assignment.lease.run_id)
         if attempt.stop is Stop.FENCED or self._handed_on(attempt):
             return
         if attempt.stop is Stop.TIMEOUT:
@@ -221,13 +222,20 @@ class Worker:
         elif attempt.stop is Stop.CANCEL and not isinstance(report.outcome, Succeeded):
             outcome = stopped(Stop.CANCEL, assignment).outcome
             report = replace(report, outcome=outcome, messages=())
+        took = 0.0
         if attempt.began:
             took = attempt.took(report, self._clock.monotonic(), self._store.now())
-            self._took[assignment.lease.run_id] = took
-        self._add_ended(assignment, report)
+        self._add_ended(assignment, report, took)
         if self._full:
             self._full = False
             self.claimer.wake()
+
+    def _let_in(self, run_id: int) -> None:
+        """Begin a run that waited for its earlier attempt, unless nothing begins any more."""
+        if not self._claiming:
+            self.stop_run(run_id, Stop.DRAIN)
+        elif run_id in self._behind:
+            self._start(self._behind.pop(run_id))
 
     def _handed_on(self, attempt: Attempt) -> bool:
         """Tell whether an attempt goes on, to be carried on by the next process."""
@@ -237,13 +245,12 @@ class Worker:
     def _give_up(self, assignment: Assignment) -> None:
         if self._behind.get(assignment.lease.run_id) is assignment:
             del self._behind[assignment.lease.run_id]
-            outcome = Failed(code="stuck", message=NOT_STOPPING)
-            self._add_ended(assignment, Report(outcome=outcome))
+            self._add_ended(assignment, Report(outcome=Failed(code="stuck", message=NOT_STOPPING)))
 
-    def _add_ended(self, assignment: Assignment, report: Report) -> None:
+    def _add_ended(self, assignment: Assignment, report: Report, took: float = 0.0) -> None:
         if not self._ended:
             self.settler.wake()
-        self._ended.append((assignment, report))
+        self._ended.append((assignment, report, took))
 
     async def _settle_step(self) -> float:
         if not self._ended:
@@ -251,17 +258,17 @@ class Worker:
         batch, self._ended = self._ended[:MOST_SETTLED], self._ended[MOST_SETTLED:]
         self._settling = batch
         try:
-            settlements = await decide_attempts(self._store, batch, self._chance)
+            told = [(assignment, report) for assignment, report, _ in batch]
+            settlements = await decide_attempts(self._store, told, self._chance)
             verdicts = await self._store.settle(settlements)
         except BaseException:
             self._ended = batch + self._ended
             raise
         finally:
             self._settling = []
-        for (assignment, report), settlement, accepted in zip(
-            batch, settlements, verdicts, strict=True
-        ):
-            took = self._took.pop(assignment.lease.run_id, 0.0)
+            self._settled.set()
+        for ended, settlement, accepted in zip(batch, settlements, verdicts, strict=True):
+            assignment, report, took = ended
             if not accepted:
                 log.warning("run.late_result", extra={"run_id": assignment.lease.run_id})
                 continue
@@ -278,7 +285,7 @@ class Worker:
         A run is given back when two looks in a row find it unknown here, so that one whose claim is
         being answered at this moment is left alone.
         """
-        unsettled = {a.lease.run_id for a, _ in (*self._ended, *self._settling)}
+        unsettled = {a.lease.run_id for a, *_ in (*self._ended, *self._settling)}
         working = {n for n, attempt in self._attempts.items() if attempt.stop is not Stop.FENCED}
         unknown = set(held) - working - self._behind.keys() - unsettled
         strangers = unknown & self._strangers
@@ -309,10 +316,9 @@ class Worker:
         if reason is Stop.TIMEOUT and self._time_left(attempt):
             return
         attempt.stop = reason
-        if lets_go:
-            run_id = attempt.assignment.lease.run_id
-            self._by_route[attempt.assignment.lease.route].let_go(run_id)
         if attempt.entered:  # a task that is cancelled before its first step never takes it
+            if lets_go:
+                self._by_route[attempt.route].let_go(attempt.assignment.lease.run_id)
             attempt.task.cancel()
         if self._group is not None and reason is Stop.TIMEOUT:
             self._group.create_task(self._watch(attempt))
@@ -375,9 +381,10 @@ class Worker:
                 await asyncio.wait(late, timeout=1.0)
         for run_id in list(self._behind):
             self.stop_run(run_id, Stop.DRAIN)
+        self.settler.wake()
         while self._ended or self._settling:
-            self.settler.wake()
-            await asyncio.sleep(0.005)
+            self._settled.clear()
+            await self._settled.wait()
 
     def fence(self) -> None:
         """Stop everything at once; somebody else owns these runs now."""
@@ -385,6 +392,7 @@ class Worker:
             self._stop(attempt, Stop.FENCED)
         self._behind.clear()
         self._ended.clear()
+        self._settled.set()
 
     def stop(self) -> None:
         """End both services."""

@@ -38,15 +38,12 @@ class Daemon:
     def __init__(self, make_crew: Callable[[], Crew]) -> None:
         self._make_crew = make_crew
         self._crew: Crew | None = None
+        self.worker: str | None = None
+        """Which worker is its own; what is kept goes on in its name when that has stopped."""
         self._stops = _Stops()
         self._wanted = True
         self._changed = asyncio.Event()
         self.state = "starting"
-
-    @property
-    def worker(self) -> str | None:
-        """Which worker is its own, while it has one."""
-        return None if self._crew is None else self._crew.worker.id
 
     @property
     def services(self) -> Sequence[Service]:
@@ -91,7 +88,7 @@ class Daemon:
 
     async def _work(self, crew: Crew) -> Ending | None:
         """Let a crew work until somebody wants it to stop; None if the daemon is to go on."""
-        self._crew, self.state = crew, "working"
+        self._crew, self.worker, self.state = crew, crew.worker.id, "working"
         working = asyncio.get_running_loop().create_task(crew.run())
         try:
             await self._until(lambda: not self._wanted, working)

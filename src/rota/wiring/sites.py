@@ -14,6 +14,7 @@ from typing import NamedTuple
 from rota.errors import Invalid, Unavailable
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.words import Engine, Users, pinned
+from rota.executors.kit.apart import Apart
 from rota.executors.kit.beneath import steps_below
 from rota.executors.kit.executor import (
     NO_OUTLET,
@@ -32,6 +33,8 @@ from rota.executors.sandbox.executor import SandboxExecutor
 from rota.executors.tmux.executor import TmuxExecutor
 from rota.model.sites import Held, Network, Site
 from rota.model.spaces import Role
+from rota.model.tasks import Task
+from rota.wiring.lacking import lacks_of
 from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 from rota.wiring.surroundings import engine_environment
@@ -60,6 +63,7 @@ class LocalSites:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tried: dict[str, tuple[float, Tried]] = {}
+        self._trials = Apart()
 
     @cached_property
     def mounts(self) -> MountList:
@@ -94,7 +98,7 @@ class LocalSites:
 
     async def admit(self, site: Site, role: Role) -> None:
         """Raise, with what to do, unless a program can run there."""
-        await asyncio.to_thread(self._admit, site, role)
+        await self._trials.do(site.executor, self._admit, site, role)
 
     def _admit(self, site: Site, role: Role) -> None:
         refuse(site.executor, self.try_out(site.executor).missing)
@@ -112,6 +116,11 @@ class LocalSites:
         """Return for whom memory, processes and processors can be bounded there."""
         made = await asyncio.to_thread(lambda: self.executors)
         return made[site.executor].holds(isolated=site.isolated)
+
+    async def lacks(self, task: Task, role: Role) -> Sequence[str]:
+        """Return what a task names and would not be found here, in sentences."""
+        found = await asyncio.to_thread(lacks_of, task, role, self._settings)
+        return [str(lack) for lack in found]
 
     def try_all(self) -> list[Tried]:
         """Return what each executor lacks here."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 
@@ -46,7 +47,7 @@ def test_a_second_daemon_is_refused_and_the_first_goes_on(house):
     assert second.returncode == 6
     assert second.stdout == ""
     last = second.stderr.splitlines()[-1]
-    assert last.startswith(f"rota: another Rota (process {first.process.pid}) is working on")
+    assert last.startswith(f"rota: another Rota (process {first.process.pid}) has this database")
     house.json("task", "create", "hello", "--call", "rota.samples:hello")
     house.json("task", "run", "hello")
     first.log.wait("run.settled", "hello")
@@ -199,3 +200,17 @@ def test_the_first_start_imports_the_tasks_of_the_home_and_later_ones_nothing(ho
     file.write_text('[tasks.other]\ncall = "rota.samples:hello"\n')
     house.up()
     assert [task["name"] for task in house.json("task", "list")["tasks"]] == ["hello"]
+
+
+def test_a_daemon_may_open_more_files_than_usual_and_its_programs_may_not(house):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        daemon = house.up()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)[0] > 512
+    house.json("task", "create", "limit", "--shell", "--command", "ulimit -Sn")
+    house.json("task", "run", "limit")
+    daemon.log.wait("run.settled", "limit")
+    assert house.json("run", "1")["result"] == "512"

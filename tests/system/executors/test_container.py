@@ -41,7 +41,7 @@ def run(ground, podman, container):
 
 
 def test_the_engine_answers(container):
-    assert container.check() == []
+    assert [each for each in container.check() if each.needed] == []
 
 
 def test_words_environment_input_and_exit_code_come_through(run, ground, podman):

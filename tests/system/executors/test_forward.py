@@ -3,11 +3,13 @@
 import contextlib
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -100,13 +102,38 @@ def test_whoever_does_not_read_makes_the_other_wait_and_fills_no_memory(outside,
     assert memory_of_session(port[1]) < 30 * 1024
 
 
-def memory_of_session(session):
-    held = 0
+def test_an_answer_reaches_who_is_cut_off_while_it_sends(outside, port):
+    with call(port[0]) as inside:
+        peer, _ = outside.accept()
+        inside.sendall(b"x" * 10)
+        assert peer.recv(10) == b"x" * 10
+        inside.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                inside.send(b"x" * 65536)
+        peer.sendall(b"enough")
+        peer.close()
+        inside.settimeout(PATIENCE)
+        assert inside.recv(10) == b"enough"
+
+
+def processes_of(session):
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (folder / "stat").read_text().rpartition(")")[2].split()[2] == str(session):
-                found = re.search(r"VmRSS:\s+(\d+)", (folder / "status").read_text())
-                held += int(found[1]) if found else 0
+                yield folder
+
+
+def told_of(process, word):
+    found = re.search(rf"^{word}:\s+(\d+)", (process / "status").read_text(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def memory_of_session(session):
+    held = 0
+    for process in processes_of(session):
+        with contextlib.suppress(OSError):
+            held += told_of(process, "VmRSS")
     return held
 
 
@@ -121,6 +148,29 @@ def test_many_who_say_nothing_wait_outside_and_the_rest_is_served(outside, port)
         late = lazy.enter_context(outside.accept()[0])
         callers[forward.CONNECTIONS].sendall(b"late")
         assert late.recv(10) == b"late"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_callers_wait_while_the_system_has_no_room_for_them_and_nobody_is_busy(outside, port, more):
+    """Room for no socket, or for one of the two that a caller needs."""
+    (carrier,) = processes_of(port[1])
+    number = int(carrier.name)
+    before = resource.prlimit(number, resource.RLIMIT_NOFILE)
+    with call(port[0]) as served, outside.accept()[0] as peer:
+        most = len(list((carrier / "fd").iterdir())) + more
+        resource.prlimit(number, resource.RLIMIT_NOFILE, (most, before[1]))
+        with call(port[0]) as inside:
+            inside.sendall(b"patient")
+            rests = told_of(carrier, "voluntary_ctxt_switches") + 5
+            until = time.monotonic() + PATIENCE
+            while told_of(carrier, "voluntary_ctxt_switches") < rests:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            served.sendall(b"meanwhile")
+            assert peer.recv(20) == b"meanwhile"
+            resource.prlimit(number, resource.RLIMIT_NOFILE, before)
+            with outside.accept()[0] as other:
+                assert other.recv(20) == b"patient"
 
 
 def test_a_host_that_is_gone_ends_the_call(outside, port):

@@ -42,7 +42,7 @@ def test_nothing_of_the_hosts_environment_comes_along(ground, process):
 
 
 def test_a_program_that_is_not_there_says_so(ground, process):
-    done = run(ground, process, "/nonexistent")
+    done = run(ground, process, "/nonexistent", bounds=Bounds(open_files=16))
     assert (done.returncode, done.stderr) == (
         126,
         b"cannot start /nonexistent: No such file or directory\n",

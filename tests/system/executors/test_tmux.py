@@ -1,6 +1,7 @@
 """Panes of the real tmux."""
 
 import contextlib
+import hashlib
 import os
 import pty
 import re
@@ -150,26 +151,85 @@ def test_a_living_pane_is_captured_and_typed_into(tmux, ground, pane):
         pane.send("x")
 
 
-def test_a_pane_can_be_watched_without_touching_it(tmux, ground, pane):
-    with begun(tmux, ground, "/bin/sh", "-c", "printf 'seen by all'; read x; echo typed") as child:
-        said(child, b"seen by all")
-        number, terminal = pty.fork()
-        if number == 0:
-            os.environ["TERM"] = "xterm"
-            os.execv(pane.attach_argv()[0], pane.attach_argv())  # noqa: S606
-        shown = b""
-        until = time.monotonic() + PATIENCE
-        while b"seen by all" not in shown and time.monotonic() < until:
-            shown += os.read(terminal, 65536)
-        os.write(terminal, b"keys\n")
-        assert b"seen by all" in shown
-        assert b"typed" not in pane.capture().encode()
+@contextlib.contextmanager
+def attached(pane, text, *, typing=False):
+    """Somebody in front of a pane who has seen a text, and from then on only types."""
+    number, terminal = pty.fork()
+    if number == 0:
+        os.environ["TERM"] = "xterm"
+        argv = pane.attach_argv(typing=typing)
+        os.execv(argv[0], argv)  # noqa: S606
+    shown = b""
+    until = time.monotonic() + PATIENCE
+    while text not in shown and time.monotonic() < until:
+        shown += os.read(terminal, 65536)
+    assert text in shown
+    try:
+        yield terminal
+    finally:
         os.kill(number, signal.SIGTERM)
         with contextlib.suppress(OSError):
             while os.read(terminal, 65536):
                 pass
         os.waitpid(number, 0)
         os.close(terminal)
+
+
+def test_a_pane_can_be_watched_without_touching_it(tmux, ground, pane):
+    with begun(tmux, ground, "/bin/sh", "-c", "printf 'seen by all'; read x; echo typed") as child:
+        said(child, b"seen by all")
+        with attached(pane, b"seen by all") as terminal:
+            os.write(terminal, b"keys\n")
+            assert b"typed" not in pane.capture().encode()
+
+
+@pytest.fixture
+def go(ground):
+    """Let a program go on that waits for it."""
+    os.mkfifo(ground.folder / "go")
+    return lambda: (ground.folder / "go").write_text("on\n")
+
+
+def test_what_nobody_reads_does_not_hold_up_the_program_and_is_read_later(tmux, ground, pane, go):
+    text = "echo begun; read x <go; seq 1 20000; echo on; head -n 2000 | md5sum"
+    with begun(tmux, ground, "/bin/sh", "-c", text) as child:
+        said(child, b"begun")
+        pasted = "".join(f"line {n} of what somebody pasted\n" for n in range(2000))
+        pane.send(pasted, enter=False)
+        said(child, b"line 50 of")
+        go()
+        said(child, b"on\r\n")
+        said(child, hashlib.md5(pasted.encode(), usedforsecurity=False).hexdigest().encode())
+
+
+def test_nobody_in_front_of_a_pane_stops_the_program(tmux, ground, pane, go):
+    with begun(
+        tmux, ground, "/bin/sh", "-c", "echo begun; read x <go; seq 1 20000; echo over"
+    ) as child:
+        said(child, b"begun")
+        with attached(pane, b"begun", typing=True) as terminal:
+            os.write(terminal, b"\x13and reads no more\r")
+            said(child, b"and reads no more")
+            go()
+            said(child, b"over")
+
+
+def test_a_tmux_that_hangs_does_not_stop_the_program(tmux, ground, pane, go):
+    with begun(
+        tmux, ground, "/bin/sh", "-c", "echo begun; read x <go; seq 1 20000; echo over; cat"
+    ) as child:
+        said(child, b"begun")
+        server = int(pane._ask("display-message", "-p", "#{pid}").stdout)
+        os.kill(server, signal.SIGSTOP)
+        try:
+            go()
+            said(child, b"over")
+        finally:
+            os.kill(server, signal.SIGCONT)
+        pane.send("seen again")
+        until = time.monotonic() + PATIENCE
+        while "seen again" not in pane.capture():
+            assert time.monotonic() < until
 
 
 def test_nobody_else_can_reach_the_server(tmux, ground):
@@ -197,6 +257,31 @@ def test_a_program_that_ends_its_own_server_is_still_heard(tmux, ground):
     done = ground.run(tmux, "/bin/sh", "-c", text, "sh", str(ground.state), isolated=False)
     assert b"still here" in done.stdout
     assert done.returncode == 6
+
+
+def test_a_pane_that_is_lost_is_no_program_that_cannot_be_started(tmux, ground):
+    text = "kill -9 $PPID; sleep 60"
+    done = ground.run(tmux, "/bin/sh", "-c", text, isolated=False, bounds=Bounds())
+    assert (done.returncode, done.stderr) == (
+        125, b"tmux: the pane ended before the program did\n",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def small_disk(ground):
+    """A state folder with room for a few words."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(ground.state)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield
+    subprocess.run(["umount", "--lazy", str(ground.state)], check=True)
+
+
+def test_how_a_program_ended_is_known_on_a_full_disk(small_disk, tmux, ground):
+    text = "cat /dev/zero >$1/full; exit 5"
+    words = ("/bin/sh", "-c", text, "sh", str(ground.state))
+    done = ground.run(tmux, *words, isolated=False, bounds=Bounds())
+    assert done.returncode == 5, done.stderr
 
 
 def test_a_flood_fills_nobodys_memory(tmux, ground):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 
@@ -42,8 +43,8 @@ def test_a_signal_passes_through(scene):
 @pytest.mark.parametrize(
     ("argv", "cwd", "detail"),
     [
-        (["no-such-program"], "/", "program: No such file or directory"),
-        (["/etc/passwd"], "/", "program: Permission denied"),
+        (["no-such-program"], "/", "no-such-program: No such file or directory"),
+        (["/etc/passwd"], "/", "/etc/passwd: Permission denied"),
         (["sh"], "/no/such/folder", "folder: No such file or directory"),
     ],
 )
@@ -131,6 +132,21 @@ def test_sigterm_to_the_keeper_ends_its_tree(attempts):
     os.kill(attempt.pids()[0], signal.SIGTERM)
     assert attempt.ending(5.0).reason is Reason.KEEPER_SIGTERM
     nothing_is_left(attempt)
+
+
+def test_sigterm_is_heard_by_a_keeper_whose_bell_takes_no_more(attempts):
+    attempt = attempts.start(attempts.python(STUBBORN))
+    attempt.says(b"ready")
+    keeper = attempt.pids()[0]
+    os.kill(keeper, signal.SIGSTOP)
+    bell = os.open(attempt.folder / "bell", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(bell, b"!" * 4096)
+    os.close(bell)
+    os.kill(keeper, signal.SIGTERM)
+    os.kill(keeper, signal.SIGCONT)
+    assert attempt.ending(5.0).reason is Reason.KEEPER_SIGTERM
 
 
 def test_other_signals_do_not_disturb_a_keeper(attempts):
@@ -241,4 +257,15 @@ def test_a_chain_of_forks_is_caught(attempts):
     attempt = attempts.start(attempts.python(CHAIN), leftover=0.1)
     attempt.says(b"ready")
     assert attempt.ending(5.0).proven
+    nothing_is_left(attempt)
+
+
+def test_a_fifo_in_the_place_of_its_ending_holds_no_keeper_up(attempts):
+    """As a program without walls could leave one: what it says of itself is lost, nobody waits."""
+    attempt = attempts.start(["cat"], keep_stdin_open=True)
+    attempt.pids()
+    (attempt.folder / "exit.reserve").unlink()
+    os.mkfifo(attempt.folder / "exit.reserve")
+    attempt.cancel(0.0)
+    assert attempt.ending(5.0).reason is Reason.LOST_KEEPER_DIED
     nothing_is_left(attempt)

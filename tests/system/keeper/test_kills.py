@@ -162,13 +162,10 @@ def test_a_keeper_never_runs_after_the_verdict(attempts):
     attempt = attempts.start(["true"])
     attempt.ending()
     attempt.until(lambda: attempt.processes() == [])
-    told = os.memfd_create("again")
-    os.write(told, pack([]))
     lock = os.open(attempt.folder / "lock", os.O_RDWR)
     before = (attempt.folder / "exit").read_bytes()
-    pid = _spawn(attempt.folder, attempts.program, attempt.identity.name, told, lock)
+    pid = _spawn(attempt.folder, attempts.program, attempt.identity.name, pack([]), lock)
     os.close(lock)
-    os.close(told)
     assert os.waitpid(pid, 0)[1] == 0
     assert (attempt.folder / "exit").read_bytes() == before
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,16 @@ def test_a_program_that_does_not_read_is_not_waited_for(attempts):
     assert attempt.ending().code == 4
 
 
+TAKES_BACK = (Path(__file__).parents[1] / "executors" / "hostile_reader.py").read_text()
+
+
+def test_a_program_that_takes_its_output_back_is_minded_all_the_same(attempts):
+    """It has a second read end of its own pipes, and empties them before its keeper can."""
+    bounds = Bounds(hard_seconds=5.0, grace_seconds=0.3)
+    attempt = attempts.start(attempts.python(TAKES_BACK), bounds=bounds)
+    assert attempt.ending(10.0).reason is Reason.HARD_TIMEOUT
+
+
 LEAKY = """
 import os, sys
 sys.exit(0 if sorted(os.listdir("/proc/self/fd")) == ["0", "1", "2", "3"] else 1)
@@ -163,3 +174,19 @@ def test_a_loss_can_be_recorded_on_a_full_disk(attempts, small_disk):
     os.kill(attempt.pids()[0], 9)
     ending = attempt.ending()
     assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+
+
+def fill(folder):
+    """Leave no room on a disk."""
+    with suppress(OSError), (folder / "filled").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_wish_to_stop_is_heard_on_a_full_disk(attempts, small_disk):
+    attempt = attempts.start(["sleep", "30"], home=small_disk)
+    attempt.pids()
+    fill(small_disk)
+    attempt.cancel(5.0, reason="first")
+    ending = attempt.ending()
+    assert (ending.reason, ending.detail) == (Reason.CANCELLED, "first")

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import asynccontextmanager
 
-from rota.executors.kit.executor import Interpreter
+from tests.system.keeper.yards import sleeping
+
 from rota.executors.kit.keeper.words import as_lines, from_lines
 from rota.executors.kit.signs import _stat
-from rota.executors.kit.yard import HomeYard
-from rota.executors.process.executor import ProcessExecutor
 from rota.flow.execute.beating import Followed, Watch
 from rota.flow.execute.hearing import Hearing
-from rota.model.ids import Epoch, RunId
-from rota.model.keeping import Kept, Reason
-from rota.model.programs import Bounds, Command
-from rota.model.sites import Site
-from rota.model.spaces import Role
-from rota.ports.agent import Prepared, Room
+from rota.model.keeping import Reason
 
-PLAIN = ProcessExecutor(Interpreter.running(), hierarchy=None, certain_kill=True)
 SOON = {"ROTA_HEARTBEAT": "1s"}
 TALKER = """
 import subprocess, sys, time
@@ -78,36 +70,6 @@ def test_a_function_in_this_process_is_told_of_too(kept):
 class Mute:
     def feed(self, line, *, cut=False):
         return ()
-
-
-@asynccontextmanager
-async def sleeping(tmp_path):
-    """A real keeper with a program that sleeps, ended whatever comes."""
-    home = tmp_path / "home"
-    home.mkdir(mode=0o700)
-    yard = HomeYard(home, "here", {"process": PLAIN})
-    assert yard.take()
-    yard.promise(yard.moment() + 60.0)
-    kept = Kept(
-        run_id=RunId(1), epoch=Epoch(1), home=yard.home, nonce=os.urandom(8).hex(),
-        boot=yard.boot, executor="process",
-    )  # fmt: skip
-    room = Room(
-        folder=str(home / "files"), cwd=str(tmp_path), home=str(tmp_path), offered={}, ids={}
-    )
-    command = Command(argv=("sleep", "60"), env={}, cwd=str(tmp_path))
-    bounds = Bounds(hard_seconds=60.0, grace_seconds=0.1)
-    site = Site(executor="process")
-    await yard.start(kept, room, site, Role.MAIN, Prepared(command=command), bounds)
-    try:
-        while (sign := await yard.sign(kept)).state != "running":
-            await yard.rung(kept, 0.05)
-        yield yard, kept, sign
-    finally:
-        yard.cancel(kept, 0.0, "test over")
-        while yard.look(kept) is None:
-            await yard.rung(kept, 0.05)
-        yard.close()
 
 
 async def test_a_stopped_keeper_is_woken_and_the_program_goes_on(tmp_path):

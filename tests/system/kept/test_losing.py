@@ -85,10 +85,10 @@ def test_without_a_namespace_what_is_left_is_found_by_its_marker(kept, both, tmp
     ]
     number = start_forking(kept, "fail")
     keeper, guard = kept.keeper()
-    for pid in (keeper, guard) if both else (keeper,):
-        os.kill(pid, signal.SIGSTOP)
-    for pid in (keeper, guard) if both else (keeper,):
-        os.kill(pid, signal.SIGKILL)
+    dying = (guard, keeper) if both else (keeper,)  # a dead keeper is seen, and its guard woken
+    for signum in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in dying:
+            os.kill(pid, signum)
     run = kept.until(number, ended)
     assert (run["state"], run["error_code"]) == ("failed", "lost"), run
     assert ("could not be proven" in run["error"]) == both, run["error"]

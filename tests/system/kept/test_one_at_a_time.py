@@ -107,7 +107,7 @@ def machine(desk, chance, tmp_path):
 
 async def test_a_guarded_tree_that_timed_out_is_gone_before_the_retry(machine):
     retry = Retry(attempts=2, base=timedelta(milliseconds=1), jitter=0)
-    policy = Policy(timeout=SHORT, grace=timedelta(milliseconds=100), retry=retry)
+    policy = Policy(timeout=timedelta(seconds=2), grace=timedelta(milliseconds=100), retry=retry)
     async with machine.working():
         attempts = await machine.ended(await machine.queue(policy))
     assert [attempt.ending["reason"] for attempt in attempts] == ["hard_timeout"] * 2

@@ -71,7 +71,7 @@ def test_a_script_is_told_of_its_run_and_of_no_secret(kept):
     assert told["ROTA_PROFILE"]["name"] == told["ROTA_TASK"] == "tell"
     assert told["ROTA_PROFILE"]["kind"] == "script"
     assert told["ROTA_RUN_ID"] == str(run["id"])
-    assert told["ROTA_TRACE_ID"].endswith(f"-{run['id']}")
+    assert told["ROTA_TRACE_ID"] == run["trace_id"]
     assert told["ROTA_THREAD_KEY"] == "telegram:chat:-100:topic:7"
     assert told["resources"] == ["config.json", "task_config.json"]
     assert "canary" not in json.dumps(told)
@@ -88,6 +88,20 @@ def test_words_arrive_as_they_were_written(house_with_scripts):
     assert kept.call("POST", "/v1/tasks", asked)[0] == 201
     run = kept.done("words", "--payload", json.dumps(HOSTILE_WORDS))
     assert run["result"]["argv"] == run["result"]["input"] == HOSTILE_WORDS
+    assert not (kept.work / "pwned").exists()
+
+
+def test_a_link_that_leads_out_of_the_space_is_not_run(house_with_scripts, tmp_path):
+    kept = house_with_scripts
+    outside = tmp_path / "outside.sh"
+    outside.write_text("#!/bin/sh\ntouch pwned\n")
+    outside.chmod(0o755)
+    (kept.work / "inside.sh").symlink_to(outside)
+    kept.create("linked", "inside.sh")
+    kept.up()
+    run = kept.done("linked")
+    assert (run["state"], run["error_code"], len(run["attempts"])) == ("failed", "invalid", 1), run
+    assert "it is a link that leads elsewhere" in run["error"]
     assert not (kept.work / "pwned").exists()
 
 

@@ -26,7 +26,7 @@ def family(kept):
 @pytest.mark.parametrize("kind", ["timeout", "idle-timeout"])
 def test_a_retry_finds_nothing_of_the_attempt_that_timed_out(kept, family, kind):
     kept.create(
-        "family", *family, **{kind: "800ms"}, grace="200ms", retry="2", **{"retry-base": "10ms"}
+        "family", *family, **{kind: "2s"}, grace="200ms", retry="2", **{"retry-base": "10ms"}
     )
     kept.up()
     number = kept.json("run", "family")["run"]
@@ -76,7 +76,7 @@ def test_a_task_shows_its_timeouts_and_a_callable_has_only_one(kept):
     policy = task["policy"]
     assert (policy["timeout"], policy["idle_timeout"], policy["grace"]) == (3600.0, 120.0, 5.0)
     shown = kept.rota("task", "show", "slow").stdout
-    assert "idle timeout 120.0 s, grace 5.0 s" in shown
+    assert "timeout 1 h, idle timeout 2 min, grace 5 s" in shown
     refused = kept.rota("task", "create", "f", "--call", "work:stubborn", "--idle-timeout", "2m")
     assert refused.returncode != 0
     assert "a callable writes nothing: give it a timeout" in refused.stderr

@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import termios
 import time
 
 import pytest
@@ -26,6 +27,13 @@ except OSError:  # behind walls a program has a terminal, but none that controls
     while not os.path.exists("go"):
         time.sleep(0.02)
     print("hello nobody", flush=True)
+"""
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+print("deaf", flush=True)
+time.sleep(600)
 """
 
 
@@ -67,6 +75,7 @@ def shown(terminal, text):
         ready, _, _ = select.select([terminal], [], [], max(0.0, until - time.monotonic()))
         assert ready, seen
         seen += os.read(terminal, 65536)
+    return seen
 
 
 def captured(sited, run):
@@ -100,6 +109,38 @@ def test_what_is_typed_reaches_a_pane_only_when_asked_for(sited, place, asking):
     assert (ended["state"], ended["result"]) == ("succeeded", "hello Ada"), ended
     told = sited.rota("attach", str(asking))
     assert (told.returncode != 0, "has ended" in told.stderr) == (True, True)
+
+
+@pytest.mark.parametrize("place", ["tmux"], indirect=True)
+def test_a_terminal_is_put_back_when_the_run_of_its_pane_is_killed(sited, place):
+    sited.settle(place)
+    (sited.work / "deaf.py").write_text(DEAF)
+    sited.make("deaf", "python3", "deaf.py", grace="100ms")
+    sited.up()
+    run = sited.start("deaf")
+    sited.said(run, "deaf")
+    with attached(sited, run) as terminal:
+        before = termios.tcgetattr(terminal)
+        shown(terminal, b"deaf")
+        assert termios.tcgetattr(terminal) != before
+        sited.json("cancel", str(run))
+        seen = shown(terminal, b"cancelled by")
+        assert b"\x1b[?1049l" in seen
+        assert b"\x1b[?25h" in seen
+        assert f"Run {run} of deaf cancelled by".encode() in seen
+        assert termios.tcgetattr(terminal) == before
+
+
+@pytest.mark.parametrize("place", ["tmux"], indirect=True)
+def test_a_run_that_has_not_begun_or_has_ended_is_told_as_that(sited, place):
+    sited.settle(place)
+    sited.make("slow", "python3", "count.py", "1")
+    run = str(sited.json("run", "slow")["run"])
+    assert (
+        f"run {run} is queued: it can have a pane while it runs" in sited.rota("attach", run).stderr
+    )
+    sited.json("cancel", run)
+    assert sited.rota("attach", run).stderr == f"rota: run {run} has ended: see `rota logs {run}`\n"
 
 
 @pytest.mark.parametrize("place", ["tmux"], indirect=True)

@@ -81,6 +81,15 @@ def test_no_attack_works_from_within_a_run(sited, walls, facts):
     assert len(found["worked"]) > 10
 
 
+def test_a_program_that_takes_its_output_back_is_ended_in_time(sited, walls):
+    sited.settle(walls)
+    shutil.copy(Path(HOSTILE[0]).with_name("hostile_reader.py"), sited.work)
+    sited.make("back", "python3", "hostile_reader.py", timeout="6s", grace="1s")
+    sited.up()
+    run = sited.ended(sited.start("back"), 40.0)
+    assert (run["state"], run["error_code"]) == ("failed", "timeout")
+
+
 def test_the_attacker_refuses_to_start_without_walls(sited):
     if os.geteuid() != 0:
         pytest.skip("it refuses rights over the whole machine, which only root has")

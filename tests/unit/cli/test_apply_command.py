@@ -51,6 +51,7 @@ def test_a_rehearsal_changes_nothing(rota, file):
         ("[tasks]\nx = 1", "[tasks.NAME]"),
         ("[other.x]\ncall = 'a:b'", "[tasks.NAME]"),
         ("[tasks.'a/b']\ncall = 'a:b'", "without a slash"),
+        ("[tasks.12]\ncommand = ['true']", "is the id of a task"),
         ("[tasks.x", "Expected"),
         ("\x00", "Invalid"),
         ("[tasks.x]\ninstructions = 'a'\nsomething = 1", "something"),

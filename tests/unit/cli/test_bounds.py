@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rota.doors.cli.task_words import site_words, unheld_words
@@ -67,3 +69,16 @@ def test_a_task_with_a_bound_says_how_it_is_held_here(rota, bound):
     assert held in set(Held)
     told = rota.ok("task", "edit", "x", "--title", "same").out
     assert ("  ! nothing here bounds" in told) == (held == Held.NOT)
+    shown = rota.ok("task", "show", "x").out
+    said_again = re.search(r"^warning +nothing here bounds", shown, re.MULTILINE)
+    assert (said_again is not None) == (held == Held.NOT)
+
+
+def test_doctor_says_what_a_bound_on_processors_needs(rota):
+    made = rota.json("task", "create", "x", "--command", "true", "--cpus", "64")
+    (plain,) = [
+        one for one in rota("doctor", "--json").json["executors"] if one["name"] == "process"
+    ]
+    missing = {one["what"]: one["to_do"] for one in plain["missing"]}
+    unheld = made["site"]["held"]["cpus"] == Held.NOT
+    assert ("hand the cpu controller" in missing.get("a bound on processors", "")) == unheld

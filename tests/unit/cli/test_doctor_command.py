@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
+from rota.doors.kit.announcing import announced
 from rota.gateway.sealed import SealedSecrets
 
 
@@ -69,10 +68,8 @@ def test_files_that_others_may_read_are_found_and_mended_when_asked(sound):
 
 
 def test_word_of_a_daemon_that_is_gone_is_found_and_removed_when_asked(sound):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
     place = sound.home / "api.json"
-    place.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": ended.pid}))
+    place.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": os.getpid()}))
     assert codes(sound("doctor", "--json")) == ["stale_api"]
     assert place.exists()
     sound.ok("doctor", "--fix")
@@ -80,11 +77,10 @@ def test_word_of_a_daemon_that_is_gone_is_found_and_removed_when_asked(sound):
 
 
 def test_a_daemon_that_does_not_answer_is_left_alone(sound):
-    place = sound.home / "api.json"
-    place.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": os.getpid()}))
-    answer = sound("doctor", "--fix", "--json")
-    assert (answer.code, codes(answer)) == (1, ["no_answer"])
-    assert place.exists()
+    with announced(sound.home, "http://127.0.0.1:9"):
+        answer = sound("doctor", "--fix", "--json")
+        assert (answer.code, codes(answer)) == (1, ["no_answer"])
+        assert (sound.home / "api.json").exists()
 
 
 def test_wrong_settings_are_told_together(sound, monkeypatch):

@@ -62,6 +62,15 @@ def test_an_unknown_command_is_refused(rota):
     assert "ghost" in rota.refused("ghost", "--help")
 
 
+def test_an_option_that_takes_one_value_is_not_given_two(rota):
+    answer = rota("task", "create", "two", "--command", "echo a", "--command", "echo b")
+    assert (answer.code, answer.err) == (2, "rota: --command is given 2 times: give it once\n")
+    assert rota("task", "show", "two").code == 3
+    checks = ("--check", "min_length=1", "--check", "not_like=error")
+    rota.ok("task", "create", "many", "--command", "true", *checks)
+    rota.ok("task", "list", "--json", "--json", "--home", "elsewhere")
+
+
 def test_the_version_is_told(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rota ")
@@ -112,3 +121,9 @@ def test_an_unavailable_store_is_told_in_json(rota, tmp_path):
     answer = rota("task", "list", "--json", "--store", f"sqlite:///{tmp_path}/no/rota.db")
     assert answer.code == 6
     assert answer.error["code"] == "unavailable"
+
+
+def test_the_grace_of_catching_up_is_told_where_it_is_chosen(rota):
+    assert "up to 60 s late is not missed" in " ".join(
+        rota.ok("task", "create", "--help").out.split()
+    )

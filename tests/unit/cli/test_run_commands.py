@@ -103,7 +103,8 @@ def test_a_queued_run_is_cancelled_once(rota, hello):
     assert rota.json("cancel", "1")["state"] == "cancelled"
     assert "ended already" in rota.refused("cancel", "1", code=5)
     assert "no run" in rota.refused("cancel", "77", code=3)
-    assert "whole number" in rota.refused("cancel", "x")
+    told = "give its number; `rota runs --task TASK` lists those of a task"
+    assert rota.refused("cancel", "hello", code=3) == f'no run "hello": {told}'
     assert "no run" in rota.refused("run", "77", code=3)
 
 
@@ -124,7 +125,7 @@ def test_a_question_is_shown_and_answered_once(rota):
     assert "closed" in rota.refused("answer", "1", "no", code=5)
     assert "no run" in rota.refused("answer", "9", "no", code=3)
     assert "no question" in rota.refused("answer", "1", "no", "--question", "9", code=3)
-    assert "whole number" in rota.refused("answer", "first", "no")
+    assert "give its number" in rota.refused("answer", "first", "no", code=3)
     rota.ok("once")
     assert rota.json("run", "1")["result"] == "the answer was yes"
     assert rota.ok("questions").out == "Nobody waits for an answer.\n"
@@ -138,6 +139,13 @@ def test_a_failure_shows_the_first_line_of_its_error(rota):
     assert (
         "failed: RuntimeError: the first attempt always fails; run 1" in rota.ok("why", "flaky").out
     )
+
+
+def test_the_error_of_an_earlier_try_is_called_that_while_the_run_goes_on(rota):
+    rota.ok("task", "create", "flaky", "--call", "rota.samples:flaky", "--retry", "2")
+    rota.ok("task", "run", "flaky")
+    rota.ok("once", "--max-runs", "1")
+    assert "earlier try: RuntimeError: the first attempt" in rota.ok("runs").out
 
 
 def test_backfill_queues_the_slots_of_a_span(rota):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.doors.cli.task_words import deleted_words
+
 HELLO = ("--call", "rota.samples:hello")
 
 UNLED = (
@@ -9,6 +11,7 @@ UNLED = (
     "use log"
 )
 PROGRAM = ("--command", "think")
+DELETED = {"deleted": True, "id": 1, "name": "x", "cancelled": [], "stopping": []}
 
 
 def test_a_task_is_created_with_its_schedule_and_told_in_words(rota):
@@ -211,6 +214,24 @@ def test_a_refused_edit_changes_nothing(rota):
     assert rota.json("task", "show", "x") == before
 
 
+@pytest.mark.parametrize(
+    ("cancelled", "stopping", "told"),
+    [
+        ([], [], "Deleted x."),
+        ([], [571], "Deleted x; its run 571 is asked to stop."),
+        ([7], [5, 6], "Deleted x; its run 7 is cancelled; its runs 5, 6 are asked to stop."),
+        (list(range(1, 9)), [], "Deleted x; its runs 1, 2, 3, 4, 5 and 3 more are cancelled."),
+    ],
+)
+def test_a_task_is_not_deleted_without_a_word_of_its_runs(cancelled, stopping, told):
+    assert deleted_words({**DELETED, "cancelled": cancelled, "stopping": stopping}) == told
+
+
+def test_deleting_tells_what_was_queued(rota, hello):
+    run = rota.json("task", "run", hello)["run"]
+    assert rota.ok("task", "delete", hello).out == f"Deleted hello; its run {run} is cancelled.\n"
+
+
 def test_disable_enable_pause_and_delete(rota):
     rota.ok("task", "create", "x", *HELLO, "--every", "5m")
     off = rota.json("task", "disable", "x", "--reason", "too loud")
@@ -220,7 +241,7 @@ def test_disable_enable_pause_and_delete(rota):
     paused = rota.json("task", "pause", "x", "--until", "2h")
     assert paused["paused_until"] is not None
     assert "Paused x until" in rota.ok("task", "pause", "x", "--until", "tomorrow 9:00").out
-    assert rota.json("task", "delete", "x") == {"deleted": True, "id": 1, "name": "x"}
+    assert rota.json("task", "delete", "x") == DELETED
     assert rota.json("task", "list")["tasks"] == []
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 
 import pytest
 
 from rota.flow.settle import running
-from rota.model.outcomes import Asked, Lost, Report
+from rota.model.asides import Aside
+from rota.model.checks import Mark
+from rota.model.outcomes import Asked, Failed, Lost, Report, Succeeded
 from rota.rules.settlement import Context, settle
 from rota.runtime.clock import SystemClock
 from rota.stores.sqlite.store import SqliteStore
@@ -26,7 +29,7 @@ def ended(rota, hello):
     """Lets an attempt of the run come to something."""
     rota.ok("task", "run", hello)
 
-    def end(outcome=None):
+    def end(outcome=None, aside=None):
         async def work():
             store = SqliteStore(str(rota.home / "rota.db"), SystemClock())
             await store.open()
@@ -34,7 +37,7 @@ def ended(rota, hello):
             (lease,) = claimed.leases
             if outcome is not None:
                 context = Context(policy=claimed.tasks[lease.task_id].policy, now=store.now())
-                report = Report(outcome=outcome)
+                report = Report(outcome=outcome, aside=aside)
                 assert await store.settle([settle(running(lease), report, context)]) == [True]
             await store.close()
 
@@ -65,6 +68,37 @@ def test_what_an_earlier_attempt_came_to_is_not_told_as_the_outcome(rota, ended)
     logs = rota.ok("logs", "1")
     assert logs.out.splitlines()[-1] == "earlier attempt 1: its keeper was killed"
     assert "Run 1 is running." in logs.err
+
+
+def test_waiting_tells_a_result_whole_and_nothing_that_a_terminal_obeys(rota, ended):
+    lines = [f"line {number}" for number in range(300)]
+    said = "\n".join(["\x1b]0;title\x07\x1b[2Jfirst", *lines]) + "\n"
+    ended(Succeeded(result=json.dumps(said)))
+    told = rota.ok("run", "1", "--wait").out
+    assert told.splitlines() == ["first", *lines]
+    for words in (("run", "1"), ("logs", "1"), ("runs",)):
+        shown = rota.ok(*words).out
+        assert "first" in shown
+        assert "\x1b" not in shown
+
+
+def test_the_sentence_of_a_failure_is_told_with_its_remedy(rota, ended):
+    sentence = f"no agent {'x' * 200} is installed here; install its program or name another"
+    ended(Failed(code="failed", message=f"{sentence}\nTraceback: here", retryable=False))
+    waited = rota("run", "1", "--wait")
+    assert waited.err == f"Run 1 of hello failed: {sentence}.\n"
+    assert sentence in rota.ok("why", "1").out
+    assert "install its program" not in rota.ok("runs").out
+
+
+def test_a_gate_that_woke_nobody_is_told_as_that(rota, ended):
+    ended(Succeeded(result='"no new mail"'), Aside(mark=Mark.QUIET))
+    assert rota.ok("run", "1", "--wait").out == "Its gate woke nobody: no new mail\n"
+    for words in ((), ("--task", "hello"), ("--state", "succeeded")):
+        assert rota.ok("runs", *words).out == "No runs but 1 quiet one: --all shows them.\n"
+    assert "no new mail" in rota.ok("runs", "--all").out
+    assert rota.ok("runs", "--all", "--state", "failed").out == "No runs.\n"
+    assert rota.ok("runs", "--state", "failed").out == "No runs.\n"
 
 
 def test_a_pause_without_an_end_names_the_command_that_has_none(rota, hello):

@@ -10,6 +10,7 @@ from rota.errors import Invalid, Unavailable
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.container.furnishing import packed
 from rota.executors.container.lobby import FORWARD, lobby
+from rota.executors.container.runtimes import outdated
 from rota.executors.container.seccomp import profile
 from rota.executors.container.words import Engine, Users, mounted, pinned, walls
 from rota.executors.kit.calls import FORBIDDEN
@@ -66,9 +67,9 @@ def test_only_an_open_network_is_a_network(network):
     assert words[words.index("--network") + 1] == "none"
 
 
-def test_an_engine_whose_containers_are_in_nobodys_tree_promises_no_certain_kill():
-    assert ContainerExecutor(PYTHON, MOUNTS, PODMAN).certain_kill
-    assert not ContainerExecutor(PYTHON, MOUNTS, DOCKER).certain_kill
+@pytest.mark.parametrize("engine", [PODMAN, DOCKER])
+def test_a_container_that_only_a_guard_holds_promises_no_certain_kill(engine):
+    assert not ContainerExecutor(PYTHON, MOUNTS, engine).certain_kill
 
 
 def test_podman_gives_a_program_users_of_its_own():
@@ -181,3 +182,21 @@ def test_the_profile_forbids_what_the_sandbox_forbids():
 def test_a_machine_without_a_list_of_calls_is_refused():
     with pytest.raises(Unavailable, match="use x86_64 or aarch64"):
         ContainerExecutor(PYTHON, MOUNTS, PODMAN, machine="s390x").wrap(Command(argv=["x"]), room())
+
+
+@pytest.mark.parametrize(
+    ("told", "old"),
+    [
+        ("runc version 1.1.5+ds1\ncommit: 1.1.5+ds1-1+deb12u1", "podman, runc 1.1.5"),
+        ("Engine 20.10.24 containerd 1.6.20 runc 1.2.7 docker-init 0.19.0 ", "podman, runc 1.2.7"),
+        ("runc version 1.2.8", None),
+        ("runc version 1.3.2", "podman, runc 1.3.2"),
+        ("runc version 1.4.0", None),
+        ("runc version 2.0.0", None),
+        ("crun version 1.8.1", None),
+        ("", None),
+    ],
+)
+def test_a_runtime_with_known_ways_out_is_told_of(told, old):
+    assert [each.where for each in outdated(PODMAN, told)] == ([old] if old else [])
+    assert not any(each.needed for each in outdated(PODMAN, told))

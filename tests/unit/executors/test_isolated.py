@@ -1,5 +1,6 @@
 """A callable in a child process: its result comes back, and it can be stopped for certain."""
 
+import asyncio
 import importlib
 import json
 import os
@@ -7,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -17,7 +19,7 @@ from rota.executors.inprocess.child import path_of
 from rota.model.states import RunState
 
 WORK = """
-import os, sys, time
+import atexit, os, sys, time
 
 def add(run):
     run.send("added", to="log:")
@@ -49,6 +51,26 @@ async def ask(run):
 def about(run):
     names = ("ROTA_RUN_ID", "ROTA_TASK", "ROTA_TRACE_ID")
     return {"told": [os.environ[name] for name in names], "trace": run.trace_id}
+
+def hold(run):
+    begun, go_on = run.payload
+    open(begun, "w").write("begun")
+    open(go_on).read()
+
+def send(run):
+    for _ in range(run.payload):
+        run.send("x" * 60_000, to="log:")
+
+def daemonise(run):
+    if os.fork() == 0:
+        os.setsid()
+        open(run.payload).read()
+        os._exit(0)
+    return "done"
+
+def crash(run):
+    atexit.register(os._exit, 7)
+    return "done"
 """
 
 
@@ -134,6 +156,66 @@ async def test_past_its_timeout_its_process_is_gone(work, tmp_path):
     assert (run.state, run.error_code) == (RunState.FAILED, "timeout")
     with pytest.raises(ProcessLookupError):
         os.kill(int(marker.read_text()), 0)
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    def made(name):
+        os.mkfifo(tmp_path / name)
+        return tmp_path / name
+
+    return made
+
+
+async def written_to(path):
+    """Wait, without a thread, until somebody writes to a FIFO."""
+    loop, written = asyncio.get_running_loop(), asyncio.Event()
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    loop.add_reader(reader, written.set)
+    try:
+        await written.wait()
+    finally:
+        loop.remove_reader(reader)
+        os.close(reader)
+
+
+async def test_one_that_works_holds_no_thread_that_others_need(work, fifo):
+    begun, go_on = fifo("begun"), fifo("go on")
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        working = group.create_task(run_one(work.hold, [str(begun), str(go_on)]))
+        await written_to(begun)
+        await asyncio.to_thread(go_on.write_text, "")
+        run, _ = await working
+    assert run.state is RunState.SUCCEEDED
+
+
+async def test_much_that_it_sends_is_sent(work):
+    run, deliveries = await run_one(work.send, 30)
+    assert (run.state, run.error) == (RunState.SUCCEEDED, None)
+    assert len(deliveries) == 10
+
+
+async def test_one_that_sends_too_much_is_told_so(work):
+    run, deliveries = await run_one(work.send, 300)
+    assert (run.state, run.error_code) == (RunState.FAILED, "bad_result")
+    assert "at most 16 MiB are taken" in run.error
+    assert deliveries == []
+
+
+async def test_it_ends_with_its_process_though_a_daemon_of_its_own_goes_on(work, fifo):
+    held = fifo("held")
+    try:
+        async with asyncio.timeout(20):
+            run, _ = await run_one(work.daemonise, str(held))
+    finally:
+        await asyncio.to_thread(held.write_text, "")  # the daemon ends
+    assert (run.state, run.result) == (RunState.SUCCEEDED, '"done"')
+
+
+async def test_what_it_came_to_counts_though_its_process_ends_badly(work):
+    run, _ = await run_one(work.crash)
+    assert (run.state, run.result) == (RunState.SUCCEEDED, '"done"')
 
 
 def test_a_callable_that_a_child_cannot_import_is_refused():

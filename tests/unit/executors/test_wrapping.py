@@ -1,13 +1,14 @@
 """Places put words together; these are the words."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.executors.kit.executor import Interpreter, Outlet, Room, environment
 from rota.executors.kit.groups import Hierarchy
-from rota.executors.kit.holding import hold
+from rota.executors.kit.holding import WALLED_PROCESSES, hold, holds, walled
 from rota.executors.kit.mounts import Allowed, MountList
 from rota.executors.kit.spec import Term, Tree
 from rota.executors.process.executor import START, ProcessExecutor
@@ -138,6 +139,16 @@ def test_a_control_group_holds_what_it_can_and_rlimits_the_rest():
     assert whole.left == Bounds(hard_seconds=5)
 
 
+def test_behind_walls_processes_are_always_bounded_and_memory_where_it_is_for_all_together():
+    together, each = holds(UNIFIED, counts_alone=True), holds(OLD, counts_alone=True)
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    usual = Bounds(processes=WALLED_PROCESSES)
+    assert walled(Bounds(), together) == replace(usual, memory_bytes=half)
+    assert walled(Bounds(), each) == usual
+    named = Bounds(processes=5, memory_bytes=9)
+    assert walled(named, together) == walled(named, each) == named
+
+
 def test_a_part_of_the_processors_is_held_by_a_control_group_or_refused():
     asked = room(bounds=Bounds(cpus=0.5))
     able = Hierarchy("/sys/fs/cgroup/rota.service", frozenset({"cpu"}), unified=True)
@@ -166,12 +177,28 @@ def test_a_plain_process_is_the_program_behind_its_bounds():
     assert executor.certain_kill
 
 
+@pytest.mark.parametrize("hierarchy", [None, OLD, UNIFIED])
+def test_a_plain_process_without_bounds_is_the_program_itself(hierarchy):
+    executor = ProcessExecutor(PYTHON, hierarchy=hierarchy, certain_kill=True)
+    timed = Bounds(hard_seconds=5, output_bytes=9)
+    spec = executor.wrap(Command(argv=["/bin/x", "a b"]), room(isolated=False, bounds=timed))
+    assert (spec.command.argv, spec.bounds) == (["/bin/x", "a b"], timed)
+    assert spec.command.env["HOME"] == "/srv/runs/7/home"
+
+
+def test_a_plain_process_joins_a_group_where_nothing_else_ends_its_tree_for_certain():
+    executor = ProcessExecutor(PYTHON, hierarchy=UNIFIED, certain_kill=False)
+    spec = executor.wrap(Command(argv=["/bin/x"]), room(isolated=False))
+    assert "--group" in spec.command.argv
+
+
 def test_a_plain_process_says_what_it_cannot_bound_and_refuses_walls():
     executor = ProcessExecutor(PYTHON, hierarchy=None, certain_kill=False)
     assert not executor.certain_kill
     assert [m.what for m in executor.check()] == [
         "a bound on the number of processes",
         "a bound on the memory of all processes together",
+        "a bound on processors",
     ]
     with pytest.raises(Unavailable, match="process has no walls"):
         executor.wrap(Command(argv=["x"]), room())

@@ -50,6 +50,9 @@ class FakeYard:
     async def tidy(self, known):
         self.known = known
 
+    async def unswept(self, known):
+        return ()
+
     async def forget(self, kept):
         self.forgotten.append(kept.run_id)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from rota.errors import Unavailable
 from rota.flow.execute import beating
 from rota.flow.execute.beating import Followed, Watch
 from rota.flow.execute.hearing import Hearing
@@ -51,6 +53,11 @@ def yard():
 @pytest.fixture
 def followed():
     return {1: Followed(KEPT, Hearing(Mute()))}
+
+
+def many(count):
+    kept = (replace(KEPT, run_id=RunId(n), nonce=str(n)) for n in range(count))
+    return {each.run_id: Followed(each, Hearing(Mute())) for each in kept}
 
 
 async def looks(watch, followed, count):
@@ -102,7 +109,7 @@ async def test_what_is_not_followed_any_more_is_forgotten(yard, followed):
     assert await looks(watch, followed, 1) == ["running"]
 
 
-async def test_looking_at_many_does_not_wait_for_each(followed):
+async def test_looking_at_many_does_not_wait_for_each():
     gate = asyncio.Event()
 
     class Slow(SilentYard):
@@ -115,12 +122,11 @@ async def test_looking_at_many_does_not_wait_for_each(followed):
             await gate.wait()
             return await super().sign(kept)
 
-    many = dict.fromkeys(range(100), followed[1])
     async with asyncio.timeout(5):
-        assert len(await Watch(Slow()).look(many)) == 100
+        assert len(await Watch(Slow()).look(many(100))) == 100
 
 
-async def test_looks_at_many_do_not_fall_on_one_moment(followed):
+async def test_looks_at_many_do_not_fall_on_one_moment():
     starts = []
 
     class Timed(SilentYard):
@@ -128,6 +134,75 @@ async def test_looks_at_many_do_not_fall_on_one_moment(followed):
             starts.append(asyncio.get_running_loop().time())
             return await super().sign(kept)
 
-    await Watch(Timed()).look(dict.fromkeys(range(5), followed[1]))
+    await Watch(Timed()).look(many(5))
     gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
     assert min(gaps) >= beating.PAUSE_SECONDS / 2
+
+
+class PartlyBlind(SilentYard):
+    """One attempt of many cannot be looked at."""
+
+    def __init__(self, blind):
+        super().__init__()
+        self.blind = blind
+        self.begun = []
+
+    async def sign(self, kept):
+        self.begun.append(kept.run_id)
+        if kept.run_id == 1:
+            await self.blind()
+        return await super().sign(kept)
+
+
+async def fail():
+    raise Unavailable("the folder does not answer")
+
+
+async def test_what_fails_at_one_look_leaves_out_that_one_alone(caplog):
+    watch = Watch(PartlyBlind(fail), least=0.0)
+    assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
+    assert [sign.state for sign in await watch.look(many(3))] == ["silent", "silent"]
+    told = [record for record in caplog.records if record.message == "run.unseen"]
+    assert [(record.run_id, record.error) for record in told] == [
+        (1, "Unavailable: the folder does not answer")
+    ] * 2
+
+
+async def test_a_look_that_hangs_holds_up_nobody_and_is_not_begun_again():
+    hangs = asyncio.Event()
+    yard = PartlyBlind(hangs.wait)
+    watch = Watch(yard, least=0.0, patience=0.05)
+    async with asyncio.timeout(5):
+        assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
+        assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
+        assert yard.begun == [0, 1, 2, 0, 2]
+        hangs.set()
+        await asyncio.sleep(0)
+        assert [sign.run_id for sign in await watch.look(many(3))] == [0, 1, 2]
+
+
+async def test_what_a_look_saw_that_came_too_late_counts_for_nothing():
+    hangs = asyncio.Event()
+    yard = PartlyBlind(hangs.wait)
+    watch = Watch(yard, least=0.0, patience=0.05)
+    hangs.set()
+    await watch.look(many(2))
+    hangs.clear()
+    await watch.look(many(2))
+    hangs.set()
+    await asyncio.sleep(0)
+    yard.beat += 1
+    assert [sign.state for sign in await watch.look(many(2))] == ["running", "running"]
+
+
+async def test_one_that_could_not_be_looked_at_has_still_missed_what_it_missed():
+    answers = [None, None, OSError("too many open files"), None]
+
+    async def now_and_then():
+        if (fault := answers.pop(0)) is not None:
+            raise fault
+
+    watch = Watch(PartlyBlind(now_and_then), least=0.0)
+    for _ in answers[:]:
+        await watch.look(many(2))
+    assert watch.ended[1] == beating.SILENT

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.flow.kept_yard import assignment, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
+from rota.agents.command.script import ScriptAgent
 from rota.flow.execute import patiently as patiently_module
+from rota.flow.execute.kept import KeptWork
 from rota.model.checks import Checked, Mark
 from rota.model.keeping import Reason
 from rota.model.outcomes import Cancelled, Failed, Succeeded
@@ -153,6 +156,56 @@ async def test_who_stops_a_run_stops_the_program_of_its_check(desk):
     assert yard.cancelled
 
 
+class Slow(ManyYard):
+    """A yard on which every start but the first takes until it is let."""
+
+    def __init__(self, *programs):
+        super().__init__(*programs)
+        self.begins = asyncio.Event()
+        self.may_begin = asyncio.Event()
+
+    async def start(self, kept, *rest):
+        if self.started:
+            self.begins.set()
+            await self.may_begin.wait()
+        await super().start(kept, *rest)
+
+
+async def being_started(desk, yard):
+    """Return kept work and its attempt, whose check is being started."""
+    given = await assignment(desk, checks=[{"command": ["verify"]}])
+    work = work_on(desk.store, yard, Counting())
+    running = asyncio.ensure_future(work.run(given))
+    await yard.begins.wait()
+    return work, given, running
+
+
+async def test_who_stops_a_run_stops_the_program_of_its_check_that_is_being_started(desk):
+    yard = Slow({"out": b"x\n"}, None)
+    _, _, running = await being_started(desk, yard)
+    running.cancel()
+    await asyncio.sleep(0)
+    yard.may_begin.set()
+    await asyncio.wait([running], timeout=5)
+    assert running.done()
+    assert isinstance(running.result().outcome, Cancelled)
+    assert (len(yard.started), len(yard.cancelled)) == (2, 2)
+
+
+async def test_nobody_leaves_while_the_program_of_a_check_is_being_started(desk):
+    yard = Slow({"out": b"x\n"}, None)
+    work, given, running = await being_started(desk, yard)
+    work.let_go(given.lease.run_id)
+    running.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not running.done()
+    yard.may_begin.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (len(yard.started), yard.cancelled) == (2, [])
+
+
 async def test_a_tool_that_was_called_is_known_from_the_stream(desk):
     said = b'{"rota": "tool", "name": "Write"}\n{"rota": "result", "text": "done"}\n'
     checks = [{"tool_called": "Write"}]
@@ -229,6 +282,72 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     assert report.outcome == Succeeded(result='"done"')
     (kept,) = await desk.store.kept_of(yard.home)
     assert json.loads(kept.gate)["wake"] is True
+
+
+async def carried_on(desk, yard, **spec):
+    """Return an assignment with a gate that an earlier process has started and left."""
+    given = await assignment(desk, gate=GATE)
+    work = work_on(desk.store, yard, Counting())
+    first = asyncio.ensure_future(work.run(given))
+    await yard.going.wait()
+    async with asyncio.timeout(5):
+        while (kept := (await desk.store.kept_of(yard.home))[0]).out_at < len(
+            yard.outs[kept.nonce]
+        ):
+            await asyncio.sleep(0)
+    work.let_go(given.lease.run_id)
+    first.cancel()
+    await asyncio.wait([first])
+    return given._replace(task=replace(given.task, spec={**given.task.spec, **spec}), kept=kept)
+
+
+async def test_a_gate_whose_task_has_none_any_more_is_swept_before_the_work_begins(desk):
+    yard = ManyYard(None, {"out": b"done\n"})
+    given = await carried_on(desk, yard, gate=None)
+    swept = []
+
+    async def sweep(kept):
+        swept.append((kept.nonce, len(yard.started)))
+
+    yard.sweep = sweep
+    report = await work_on(desk.store, yard, Counting()).run(given)
+    assert report.outcome == Succeeded(result='"done"')
+    assert (given.kept.nonce, 1) in swept
+
+
+class Repeating(ScriptAgent):
+    """A script whose readers remember what they were fed."""
+
+    def __init__(self):
+        self.fed = []
+
+    def reader(self, wish, room):
+        reader = super().reader(wish, room)
+        feed, lines = reader.feed, []
+        self.fed.append(lines)
+
+        def remembered(line, **how):
+            lines.append(line)
+            return feed(line, **how)
+
+        reader.feed = remembered
+        return reader
+
+
+async def test_a_gate_that_is_heard_anew_is_heard_by_a_new_reader(desk):
+    yard = ManyYard({"out": b'one\n{"wake": false}\n', "goes_on": True})
+    given = await carried_on(desk, yard)
+    yard.outs[given.kept.nonce] += b'{"wake": false}\n'
+    yard.finish(given.kept)
+    script = Repeating()
+    work = KeptWork(
+        desk.store, yard, {"script": script}, lambda: "w1", Counting(), usual_agent="", offered={}
+    )
+    stale = replace(given.kept, out_at=0)
+    report = await work.run(given._replace(kept=stale))
+    assert report.aside.mark is Mark.QUIET
+    assert len(script.fed) > 1
+    assert all(lines.count(b"one\n") == 1 for lines in script.fed)
 
 
 async def test_an_agent_chooses_when_it_looks_again_within_bounds(desk):

@@ -61,6 +61,13 @@ async def test_a_bad_name_is_refused_in_one_sentence(main, name):
     assert await main.store.list_tasks(None) == []
 
 
+async def test_a_new_task_has_no_number_for_a_name(main):
+    with pytest.raises(Invalid, match="^name.*12.*is the id of a task$"):
+        await put(main, "12")
+    await main.task("12")
+    assert (await put(main, "12", replace=True, title="An old one")).title == "An old one"
+
+
 @pytest.mark.parametrize(
     ("policy", "field"),
     [
@@ -178,7 +185,9 @@ async def test_deleting_is_soft_and_cancels(main):
     running, asking = await main.claim(2)
     await main.ask(asking)
     deleted = await delete_task(main.store, LOCAL, "job")
-    assert deleted.id == task.id
+    assert deleted.task.id == task.id
+    assert deleted.stopping == [running.run_id]
+    assert sorted(deleted.cancelled) == sorted([asking.run_id, ids[2]])
     assert await main.state(asking.run_id) is RunState.CANCELLED
     assert await main.state(ids[2]) is RunState.CANCELLED
     assert (await main.run(running.run_id)).cancel_requested_at is not None

@@ -13,10 +13,12 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 from rota.agents.command.reader import CommandReader
 from rota.errors import Unavailable
 from rota.flow.execute import hearing as hearing_module
-from rota.flow.execute import kept as kept_module
+from rota.flow.execute import minding as minding_module
 from rota.flow.execute import patiently as patiently_module
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import PART, Listening
+from rota.flow.execute.minding import Minding
+from rota.flow.execute.outputs import END
 from rota.flow.execute.preparing import USUAL
 from rota.model.keeping import Kept, Reason
 from rota.model.outcomes import Failed, Lost, Succeeded
@@ -33,7 +35,7 @@ def yard():
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(kept_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
@@ -66,7 +68,7 @@ async def test_how_long_nobody_was_there_is_reported_with_the_end(desk, chance, 
 
 async def test_what_was_seen_alive_has_ended_since_then(desk, chance, yard):
     given, work = await assignment(desk), work_on(desk.store, yard, chance)
-    yard.moment = iter([100.0, 103.0]).__next__
+    yard.moment = itertools.chain([100.0], itertools.repeat(103.0)).__next__
     running = asyncio.ensure_future(work.run(given))
     while not yard.looks:
         await asyncio.sleep(0)
@@ -297,7 +299,7 @@ async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one(des
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
     hearing = Hearing(CommandReader(Output.TEXT))
-    await Listening(desk.store, yard, None)._caught_up(kept, "w1", hearing)
+    await Listening(desk.store, yard, Minding(yard), None)._caught_up(kept, "w1", hearing)
     assert hearing.reader.end(Exit(code=0)).outcome == Succeeded(result='"whole"')
 
 
@@ -317,7 +319,7 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
     await asyncio.sleep(0)
     kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
-    await Listening(desk.store, yard, None)._caught_up(
+    await Listening(desk.store, yard, Minding(yard), None)._caught_up(
         kept, "w1", Hearing(CommandReader(Output.TEXT))
     )
     beside.cancel()
@@ -343,4 +345,6 @@ async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, 
         given = given._replace(kept=kept)
     assert kept.out_at == len(yard.out)
     events = await desk.store.run_output(given.lease.run_id, 1_000)
-    assert [event.data["text"] for event in events] == ["a line"] * 19 + [hearing_module.MORE]
+    as_it_came = [event.data["text"] for event in events if END not in event.data]
+    assert as_it_came == ["a line"] * 19 + [hearing_module.MORE]
+    assert [event.data["text"].count("a line") for event in events if END in event.data] == [11]

@@ -9,10 +9,12 @@ import json
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 
-from rota.flow.execute import kept as kept_module
+from rota.flow.execute import minding as minding_module
 from rota.flow.execute import patiently as patiently_module
 from rota.model.outcomes import Cancelled, Drained, Failed, Succeeded
 from rota.model.tasks import TaskKind
+from rota.runtime.attempts import Stop
+from rota.runtime.worker import Worker
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def yard():
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(kept_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
@@ -68,6 +70,29 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
     assert running.cancelled() == left
     assert len(yard.started) == 1
     assert yard.cancelled == ([] if left else ["cancelled"])
+
+
+@pytest.mark.parametrize(
+    ("why", "told"), [(Stop.DRAIN, []), (Stop.FENCED, []), (Stop.CANCEL, ["cancelled"])]
+)
+async def test_what_is_stopped_before_its_first_step_ends_only_if_it_was_cancelled(
+    desk, chance, yard, why, told
+):
+    given = await assignment(desk)
+    first = work_on(desk.store, yard, chance)
+    running = asyncio.ensure_future(first.run(given))
+    await begun(lambda: yard.started)
+    first.let_go(given.lease.run_id)
+    running.cancel()
+    await asyncio.wait([running])
+    (kept,) = await desk.store.kept_of(yard.home)
+    work = work_on(desk.store, yard, chance)
+    await work.open()
+    worker = Worker(desk.store, [work], "w1", desk.clock, chance, slots=5)
+    worker.adopt(given._replace(kept=kept))
+    worker.stop_run(given.lease.run_id, why)
+    await begun(lambda: not worker._attempts)
+    assert yard.cancelled == told
 
 
 async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, yard, monkeypatch):
@@ -160,9 +185,11 @@ async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance
     await asyncio.wait([running])
     await desk.end_open(given.lease.run_id, Succeeded())
     await work.renew()
-    assert (yard.cancelled, yard.forgotten) == (["its run has gone on without it"], [])
+    await begun(lambda: yard.cancelled == ["its run has gone on without it"])
+    assert yard.forgotten == []
     await work.renew()
-    assert yard.forgotten == [given.lease.run_id]
+    await begun(lambda: yard.forgotten == [given.lease.run_id])
+    await work._discarding.close()
     assert await desk.store.kept_of(yard.home) == []
 
 

@@ -11,6 +11,7 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 from tests.unit.flow.test_rescue import lose
 from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, said
 
+from rota.errors import Exhausted
 from rota.flow.claim import assigned
 from rota.flow.rescue import rescue
 from rota.flow.settle import settle_attempts
@@ -134,6 +135,25 @@ async def test_a_lost_attempt_is_asked_about_if_it_has_or_may_have_written(
     assert report.outcome.reason.endswith("killed") is (state is RunState.QUEUED)
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     assert await desk.state(given.lease.run_id) is state
+
+
+class ExhaustedYard(FakeYard):
+    """A machine that has no room left for a keeper."""
+
+    async def start(self, *_):
+        raise Exhausted("this machine has run out: No space left on device")
+
+
+@pytest.mark.parametrize("kind", [TaskKind.SCRIPT, TaskKind.AGENT])
+async def test_what_could_not_be_started_for_want_of_room_is_tried_again_without_a_question(
+    desk, chance, kind
+):
+    given = await assignment(desk, kind=kind, instructions="look")
+    report = await work_on(desk.store, ExhaustedYard(), chance).run(given)
+    said = "it was never started: this machine has run out: No space left on device"
+    assert report.outcome == Lost(reason=said, wrote=False)
+    assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
+    assert await desk.state(given.lease.run_id) is RunState.QUEUED
 
 
 @pytest.mark.parametrize(("could", "state"), [(True, "waiting"), (False, "queued")])

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
-from rota.flow.execute import kept as kept_module
+from rota.flow.execute import minding as minding_module
 from rota.flow.execute.overstaying import ASKED_MICROS, HAS_ASKED
 from rota.flow.settle import settle_attempts
 from rota.model.outcomes import Succeeded
@@ -22,7 +22,7 @@ OVERLOAD = b'{"rota": "error", "class": "overload", "message": "529 Overloaded"}
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(kept_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
 
 
 async def asks(desk, given):

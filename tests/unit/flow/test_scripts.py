@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.unit.flow.kept_yard import FakeYard, work_on
 
 from rota.errors import Invalid
 from rota.flow.claim import assigned
@@ -12,7 +13,7 @@ from rota.flow.define import adhoc
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.preparing import bounds_of, ids_of, wish_of
 from rota.flow.execute.scripts import local_timeout, profile_of
-from rota.model.tasks import NewTask, Policy, TaskKind
+from rota.model.tasks import NewTask, Overlap, Policy, TaskKind
 from rota.model.wishes import Output
 from rota.rules.permission import LOCAL
 
@@ -74,6 +75,32 @@ async def test_a_script_knows_its_run_its_task_and_its_conversation(desk):
         "name": "job", "title": "A job", "kind": "script", "space": "main",
         "thread": "telegram:chat:-100:topic:7", "attempts": 1, "pool": "background",
     }  # fmt: skip
+
+
+async def test_a_script_knows_for_which_of_its_schedules_it_runs(desk, chance):
+    await desk.worker("w1")
+    owner = await desk.space("main")
+    new = NewTask(
+        space_id=owner.id, name="job", title="", kind=TaskKind.SCRIPT, route="script",
+        spec={"command": ["x"]}, policy=Policy(overlap=Overlap.ALLOW), origin="api",
+    )  # fmt: skip
+    task = await desk.store.put_task(new, None, None)
+    for name in ("often", "seldom"):
+        await desk.planned(task, name=name, every="1h")
+    desk.clock.advance(timedelta(hours=1))
+    await desk.plan()
+    yard = FakeYard()
+    yard.end(b"done\n")
+    for given in assigned(await desk.claimed(2, routes=["script"]), desk.store.incarnation):
+        await work_on(desk.store, yard, chance).run(given)
+    told = [command.env for command in yard.started]
+    assert sorted(env["ROTA_SCHEDULE"] for env in told) == ["often", "seldom"]
+    assert all(json.loads(env["ROTA_PROFILE"])["schedule"] == env["ROTA_SCHEDULE"] for env in told)
+
+
+async def test_a_script_that_somebody_asked_for_is_of_no_schedule(desk):
+    given = await assignment(desk, command=["x"])
+    assert "ROTA_SCHEDULE" not in ids_of(given)
 
 
 async def test_a_payload_that_is_too_long_for_a_variable_is_in_none(desk):

@@ -5,13 +5,14 @@ from zoneinfo import ZoneInfo
 
 from rota.flow.define.schedules import Wish
 from rota.flow.define.tasks import disable_task, enable_task, put_task
-from rota.flow.observe.facts import gather
+from rota.flow.observe.facts import gather, gather_run
 from rota.flow.observe.tasks import list_tasks, next_fires, view_task
 from rota.flow.observe.why import explain
 from rota.flow.plan import plan
 from rota.model.spaces import Role
 from rota.rules.permission import LOCAL
 from rota.stores.sqlite.store import MemoryStore
+from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 
 HOURLY = Wish(cron="0 * * * *")
@@ -43,6 +44,22 @@ async def test_the_story_of_a_day_is_read_from_the_store():
     told, _ = await verdicts(store)
     assert told[-3:] == [("cancelled", 1), ("skipped", 3), ("planned", 1)]
     assert {verdict for verdict, _ in told[:-3]} == {"no_slot"}
+    await store.close()
+
+
+async def test_a_run_that_is_being_stopped_tells_who_wanted_it():
+    clock, store = await opened()
+    bench = Bench(store, clock)
+    task = await bench.task("x")
+    await bench.queue(task)
+    lease = await bench.claim_one()
+    await store.request_cancel([lease.run_id], "cancelled by ann")
+    for facts in (
+        await gather(store, task, None),
+        await gather_run(store, task, await bench.run(lease.run_id)),
+    ):
+        (story,) = explain(facts, ZoneInfo("UTC")).stories
+        assert "asked to stop (cancelled by ann)" in story.sentence
     await store.close()
 
 

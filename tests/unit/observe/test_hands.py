@@ -54,6 +54,21 @@ async def test_another_worker_takes_what_a_stopped_daemon_does_not(make):
     assert [worker.takes(make.NOW) for worker in hands.workers] == [False, True]
 
 
+async def test_what_a_stopped_daemon_has_left_to_its_keepers_is_no_hand(make):
+    hands = await hands_of(Books([make.worker(running=1)], taken=True), Own("stopped", "w1"))
+    assert [worker.alive(make.NOW) for worker in hands.workers] == [False]
+    assert hands.idle == IDLE["stopped"]
+
+
+def test_a_run_that_goes_on_while_nobody_is_there_is_told_as_that(make):
+    run = make.run(1, make.at(7), state=RunState.RUNNING)
+    leaving = replace(make.worker(), leaving=True)
+    assert told(make, run, workers=[leaving]) == "running for 5 h, attempt 1"
+    said = told(make, run, workers=[replace(leaving, gone=True)], idle=IDLE["stopped"])
+    assert said.endswith("; the daemon is stopped, `rota start` lets it work again")
+    assert told(make, run, workers=[]).endswith("; nobody works, start `rota up`")
+
+
 async def test_who_has_the_database_and_does_not_work_is_to_be_started_not_doubled(make):
     assert (await hands_of(Books([], taken=True), None)).idle == RESTING
     assert (await hands_of(Books([], taken=False), None)).idle == NOBODY

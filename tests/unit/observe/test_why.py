@@ -23,7 +23,8 @@ def told(facts, zone=UTC):
 
 def one(make, hour=7, **changes):
     """What is told about the slot of one hour."""
-    facts = make.facts(make.at(hour), make.at(hour, 0, 59), instant=make.at(hour), **changes)
+    given = {"workers": [make.worker()], **changes}
+    facts = make.facts(make.at(hour), make.at(hour, 0, 59), instant=make.at(hour), **given)
     stories = told(facts)
     assert len(stories) == 1
     return stories[0]
@@ -174,7 +175,7 @@ def test_a_queued_run_tells_what_it_waits_for(make, changes, sentence):
     values = dict(changes)
     if "available" in values:
         values["available_at"] = make.NOW + timedelta(seconds=values.pop("available"))
-    assert one(make, runs=[make.queued(1, make.at(7), **values)]) == (
+    assert one(make, runs=[make.queued(1, make.at(7), **values)], workers=[]) == (
         "queued",
         f"{sentence}; run 1",
     )
@@ -377,7 +378,9 @@ def test_a_rule_that_fires_every_second_is_bounded(make):
     facts = make.facts(make.NOW - timedelta(days=1), make.NOW, schedules=[busy])
     assert facts.narrowed
     assert len(facts.planned) <= 90
-    assert any(note.startswith("Only what is newer") for note in explain(facts, UTC).notes)
+    (note,) = explain(facts, UTC).notes
+    assert note.startswith("What ended before Sat 2026-11-14 12:00 is not shown: ")
+    assert note.endswith("tells of one slot, `rota runs --task report` of every run.")
 
 
 def test_times_are_told_on_the_wall_of_the_zone(make):

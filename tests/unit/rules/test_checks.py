@@ -121,6 +121,13 @@ def test_what_speaks_against_a_success_is_told_in_its_first_line():
     assert failing(findings[1:]) is None
 
 
+def test_how_many_checks_speak_against_a_success_is_told_before_the_first():
+    findings = [found({"min_length": 9}, "a"), found({"not_like": "a"}, "a")]
+    first, second = failing([*findings, found({"min_length": 1}, "a")]).splitlines()
+    assert first.startswith('It says it is done, and 2 checks say it is not: min_length "9": ')
+    assert second.startswith('not_like "a": ')
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "fits"),
     [

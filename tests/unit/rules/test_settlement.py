@@ -219,6 +219,10 @@ def test_a_message_keeps_its_key_over_a_retry_and_differs_from_others():
             Failed(code="overload", message="Wait.\nAPI Error 529 at 10.0.0.1"),
             "job: run 7 failed: Wait.",
         ),
+        (
+            Failed(code="other", message="/root/.secret broke", sentence="It failed; look."),
+            "job: run 7 failed: It failed; look (rota run 7).",
+        ),
         (Expired(reason="late"), "job: run 7 expired: late"),
         (Cancelled(reason="no"), None),
     ],

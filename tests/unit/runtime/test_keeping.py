@@ -72,6 +72,7 @@ class KeptPuppet:
 
     async def run(self, assignment):
         lease, machine = assignment.lease, self.machine
+        self.left.discard(lease.run_id)  # what was said of an earlier attempt
         if assignment.kept is None:
             kept = Kept(
                 run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
@@ -160,6 +161,33 @@ async def test_a_process_that_leaves_lets_it_go_on_and_the_next_carries_it_on(de
     assert (run.epoch, run.result) == (1, '"done"')
     (attempt,) = await desk.store.list_attempts(run_id)
     assert attempt.worker == "two"
+
+
+async def left_by_another(desk, chance, machine):
+    """Return an attempt that goes on, and that nobody has taken up again."""
+    async with Life(desk, chance, machine, "one").lived():
+        await desk.queue(await desk.task())
+        begun = await machine.begun.get()
+    (kept,) = await desk.store.kept_of(HOME)
+    return begun._replace(kept=kept)
+
+
+@pytest.mark.parametrize("why", [Stop.DRAIN, Stop.FENCED])
+@pytest.mark.parametrize("before", [(), (Stop.CANCEL,)])
+async def test_who_leaves_before_its_first_step_leaves_it_to_the_next(desk, chance, why, before):
+    machine = Machine()
+    left = await left_by_another(desk, chance, machine)
+    run_id, worker = left.lease.run_id, Life(desk, chance, machine, "two").crew.worker
+    worker.adopt(left)
+    for reason in (*before, why):
+        worker.stop_run(run_id, reason)
+    while worker._attempts:
+        await asyncio.sleep(0)
+    assert (worker.running, machine.stopped) == (0, [])
+    async with Life(desk, chance, machine, "three").lived():
+        assert (await machine.begun.get()).kept.run_id == run_id
+        machine.end(run_id, Succeeded())
+        await until(desk, run_id, RunState.SUCCEEDED)
 
 
 async def test_the_log_tells_how_long_it_worked_in_all_lives(desk, chance, caplog):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from rota.errors import Unavailable
@@ -79,6 +80,24 @@ async def test_a_second_store_is_renewed_on_a_thread_and_heard_at_home():
     assert await beat_once(First(second)) == {threading.current_thread()}
     assert second.threads == {"rota-pulse"}
     assert second.closed.is_set()
+
+
+async def test_its_thread_is_none_that_others_need():
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    heard = asyncio.Event()
+
+    async def renewed(renewal):
+        heard.set()
+
+    pulse = Pulse(First(Second()), lambda: "w", renewed, SystemClock(), FixedChance())
+    beating = asyncio.ensure_future(pulse.run())
+    try:
+        async with asyncio.timeout(10):
+            await heard.wait()
+            await asyncio.to_thread(int)
+    finally:
+        pulse.stop()
+        await beating
 
 
 async def test_a_database_that_is_down_when_the_pulse_starts_is_tried_again():

@@ -17,11 +17,11 @@ from rota.doors.api.guard import Guard, Trust
 from rota.doors.api.server import (
     Place,
     address_of,
-    announced,
     names_of,
     opened_socket,
     serving,
 )
+from rota.doors.kit.announcing import announced
 from rota.doors.kit.office import Daemon, House, bounds_of
 from rota.errors import Unavailable
 from rota.ports.store import Store

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -31,8 +29,6 @@ KEEP_ALIVE_SECONDS = 30
 SHUTDOWN_SECONDS = 5
 MOST_CONNECTIONS = 2_000
 BACKLOG = 1_024
-PLACE = "api.json"
-PRIVATE = 0o600
 STARTING_SECONDS = 0.005
 
 
@@ -104,28 +100,6 @@ def address_of(sock: socket.socket, place: Place) -> str:
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"{place.scheme}://{shown}:{port}"
-
-
-@contextmanager
-def announced(home: Path, url: str) -> Iterator[None]:
-    """Leave word of the door in the home folder while it is open."""
-    path = home / PLACE
-    text = json.dumps({"url": url, "pid": os.getpid()}) + "\n"
-    begun = path.with_name(f".{PLACE}.{os.getpid()}")
-    try:
-        handle = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        begun.replace(path)
-    except OSError as fault:
-        message = f"cannot write {path}: {(fault.strerror or str(fault)).lower()}"
-        raise Unavailable(message) from fault
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            if path.read_text() == text:
-                path.unlink()
 
 
 class _Server(uvicorn.Server):

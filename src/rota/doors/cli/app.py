@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from rota.doors.cli.desk import Invocation
 
@@ -134,8 +135,34 @@ def as_typed(command: Any) -> Any:  # noqa: ANN401 - Typer's own class of comman
     for param in command.params:
         vars(param)["get_runtime_param"] = _AsTyped
     for part in getattr(command, "commands", {}).values():
+        vars(part)["make_parser"] = _once_each(part.make_parser)
         as_typed(part)
     return command
+
+
+def _once_each(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
+    """Return a maker of parsers that refuse a second value where one is taken.
+
+    The last one would be taken without a word. In front of the commands it may be: an alias names
+    a home, and somebody who uses it another one.
+    """
+
+    def make_parser(context: Any) -> Any:  # noqa: ANN401
+        parser = make(context)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:  # noqa: ANN401
+            values, rest, order = parse(args)
+            for param in order:
+                if order.count(param) > 1 and not (param.multiple or param.is_flag):
+                    message = f"{param.opts[-1]} is given {order.count(param)} times: give it once"
+                    raise TyperException(message)
+            return values, rest, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    return make_parser
 
 
 def _root(

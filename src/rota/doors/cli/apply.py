@@ -12,8 +12,10 @@ from urllib.parse import quote
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.task_words import warnings_of
 from rota.doors.cli.values import DryRun, SpaceName
 from rota.errors import Invalid, NotFound, RotaError
+from rota.flow.define.names import check_new_name
 from rota.flow.observe.telling import counted
 
 LONGEST_FILE = 4 * 1024 * 1024
@@ -67,6 +69,8 @@ def put_all(
             raise
         done.append({"task": name, "change": put.get("change", "rehearsed")})
         desk.out.line(f"{name}: {done[-1]['change']}")
+        for line in warnings_of(put) if put else ():
+            desk.out.line(f"  ! {line}")
     return done
 
 
@@ -95,6 +99,7 @@ def _body(file: Path, name: str, body: Any) -> Record:  # noqa: ANN401 - whateve
         raise Invalid("file", f"{file}: tasks.{name}", SHAPE)
     if "/" in name:
         raise Invalid("name", name, "give a task of a file a name without a slash")
+    check_new_name(name)
     words = body.get("schedule")
     return {**body, "schedule": {"words": words}} if isinstance(words, str) else body
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import time
 from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk
-from rota.doors.cli.run_words import FINISHED
+from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.run_words import ending
+from rota.doors.cli.terminal import lend
 from rota.doors.cli.values import RunNumber, run_number
+from rota.doors.kit.faults import DONE, FAILED
 from rota.errors import Refused
+from rota.model.states import FINISHED
+
+LOOKS = 50
+LOOK_SECONDS = 0.1
+"""How often it is looked what became of a run whose pane is gone."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,9 +40,7 @@ def attach(
     desk = Desk(context)
     number = run_number(run)
     found = desk.call("GET", f"/v1/runs/{number}")
-    if found["state"] in FINISHED:
-        message = f"run {number} has ended, and its pane with it: see `rota logs {number}`"
-        raise Refused(message)
+    _check_running(found)
     from rota.executors.kit.yard import states_of  # noqa: PLC0415 - slow to load
     from rota.executors.tmux.pane import Pane  # noqa: PLC0415
     from rota.wiring.surroundings import terminal_environment  # noqa: PLC0415
@@ -45,15 +50,41 @@ def attach(
     if not panes:
         message = (
             f"run {number} has no pane in {desk.around.home}: only tasks with --executor tmux have "
-            f"one, while they run; follow it with `rota logs {number} -f`"
+            f"one; follow it with `rota logs {number} -f`"
         )
         raise Refused(message)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = f"a pane is shown on a terminal only; follow it with `rota logs {number} -f`"
         raise Refused(message)
-    words = panes[-1].attach_argv(typing=write)
-    desk.close()
     desk.out.talk("Ctrl-b d leaves the pane; the run goes on.")
-    sys.stderr.flush()
     told = {"TERM": "xterm", **terminal_environment()}
-    os.execve(words[0], words, told)  # noqa: S606 - becoming tmux is the point
+    code = lend(panes[-1].attach_argv(typing=write), told)
+    if panes[-1].lives():
+        raise typer.Exit(FAILED if code else DONE)
+    _tell_end(desk, number)
+
+
+def _check_running(run: Record) -> None:
+    number, state = run["id"], run["state"]
+    if state in FINISHED:
+        message = f"run {number} has ended: see `rota logs {number}`"
+        raise Refused(message)
+    if state != "running":
+        message = (
+            f"run {number} is {state}: it can have a pane while it runs, if its task has "
+            f"--executor tmux; see `rota why {number}`"
+        )
+        raise Refused(message)
+
+
+def _tell_end(desk: Desk, number: int) -> None:
+    """Say what became of a run whose pane is gone, as far as that is known in a moment."""
+    for _ in range(LOOKS):
+        run = desk.call("GET", f"/v1/runs/{number}")
+        if run["state"] != "running":
+            break
+        time.sleep(LOOK_SECONDS)
+    if run["state"] in FINISHED:
+        desk.out.talk(ending(run))
+    else:
+        desk.out.talk(f"Its pane is gone, and run {number} is {run['state']}: rota why {number}")

@@ -17,6 +17,7 @@ from rota.doors.cli.desk import Desk
 from rota.doors.cli.samples import create_samples
 from rota.doors.cli.values import maybe_whole
 from rota.doors.inside.mailbox.opening import post_of
+from rota.executors.kit.descriptors import take_descriptors
 from rota.executors.kit.groups import settle_in
 from rota.flow.observe.foresight import Foresight, foresee
 from rota.flow.observe.telling import counted
@@ -89,6 +90,7 @@ def up(
     look_here(settings.home / "spaces")
     import_first(desk, settings.home / FIRST_TASKS)
     settle_in()
+    take_descriptors()
     run_async(_up(desk, settings, samples, name_traces))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,12 +15,11 @@ from zoneinfo import available_timezones
 
 import typer
 
-from rota.agents.kit.environment import PATH
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.executors import executor_lines, executor_records
 from rota.doors.cli.gateway_words import Gatekeeping, gateway_lines, gateway_record
-from rota.doors.cli.programs import programs_missing
-from rota.doors.cli.remote import ADMIN_KEY, PLACE, find_daemon
+from rota.doors.cli.remote import ADMIN_KEY, find_daemon
+from rota.doors.kit.announcing import PLACE, word_of
 from rota.errors import RotaError
 from rota.flow.observe.status import Thresholds, view_status
 from rota.flow.observe.verify import verify
@@ -32,10 +30,10 @@ from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.wiring.compose import database_exists, looked_at
+from rota.wiring.lacking import NOT_ON_PATH, lacks_of_all, search_path
 from rota.wiring.secrets import GATEWAY, SECRETS, LocalSecrets
 from rota.wiring.settings import Settings, read_settings, unknown_variables
 from rota.wiring.sites import LocalSites, Tried
-from rota.wiring.surroundings import offered
 
 OTHERS = 0o077
 LEAST_FREE = 500 * 1024 * 1024
@@ -72,8 +70,8 @@ def doctor(
 ) -> None:
     """Look for what is wrong with this installation: files, settings, database, clock, queue.
 
-    It also tells which programs of tasks cannot be found, where programs can run here, what is
-    missing for the rest, and how the gateway to providers is doing.
+    It also tells which programs and folders of tasks cannot be found, where programs can run here,
+    what is missing for the rest, and how the gateway to providers is doing.
 
     Exits with 0 if nothing was found, or everything found was mended, and with 1 otherwise.
 
@@ -192,7 +190,7 @@ def _files(settings: Settings) -> Iterator[Finding]:
             yield _private(path, mode)
     place = home / PLACE
     if place.exists() and find_daemon(home) is None:
-        yield _stale(place)
+        yield _unheard(place)
 
 
 def _private(path: Path, mode: int) -> Finding:
@@ -204,15 +202,13 @@ def _private(path: Path, mode: int) -> Finding:
     )
 
 
-def _stale(place: Path) -> Finding:
-    try:
-        pid = int(json.loads(place.read_bytes())["pid"])
-        os.kill(pid, 0)
-    except (ValueError, KeyError, TypeError, OSError):
+def _unheard(place: Path) -> Finding:
+    word = word_of(place.parent)
+    if word is None:
         sentence = f"{place} tells of a daemon that is not there"
         advice = f"remove it: rm {place}"
         return Finding(code="stale_api", sentence=sentence, advice=advice, mend=place.unlink)
-    sentence = f"the daemon of {place} (process {pid}) does not answer"
+    sentence = f"the daemon of {place} (process {word.pid}) does not answer"
     return _wrong("no_answer", sentence, "see its log; `rota service logs` if it is a service")
 
 
@@ -280,17 +276,14 @@ async def _queue(store: Store, bounds: Thresholds) -> list[Finding]:
 
 
 async def _programs(store: Store, settings: Settings) -> list[Finding]:
-    """Look for the programs of tasks where one that is started from here would be looked for."""
-    path = offered().get("PATH") or PATH
-    missing = await programs_missing(store, settings.home.absolute(), settings.agent, path)
-    return [
-        _wrong(
-            "programs",
-            f"the program {name} of {_tasks(tasks)} is not on the PATH of this terminal",
-            f"install it, or see that the daemon's PATH has it: {path}",
-        )
-        for name, tasks in sorted(missing.items())
-    ]
+    """Look for what tasks name where one that is started from here would be looked for."""
+    found = []
+    for lack, tasks in sorted((await lacks_of_all(store, settings)).items()):
+        sentence, advice = f"{lack.what} of {_tasks(tasks)} {lack.trouble}", lack.advice
+        if lack.trouble == NOT_ON_PATH:
+            sentence, advice = f"{sentence} of this terminal", f"{advice}: {search_path()}"
+        found.append(_wrong("programs", sentence, advice))
+    return found
 
 
 def _tasks(tasks: list[Task]) -> str:

@@ -35,8 +35,10 @@ def executor_lines(tried: Sequence[Tried]) -> Iterator[str]:
     for each in tried:
         name = each.executor.name
         if each.available:
-            stops = "certain" if each.executor.certain_kill else "not certain if a keeper is killed"
-            yield f"  ✓ {name:<9}  every stop is {stops}"
+            unless = (
+                "" if each.executor.certain_kill else ", unless a keeper and its guard are killed"
+            )
+            yield f"  ✓ {name:<9}  every stop is certain{unless}"
         else:
             yield f"  ✗ {name:<9}  cannot be had here"
         for one in each.missing:

@@ -16,11 +16,15 @@ def idle_words(seen: Record) -> str:
 
 def tell_if_idle(desk: Desk) -> None:
     """Say that nobody takes what was just asked for, and what to do about it."""
-    if desk.out.as_json:
-        return
+    words = "" if desk.out.as_json else look_if_idle(desk)
+    if words:
+        desk.out.talk(words)
+
+
+def look_if_idle(desk: Desk) -> str:
+    """Return why nobody takes what was asked for; empty if somebody does."""
     try:
         words = idle_words(desk.call("GET", "/v1/status"))
     except RotaError:  # who may ask for work may not look, and a daemon may be restarting
-        return
-    if words:
-        desk.out.talk(words.replace("Nobody works:", "Nobody works on it:"))
+        return ""
+    return words.replace("Nobody works:", "Nobody works on it:")

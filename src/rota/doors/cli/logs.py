@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
-from rota.doors.cli.run_words import FINISHED, checked_words, error_pairs, event_row
-from rota.doors.cli.show import compact
+from rota.doors.cli.run_words import checked_words, error_pairs, event_row, result_words
 from rota.doors.cli.values import SpaceName
 from rota.doors.kit.faults import INTERRUPTED
 from rota.errors import NotFound, RotaError, Unavailable
+from rota.model.states import FINISHED
 
 LOOK_SECONDS = 0.05
 """How often a run is looked at where no daemon tells of it."""
@@ -183,8 +183,7 @@ def _end(desk: Desk, run: Record) -> None:
         to = f"{delivery['channel']}:{delivery['target']}"
         desk.out.line(f"message to {to} ({delivery['state']}): {delivery['body']}")
     if run["state"] == "succeeded" and run["result"] is not None:
-        result = run["result"]
-        desk.out.line(result if isinstance(result, str) else compact(result))
+        desk.out.line(result_words(run))
     else:
         for name, said in error_pairs(run):
             desk.out.line(f"{'' if name == 'error' else name + ' '}{said.rstrip()}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from select import select
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
+from rota.doors.kit.announcing import word_of
 from rota.doors.kit.faults import exit_code_of
 from rota.errors import Invalid, RotaError, Unavailable
 
-PLACE = "api.json"
 ADMIN_KEY = "admin.key"
 HEALTH = "/healthz"
 NO_CONTENT = 204
@@ -48,9 +48,11 @@ class Told(NamedTuple):
 class Remote:
     """A daemon at an address."""
 
-    def __init__(self, url: str, key: str | None = None) -> None:
+    def __init__(self, url: str, key: str | None = None, home: Path | None = None) -> None:
+        """Speak to whoever is at an address, or with a home only to the daemon of that."""
         self.url = url.rstrip("/")
         self._key = key
+        self._home = home
         self._parts = _split(self.url)
         self._connection = self._connect(ANSWER_SECONDS)
 
@@ -79,6 +81,7 @@ class Remote:
         """Send a body as it is; return the status, the headers and the body of the answer."""
         sent = {**self._headers("application/json"), "Content-Type": "application/json", **headers}
         try:
+            self._reach()
             self._connection.request("POST", self._parts.path + path, body, sent)
             response = self._connection.getresponse()
             told = {name.lower(): value for name, value in response.getheaders()}
@@ -89,10 +92,9 @@ class Remote:
 
     def fetch(self, run: int, name: str) -> Iterator[bytes]:
         """Yield the bytes of an artifact."""
-        path = f"{self._parts.path}/v1/runs/{run}/artifacts/{quote(name)}"
+        path = f"/v1/runs/{run}/artifacts/{quote(name)}"
         try:
-            self._connection.request("GET", path, None, self._headers("application/octet-stream"))
-            response = self._connection.getresponse()
+            response = self._get(path, self._headers("application/octet-stream"))
             if response.status >= REFUSED:
                 raise Answered(response.status, _read(response).get("error") or {})
             left = int(response.headers["Content-Length"])
@@ -112,8 +114,7 @@ class Remote:
         if last is not None:
             headers["Last-Event-ID"] = last
         try:
-            self._connection.request("GET", self._parts.path + path, None, headers)
-            response = self._connection.getresponse()
+            response = self._get(path, headers)
             if response.status >= REFUSED:
                 raise Answered(response.status, _read(response).get("error") or {})
             yield from _told(response)
@@ -151,6 +152,10 @@ class Remote:
     ) -> tuple[int, dict[str, Any]]:
         sent = False
         try:
+            if method == "GET":
+                response = self._get(path, headers)
+                return response.status, _read(response)
+            self._reach()
             with suppress(BrokenPipeError, ConnectionResetError):
                 # who is turned away in the middle of a long body is told why
                 self._connection.request(method, self._parts.path + path, body, headers)
@@ -159,30 +164,50 @@ class Remote:
             return response.status, _read(response)
         except (OSError, HTTPException, ValueError) as fault:
             self._connection.close()
-            doubt = "; what was asked for may have been done" if sent and method != "GET" else ""
+            doubt = "; what was asked for may have been done" if sent else ""
             raise Unavailable(_silence(self.url, fault) + doubt) from fault
+
+    def _get(self, path: str, headers: dict[str, str]) -> HTTPResponse:
+        """Ask for something; who meets the end of a connection that was kept asks again."""
+        kept = self._reach()
+        try:
+            self._connection.request("GET", self._parts.path + path, None, headers)
+            return self._connection.getresponse()
+        except ConnectionError:
+            self._connection.close()
+            if not kept:
+                raise
+        return self._get(path, headers)
+
+    def _reach(self) -> bool:
+        """Be connected, and return whether that was so: daemons hang up on who asks nothing."""
+        connection = self._connection
+        if connection.sock is not None and select([connection.sock], [], [], 0)[0]:
+            connection.close()  # nobody was asked, so what came is the end
+        kept = connection.sock is not None
+        if not kept:
+            connection.connect()
+            self._know()
+        return kept
+
+    def _know(self) -> None:
+        """Make sure who it is before a key is shown: a port goes to the next who wants it."""
+        if self._home is None:
+            return
+        word = word_of(self._home)
+        if word is None or word.url != self.url:
+            self._connection.close()
+            message = f"the daemon of {self._home} is gone: another answers at {self.url}"
+            raise Unavailable(message)
 
 
 def find_daemon(home: Path, key: str | None = None) -> Remote | None:
     """Return the daemon that has left word of itself in a home folder, if it is there."""
-    try:
-        place = json.loads((home / PLACE).read_bytes())
-        if not _lives(int(place["pid"])):
-            return None
-        found = Remote(str(place["url"]), key or read_key(home))
-    except (OSError, ValueError, KeyError, TypeError, Invalid):
+    word = word_of(home)
+    if word is None:
         return None
+    found = Remote(word.url, key or read_key(home), home)
     return found if found.answers() else None
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True  # it is somebody else's
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 def read_key(home: Path) -> str | None:

@@ -8,21 +8,22 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
-from rota.doors.cli.idle_words import tell_if_idle
+from rota.doors.cli.idle_words import look_if_idle, tell_if_idle
 from rota.doors.cli.questions import approval_lines
 from rota.doors.cli.run_now import queue_run
-from rota.doors.cli.run_words import FINISHED, question_lines, tell_run
+from rota.doors.cli.run_words import ending, question_lines, result_words, tell_run
 from rota.doors.cli.task_options import words_of
-from rota.doors.cli.task_words import said
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
 from rota.doors.kit.faults import FAILED, INTERRUPTED, TIMEOUT, WAITING
 from rota.errors import Invalid, Unavailable
-from rota.flow.observe.telling import first_line
+from rota.flow.observe.telling import whole_line
+from rota.model.states import FINISHED
 from rota.timing.durations import parse_duration
 
 PATIENCE = "10m"
 INTERVAL = "500"
 LONGEST_INTERVAL = 60_000
+QUIET = "quiet"
 LOOKS = 10
 LOOK_SECONDS = 0.1
 """How often it is looked what became of the messages of a run that has ended."""
@@ -157,7 +158,8 @@ def _wait(desk: Desk, number: int, patience: float, interval: float, opening: st
         if opening:
             desk.out.talk(f"{opening}; waiting for its end.")
         run = _looked_at(desk, number, end if opening else 0.0)
-        tell_if_idle(desk)
+        if run["state"] in {"queued", "running"}:
+            tell_if_idle(desk)
         while True:
             left = end - time.monotonic()
             if run["state"] in FINISHED or run["state"] == "waiting" or left <= 0:
@@ -181,16 +183,6 @@ def _looked_at(desk: Desk, number: int, end: float) -> Record:
             desk.ask_anew()
 
 
-def ending(run: Record) -> str:
-    """Return the sentence about a run that has ended otherwise than well."""
-    reason, state = said(run), run["state"]
-    ended = (
-        reason if reason.startswith(f"{state} ") else f"{state}{': ' + reason if reason else ''}"
-    )
-    told = f"Run {run['id']} of {run['task']} {ended}"
-    return told if told.endswith((".", "!", "?", "…")) else f"{told}."
-
-
 def _sent(desk: Desk, run: Record) -> Record:
     """Return a run with what became of its messages, as far as that is known in a moment."""
     for _ in range(LOOKS):
@@ -200,7 +192,7 @@ def _sent(desk: Desk, run: Record) -> Record:
         run = desk.call("GET", f"/v1/runs/{run['id']}")
     for delivery in run["deliveries"]:
         if delivery["state"] == "dead":
-            to, why = f"{delivery['channel']}:{delivery['target']}", first_line(delivery["error"])
+            to, why = f"{delivery['channel']}:{delivery['target']}", whole_line(delivery["error"])
             desk.out.talk(f"Not sent to {to}: {why}; see `rota run {run['id']}`.")
     return run
 
@@ -210,7 +202,10 @@ def _outcome(desk: Desk, run: Record) -> int:
     desk.out.record(run)
     state, name = run["state"], f"Run {run['id']} of {run['task']}"
     if state == "succeeded":
-        desk.out.line(said(run) or f"{name} succeeded.")
+        words = result_words(run)
+        if run["mark"] == QUIET:
+            words = f"Its gate woke nobody{': ' + words if words else '.'}"
+        desk.out.line(words or f"{name} succeeded.")
         return 0
     if state in FINISHED:
         desk.out.talk(ending(run))
@@ -224,5 +219,6 @@ def _outcome(desk: Desk, run: Record) -> int:
                 desk.out.talk(line)
         desk.out.talk(f"Answer it: rota answer {run['id']} TEXT")
         return WAITING
-    desk.out.talk(f"{name} is still {state}; it goes on. Follow it: rota logs {run['id']} -f")
+    words = f"It goes on. Follow it: rota logs {run['id']} -f"
+    desk.out.talk(f"{name} is still {state}. {look_if_idle(desk) or words}")
     return TIMEOUT

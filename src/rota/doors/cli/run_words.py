@@ -10,17 +10,19 @@ from rota.doors.cli.task_words import said
 from rota.doors.cli.values import now
 from rota.flow.observe.checked import MARKS as MARK_WORDS
 from rota.flow.observe.checked import WORDS
-from rota.flow.observe.telling import first_line, span
+from rota.flow.observe.telling import first_line, span, whole_line
 from rota.model.faults import FaultKind
+from rota.model.states import FINISHED
+from rota.model.texts import clean
 
 SHORT = 60
 FAULT = "run.fault"
+PERCENT = "percent"
 COLOURED = "ansi"
 """What is for terminals alone."""
 MIB = 1024 * 1024
 CHECKED = {checked.value: words for checked, words in WORDS.items()}
 MARKS = {mark.value: words for mark, words in MARK_WORDS.items()}
-FINISHED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
 def took(run: Record) -> str:
@@ -40,7 +42,7 @@ def run_row(run: Record, zone: str) -> list[str]:
         run["task"],
         run["state"],
         run["mark"] or run["checked"] or NOTHING,
-        wall(run["started_at"] or run["available_at"], zone),
+        wall(run["started_at"], zone),
         took(run),
         run["source"],
         said(run, SHORT),
@@ -56,10 +58,16 @@ def event_row(event: Record, zone: str) -> list[str]:
     """Return an event as a row of a list."""
     if event["name"] == FAULT:
         return [event["name"], wall(event["at"], zone), fault_words(event["data"], zone)]
-    data = " ".join(
-        f"{name}={_short(value)}" for name, value in event["data"].items() if name != COLOURED
-    )
+    told = {name: value for name, value in event["data"].items() if name != COLOURED}
+    data = " ".join(_datum(name, value) for name, value in told.items())
     return [event["name"], wall(event["at"], zone), first_line(data)]
+
+
+def _datum(name: str, value: object) -> str:
+    """Return one thing that an event tells."""
+    if name == PERCENT and isinstance(value, float | int):
+        return f"{value:g} %"
+    return f"{name}={_short(value)}"
 
 
 def fault_words(data: Record, zone: str) -> str:
@@ -105,7 +113,6 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
     """Tell a run with everything that belongs to it."""
     where = "" if run["place"] is None else f" ({run['place']})"
     of = f" of run {run['upstream']}" if run["upstream"] else ""
-    result = run["result"]
     out.pairs(
         [
             ("run", f"{run['id']} of {run['task']}"),
@@ -119,7 +126,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
             ("took", "" if run["started_at"] is None else took(run)),
             ("heard of", heartbeat_words(run)),
             ("payload", "" if run["payload"] is None else compact(run["payload"])),
-            ("result", "" if result is None else _whole(result)),
+            ("result", result_words(run)),
             *error_pairs(run),
         ]
     )
@@ -177,13 +184,29 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
     )
 
 
+def ending(run: Record) -> str:
+    """Return the sentence about a run that has ended; of a success without its result."""
+    state = run["state"]
+    reason = "" if state == "succeeded" else whole_line(run["error"])
+    ended = (
+        reason if reason.startswith(f"{state} ") else f"{state}{': ' + reason if reason else ''}"
+    )
+    told = f"Run {run['id']} of {run['task']} {ended}"
+    return told if told.endswith((".", "!", "?", "…")) else f"{told}."
+
+
+def result_words(run: Record) -> str:
+    """Return what a run came to, whole and safe to show."""
+    return "" if run["result"] is None else clean(_whole(run["result"])).rstrip("\n")
+
+
 def error_pairs(run: Record) -> list[tuple[str, str]]:
     """Return what a run failed with; what only an earlier attempt came to is said to be that."""
     if run["state"] == "succeeded" or not run["error"]:
         return []
     if run["state"] in FINISHED:
-        return [("error", run["error"])]
-    return [("earlier", f"{_earlier(run)}: {run['error']}")]
+        return [("error", clean(run["error"]))]
+    return [("earlier", f"{_earlier(run)}: {clean(run['error'])}")]
 
 
 def _earlier(run: Record) -> str:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rota.doors.cli.desk import Desk
+from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.run_words import run_columns, run_row
 from rota.doors.cli.show import wall_named
 from rota.doors.cli.values import (
@@ -61,7 +62,7 @@ def list_all(
     Example: rota runs --task report --state failed
     """
     desk = Desk(context)
-    wanted = {
+    wanted: Record = {
         "state": state,
         "limit": whole("limit", limit, 1, MOST_LISTED),
         "before": maybe_whole("before", before, 1, LARGEST),
@@ -77,9 +78,19 @@ def list_all(
     if desk.out.as_json:
         return
     zone = desk.zone(space)
-    desk.out.table(run_columns(zone), [run_row(run, zone) for run in found["runs"]], "No runs.")
+    nothing = "No runs." if found["runs"] or every else _nothing(desk, wanted)
+    desk.out.table(run_columns(zone), [run_row(run, zone) for run in found["runs"]], nothing)
     if found["next"] is not None:
         desk.out.talk(f"There may be more: --before {found['next']}")
+
+
+def _nothing(desk: Desk, wanted: Record) -> str:
+    """Return the sentence in place of an empty list, which may only leave the quiet out."""
+    found = desk.call("GET", "/v1/runs", {**wanted, "quiet": True})
+    if not found["runs"]:
+        return "No runs."
+    more = "" if found["next"] is None else " or more"
+    return f"No runs but {counted(len(found['runs']), 'quiet one')}{more}: --all shows them."
 
 
 def cancel(context: typer.Context, run: RunNumber, dry_run: DryRun = False) -> None:
@@ -92,6 +103,8 @@ def cancel(context: typer.Context, run: RunNumber, dry_run: DryRun = False) -> N
     desk.out.record(found)
     asked = "is asked to stop" if found["state"] == "running" else "is cancelled"
     desk.out.line(f"Run {found['id']} of {found['task']} {asked}.")
+    if found["state"] == "running":
+        tell_if_idle(desk)
 
 
 def retry(
@@ -117,6 +130,7 @@ def retry(
     desk.out.record(done)
     again = done["run"]
     desk.out.line(f"Queued run {again}, as run {number} was. Follow it: rota logs {again} -f")
+    tell_if_idle(desk)
 
 
 def backfill(
@@ -143,3 +157,5 @@ def backfill(
     zone = timezone or desk.zone(space)
     between = f"{wall_named(done['start'], zone)} and {wall_named(done['end'], zone)}"
     desk.out.line(f"Queued {counted(len(done['runs']), 'run')} for slots between {between}.")
+    if done["runs"]:
+        tell_if_idle(desk)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.naming import real_name
 from rota.doors.cli.show import compact, wall
 from rota.doors.cli.values import DryRun, SpaceName, TaskName, Yes, json_value, text_or_input, whole
 from rota.errors import Invalid
@@ -43,6 +44,7 @@ def list_all(
     Example: rota state list report
     """
     desk = Desk(context)
+    task = real_name(desk, task, space)
     most = whole("limit", limit, 1, MOST_LISTED)
     found = _ask(desk, "GET", task, None, {"after": after or None, "limit": most, "space": space})
     desk.out.record(found)
@@ -93,6 +95,7 @@ def change(
     read = json_value("value", text_or_input(value))
     if read is None:
         raise Invalid("value", value, "null is no value: rota state delete forgets one")
+    task = real_name(desk, task, space)
     kept = _ask(desk, "PUT", task, key, {"value": read, "space": space}, dry_run=dry_run)
     desk.out.record(kept)
     desk.out.line(f"Kept {kept['key']} for {task}.")
@@ -112,6 +115,7 @@ def delete(
     Example: rota state delete report last-day
     """
     desk = Desk(context)
+    task = real_name(desk, task, space)
     desk.out.confirm(f"Forget {key} of {task}?", yes=yes or dry_run)
     gone = _ask(desk, "DELETE", task, key, {"space": space}, dry_run=dry_run)
     desk.out.record(gone)

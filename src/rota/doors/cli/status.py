@@ -9,7 +9,7 @@ import typer
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.idle_words import NOBODY, idle_words
 from rota.doors.cli.show import Output, instant
-from rota.flow.observe.telling import span
+from rota.flow.observe.telling import counted, span
 
 SLOTS = ("run", "task", "space", "for", "worker")
 MOST_SHOWN = 20
@@ -39,6 +39,8 @@ def tell_status(out: Output, seen: Record) -> None:
     out.pairs(queue_pairs(seen))
     out.line()
     out.table(COLUMNS, worker_rows(seen), idle_words(seen) or NOBODY)
+    if gone := gone_words(seen["workers"]):
+        out.line(gone)
     rows = slot_rows(seen)
     if rows:
         out.line()
@@ -70,7 +72,7 @@ def queue_pairs(seen: Record) -> list[tuple[str, str]]:
 
 
 def worker_rows(seen: Record) -> list[list[str]]:
-    """Return who works."""
+    """Return who works, or is gone and has not let go of its work."""
     return [
         [
             worker["id"],
@@ -79,8 +81,19 @@ def worker_rows(seen: Record) -> list[list[str]]:
             f"{span(instant(seen['at']) - instant(worker['seen_at']))} ago",
             ",".join(worker["roles"]),
         ]
-        for worker in seen["workers"]
+        for worker in in_sight(seen["workers"])
     ]
+
+
+def in_sight(workers: list[Record]) -> list[Record]:
+    """Return the workers that are alive, and those that are gone with work in their hands."""
+    return [worker for worker in workers if worker["alive"] or worker["running"]]
+
+
+def gone_words(workers: list[Record]) -> str:
+    """Return how many workers are gone and not shown; empty if none is."""
+    gone = len(workers) - len(in_sight(workers))
+    return f"{counted(gone, 'worker')} {'is' if gone == 1 else 'are'} gone." if gone else ""
 
 
 def slot_rows(seen: Record) -> list[list[str]]:

@@ -9,17 +9,20 @@ import typer
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.done_words import done_pairs
 from rota.doors.cli.idle_words import tell_if_idle
+from rota.doors.cli.naming import real_name
 from rota.doors.cli.run_now import queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
 from rota.doors.cli.task_words import (
     agent_words,
+    deleted_words,
     next_of,
     policy_words,
     said,
     schedule_lines,
     site_words,
     tell_defined,
+    warnings_of,
     what_of,
     when_of,
     work_of,
@@ -149,7 +152,7 @@ def show(context: typer.Context, name: TaskName, space: SpaceName = None) -> Non
             *done_pairs(task),
             ("policy", policy_words(task["policy"])),
             ("results to", task["policy"].get("deliver_to") or ""),
-            ("warning", task["warning"] or ""),
+            ("warning", "\n".join([*warnings_of(task), *filter(None, [task["warning"]])])),
             ("now", _now(task["activity"])),
             ("so far", ", ".join(f"{n} {state}" for state, n in sorted(task["counts"].items()))),
         ]
@@ -212,6 +215,7 @@ def run(
     Example: rota task run report --payload '{"day": "2026-11-15"}'
     """
     desk = Desk(context)
+    name = real_name(desk, name, space)
     done = queue_run(desk, name, {"payload": payload, "space": space}, dry_run=dry_run)
     desk.out.record(done)
     desk.out.line(f"Queued run {done['run']} of {name}. Follow it: rota logs {done['run']} -f")
@@ -248,7 +252,8 @@ def disable(
     wanted = {"reason": reason, "space": space}
     task = desk.task("POST", name, "/disable", wanted, dry_run=dry_run)
     desk.out.record(task)
-    desk.out.line(f"Disabled {name}. Its slots are skipped until: rota task enable {name}")
+    told = task["name"]
+    desk.out.line(f"Disabled {told}. Its slots are skipped until: rota task enable {told}")
 
 
 @nouns.command()
@@ -279,7 +284,7 @@ def pause(
     desk.out.record(task)
     if not desk.out.as_json:
         end = wall_named(task["paused_until"], timezone or desk.zone(task["space"]))
-        desk.out.line(f"Paused {name} until {end}.")
+        desk.out.line(f"Paused {task['name']} until {end}.")
 
 
 @nouns.command()
@@ -297,8 +302,9 @@ def delete(
     Example: rota task delete report
     """
     desk = Desk(context)
+    name = real_name(desk, name, space)
     question = f"Delete the task {name}, and cancel its runs?"
     desk.out.confirm(question, yes=yes or dry_run)
     gone = desk.task("DELETE", name, said={"space": space}, dry_run=dry_run)
     desk.out.record(gone)
-    desk.out.line(f"Deleted {gone['name']}.")
+    desk.out.line(deleted_words(gone))

@@ -123,7 +123,12 @@ OverlapMode = Annotated[
     ),
 ]
 CatchUpMode = Annotated[
-    Text, typer.Option("--catch-up", metavar="MODE", help="latest, all or none [latest].")
+    Text,
+    typer.Option(
+        "--catch-up",
+        metavar="MODE",
+        help="Which missed slots run: latest, all or none [latest]; up to 60 s late is not missed.",
+    ),
 ]
 OnLost = Annotated[
     Text,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from datetime import timedelta
 from types import MappingProxyType
 
 from rota.doors.cli.budget_words import forecast_words
 from rota.doors.cli.desk import Record
 from rota.doors.cli.show import Output, compact, wall_named
-from rota.flow.observe.telling import counted, first_line
+from rota.flow.observe.telling import counted, first_line, span
+from rota.model.states import FINISHED
 
 DEFAULT = "default"
 LONGEST_WHEN = 48
+MOST_NAMED = 5
 USUAL = MappingProxyType(
     {
         "timeout": None,
@@ -47,13 +50,32 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
         out.line(f"  runs when asked: rota run {task['name']}")
     if task["site"] is not None:
         out.line(f"  runs in {site_words(task)}")
-    for line in unheld_words(task):
+    for line in warnings_of(task):
         out.line(f"  ! {line}")
     out.line(f"  {results_of(task)}")
     if task["warning"] is not None:
         out.line(f"  {task['warning']}")
     if task["kind"] == "agent" or task["forecast"] is not None:
         out.line(f"  a run uses: {forecast_words(task['forecast'])}")
+
+
+def deleted_words(gone: Record) -> str:
+    """Return what was deleted, and what becomes of its runs."""
+    parts = [f"Deleted {gone['name']}"]
+    if gone["cancelled"]:
+        parts.append(f"{_its_runs(gone['cancelled'])} cancelled")
+    if gone["stopping"]:
+        parts.append(f"{_its_runs(gone['stopping'])} asked to stop")
+    return f"{'; '.join(parts)}."
+
+
+def _its_runs(numbers: list[int]) -> str:
+    """Return runs by their numbers, or how many there are."""
+    if len(numbers) == 1:
+        return f"its run {numbers[0]} is"
+    told = ", ".join(map(str, numbers[:MOST_NAMED]))
+    more = "" if len(numbers) <= MOST_NAMED else f" and {len(numbers) - MOST_NAMED} more"
+    return f"its runs {told}{more} are"
 
 
 def site_words(task: Record) -> str:
@@ -81,6 +103,11 @@ def site_words(task: Record) -> str:
     return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")
 
 
+def warnings_of(task: Record) -> list[str]:
+    """Return what would go wrong with a task where it was asked."""
+    return [*task["lacks"], *unheld_words(task)]
+
+
 def unheld_words(task: Record) -> list[str]:
     """Return what a task was promised and nothing holds where it was asked."""
     held = (task["site"] or {}).get("held", {})
@@ -102,7 +129,9 @@ def results_of(task: Record) -> str:
 
 
 def said(run: Record, most: int = 120) -> str:
-    """Return the first line of what a run came to."""
+    """Return the first line of what a run came to, or of why an earlier try did not get there."""
+    if run["error"] and run["state"] not in FINISHED:
+        return first_line(f"earlier try: {run['error']}", most)
     if run["state"] != "succeeded":
         return first_line(run["error"], most)
     result = run["result"]
@@ -120,7 +149,9 @@ def when_of(task: Record) -> str:
 
 
 def next_of(task: Record) -> str | None:
-    """Return when a task runs next."""
+    """Return when a task runs next; one that is disabled does not."""
+    if task["state"] == "disabled":
+        return None
     return min((s["next_at"] for s in task["schedules"] if s["next_at"]), default=None)
 
 
@@ -174,8 +205,8 @@ def policy_words(policy: Record) -> str:
     for name, usual in USUAL.items():
         value = policy[name]
         if value is not None and value != usual:
-            unit = " s" if name in LENGTHS else ""
-            words.append(f"{name.replace('_', ' ')} {value}{unit}")
+            told = span(timedelta(seconds=value)) if name in LENGTHS else value
+            words.append(f"{name.replace('_', ' ')} {told}")
     if policy["catch_up"]["mode"] != USUAL_CATCH_UP:
         words.append(f"catch up {policy['catch_up']['mode']}")
     if policy["disable_after"]:

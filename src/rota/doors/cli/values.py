@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rota.errors import Invalid
+from rota.errors import Invalid, NotFound
 from rota.runtime.clock import SystemClock
 
 LARGEST = 2**62
@@ -63,6 +63,9 @@ def maybe_number(field: str, text: str | None, least: float, most: float) -> flo
 
 def run_number(text: str, field: str = "run") -> int:
     """Return the number of a run, a question or a key."""
+    if field == "run" and maybe_run(text) is None:
+        advice = "give its number; `rota runs --task TASK` lists those of a task"
+        raise NotFound("run", text, advice)
     return whole(field, text.removeprefix("#"), 1, LARGEST)
 
 

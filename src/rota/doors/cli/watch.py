@@ -82,8 +82,9 @@ def _screen(desk: Desk, most: int) -> RenderableType:
     queue = "   ".join(f"{name} {value}" for name, value in queue_pairs(status) if value)
     warnings = [Text(f"! {w['code']}: {w['message']}", style="yellow") for w in status["warnings"]]
     workers: Any = Text(idle_words(status) or NOBODY, style="yellow")
-    if status["workers"]:
-        workers = rich_table(("worker", "state", "busy", "seen", "roles"), worker_rows(status))
+    rows = worker_rows(status)
+    if rows:
+        workers = rich_table(("worker", "state", "busy", "seen", "roles"), rows)
     return Group(
         Text(f"Rota  {wall_named(status['at'], zone)}   Ctrl-C ends", style="bold"),
         Text(queue),

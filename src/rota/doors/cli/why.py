@@ -36,7 +36,8 @@ def why(
 ) -> None:
     """Say what became of a task's slots: ran, late, skipped, missed, waiting, and why.
 
-    Of a run that goes on it tells when it was last heard of.
+    At most 40 slots are told, the newest that have come; the answer says so. Of a run that goes on
+    it tells when it was last heard of.
 
     Example: rota why report "yesterday 7:00"
     """

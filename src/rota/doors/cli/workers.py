@@ -11,6 +11,7 @@ from rota.doors.cli.desk import Desk
 from rota.doors.cli.idle_words import NOBODY
 from rota.doors.cli.requests import MOST_LISTED
 from rota.doors.cli.show import NOTHING, instant, iso, wall
+from rota.doors.cli.status import gone_words, in_sight
 from rota.doors.cli.values import now, whole
 from rota.flow.observe.telling import first_line, span
 from rota.model.programs import MIB
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 @workers.command("list")
 def list_workers(context: typer.Context) -> None:
-    """List workers, and what each can run.
+    """List the workers that are alive, and what each can run; the record has all of them.
 
     Example: rota worker list
     """
@@ -50,9 +51,11 @@ def list_workers(context: typer.Context) -> None:
             _ago(worker["seen_at"]),
             ", ".join(worker["routes"]),
         ]
-        for worker in found["workers"]
+        for worker in in_sight(found["workers"])
     ]
     desk.out.table(["worker", "where", "state", "busy", "seen", "runs"], rows, NOBODY)
+    if gone := gone_words(found["workers"]):
+        desk.out.line(gone)
 
 
 @machines.command("list")

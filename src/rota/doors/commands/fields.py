@@ -117,6 +117,7 @@ TaskName = Annotated[
         "write 1 to 128 letters, digits and _ . : / -, such as daily-report",
     ),
 ]
+NewTaskName = Annotated[TaskName, Field(json_schema_extra={"not": {"pattern": "^[0-9]+$"}})]
 NAME = Spelled(
     r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}",
     "write 1 to 128 letters, digits and _ . : -, such as daily-report",

@@ -1,4 +1,4 @@
-"""Finding what a request means: a task by id or by name, in the caller's space if none is given."""
+"""Finding what a request means: a task by name or by id, in the caller's space if none is given."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ def space_of(office: Office, space: str | None) -> str:
 
 
 async def task_of(office: Office, task: str, space: str | None) -> Task:
-    """Return a task; a number is an id before it is a name."""
-    if task.isascii() and task.isdigit():
-        small = len(task) < len(str(LARGEST_ID))
-        found = await office.store.get_tasks([int(task)]) if small else []
-        seen = [one for one in found if one.deleted_at is None and _may_see(office, one, space)]
-        if seen:
-            return seen[0]
+    """Return a task; a number is its id, unless a task has it for a name."""
     try:
         return await get_task(office.store, office.caller, task, space_of(office, space))
     except NotFound as fault:
+        found = await _by_id(office, task, space)
+        if found is not None:
+            return found
         if fault.noun == "space":
             raise NotFound("task", task, "see `rota task list`") from None
         raise
 
 
-def _may_see(office: Office, task: Task, space: str | None) -> bool:
-    return may_act_for(office.caller, task.space) and space in {None, task.space}
+async def _by_id(office: Office, task: str, space: str | None) -> Task | None:
+    if not (task.isascii() and task.isdigit() and len(task) < len(str(LARGEST_ID))):
+        return None
+    for found in await office.store.get_tasks([int(task)]):
+        seen = may_act_for(office.caller, found.space) and space in {None, found.space}
+        if found.deleted_at is None and seen:
+            return found
+    return None

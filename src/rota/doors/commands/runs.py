@@ -38,7 +38,7 @@ from rota.errors import IllegalMove, NotFound
 from rota.flow.define import runs
 from rota.flow.observe.runs import list_runs as find_runs
 from rota.flow.observe.runs import open_questions, view_run
-from rota.model.ids import RunId
+from rota.model.ids import RunId, trace_id
 from rota.model.keys import KeyScope
 from rota.model.states import RunState
 from rota.model.views import RunFilter
@@ -85,8 +85,9 @@ class TaskRetried(RunQueued):
 
 
 class RunShown(RunGiven):
-    """A run with everything that belongs to it."""
+    """A run with everything that belongs to it; `trace_id` is what every log calls it."""
 
+    trace_id: str
     attempts: list[AttemptGiven]
     events: list[EventGiven]
     logs: list[LogGiven]
@@ -171,6 +172,7 @@ async def show_run(office: Office, asked: OneRun) -> RunShown:
     view = await view_run(office.store, office.caller, asked.run)
     return RunShown(
         **dict(run_given(view.run)),
+        trace_id=trace_id(office.store.incarnation, view.run.id),
         attempts=[attempt_given(attempt) for attempt in view.attempts],
         events=[event_given(event) for event in view.events],
         logs=[log_given(event) for event in view.output],

@@ -10,6 +10,7 @@ from rota.doors.commands.done import Checks, GateAsked, NextCheckAsked, plain
 from rota.doors.commands.fields import (
     PLAIN,
     WHOLE,
+    NewTaskName,
     SpaceName,
     Spelled,
     TaskName,
@@ -143,7 +144,7 @@ class WholeTask(Work):
 class NewTask(WholeTask):
     """A task to be made; without a name it is given one."""
 
-    name: TaskName | None = None
+    name: NewTaskName | None = None
 
 
 class PutTask(WholeTask):

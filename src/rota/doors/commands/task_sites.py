@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.doors.commands.task_requests import ROOM, Work
 from rota.doors.kit.office import Office
 from rota.errors import Invalid, Unavailable
 from rota.model.sites import Held
-from rota.model.tasks import TaskKind
+from rota.model.spaces import Role
+from rota.model.tasks import Task, TaskKind
 from rota.rules.done import DONE
 from rota.rules.programs import check_folder
 from rota.rules.sites import FIELDS, site_of
@@ -52,3 +53,10 @@ async def check_site(
     if chosen and (await office.sites.holds(site))["cpus"] is Held.NOT:
         message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
         raise Unavailable(message)
+
+
+async def lacks_of(office: Office, task: Task, role: Role) -> Sequence[str]:
+    """Return what a task names and the daemon's machine does not have; nobody else knows."""
+    if office.sites is None or office.local:
+        return []
+    return await office.sites.lacks(task, role)

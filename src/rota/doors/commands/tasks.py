@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from rota.doors.commands.fields import (
 )
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.makers import check_maker, check_runner, origin_of
+from rota.doors.commands.naming import free_name
 from rota.doors.commands.shapes import Asked, Given, OneTask, RunGiven, run_given
 from rota.doors.commands.task_requests import (
     KIND_OF,
@@ -42,7 +43,7 @@ from rota.doors.commands.task_shapes import (
     task_given,
     task_listed,
 )
-from rota.doors.commands.task_sites import changed_spec, check_site
+from rota.doors.commands.task_sites import changed_spec, check_site, lacks_of
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -63,7 +64,6 @@ from rota.rules.programs import check_script
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
 FIRES = 3
 MOST_FIRES = 100
-LONGEST_SLUG = 40
 _OTHER_KIND = "this is a task of the kind {}; create another one instead"
 
 
@@ -90,7 +90,8 @@ class Tasks(Given):
 class TaskShown(TaskGiven):
     """A task with what it is doing, its tally and its newest runs.
 
-    `warning` says why nobody is sent what it delivers, if that is so.
+    `warning` says why nobody is sent what it delivers, if that is so; `lacks` what it names and
+    the machine that answers does not have, such as its program.
     """
 
     site: SiteGiven | None
@@ -100,6 +101,7 @@ class TaskShown(TaskGiven):
     fires: list[datetime]
     forecast: ForecastGiven | None
     warning: str | None
+    lacks: Sequence[str]
 
 
 class TaskPut(TaskShown):
@@ -132,11 +134,13 @@ class Disabled(OneTask):
 
 
 class Deleted(Given):
-    """What was taken out of use."""
+    """What was taken out of use, and the runs that were cancelled or are asked to stop."""
 
     deleted: bool = True
     id: int
     name: str
+    cancelled: Sequence[int]
+    stopping: Sequence[int]
 
 
 @command("GET", "/v1/tasks", KeyScope.READ)
@@ -226,15 +230,15 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
         stood=stood,
         channels=office.channels,
     )
-    return await _shown(office, await task_of(office, str(task.id), None))
+    return await _shown(office, task)
 
 
 @command("PUT", "/v1/tasks/{task}", KeyScope.DEFINE)
 async def put_task(office: Office, asked: PutTask) -> TaskPut:
     """Let a task of a name be what is said, whether there is one or not.
 
-    A number is the id of one that there is. What is left out is as in a new task: without a
-    schedule the `default` one is dropped.
+    A number is one that there is, by its name or its id. What is left out is as in a new task:
+    without a schedule the `default` one is dropped.
     """
     if asked.task.isdigit():
         found: Task | None = await task_of(office, asked.task, asked.space)
@@ -264,7 +268,7 @@ async def delete_task(office: Office, asked: OneTask) -> Deleted:
     task = await task_of(office, asked.task, asked.space)
     await _as_seen(office, task)
     gone = await tasks.delete_task(office.store, office.caller, task.name, task.space)
-    return Deleted(id=gone.id, name=gone.name)
+    return Deleted(id=task.id, name=task.name, cancelled=gone.cancelled, stopping=gone.stopping)
 
 
 @command("POST", "/v1/tasks/{task}/run-now", KeyScope.RUN, status=201)
@@ -326,7 +330,7 @@ async def _put(
     return await tasks.put_task(
         office.store,
         office.caller,
-        name or await _free_name(office, owner.id, asked),
+        name or await free_name(office, owner.id, asked),
         space=space,
         title=asked.title,
         kind=kind,
@@ -360,17 +364,6 @@ def _check_call(office: Office, call: str | None) -> None:
         raise NotPermitted(message)
 
 
-async def _free_name(office: Office, space_id: int, asked: WholeTask) -> str:
-    """Return a name that nobody has, made of what the task is about."""
-    said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
-    slug = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")[:LONGEST_SLUG].strip("-") or "task"
-    name, count = slug, 1
-    while await office.store.find_task(space_id, name) is not None:
-        count += 1
-        name = f"{slug}-{count}"
-    return name
-
-
 async def _as_seen(office: Office, task: Task) -> int | None:
     """Refuse to change a task that is no longer as the caller has seen it."""
     if office.stands is None:
@@ -397,4 +390,5 @@ async def _shown(office: Office, task: Task) -> TaskShown:
         fires=fires[:FIRES],
         forecast=await forecast_given(office, view.task),
         warning=unled(view.task.policy.deliver_to, office.channels),
+        lacks=await lacks_of(office, view.task, role),
     )

@@ -63,7 +63,8 @@ VERBS = (
         "create_task",
         "Create a task: `instructions` for an agent or a `command`, and usually a `schedule` with "
         'one of every ("2h"), cron, at, times, rrule or words ("weekdays at 9"). It belongs to '
-        "this conversation unless another thread is named.",
+        "this conversation unless another thread is named. Ask the person first if nobody asked "
+        "for it.",
         THREAD,
     ),
     _verb("list_tasks", "list_tasks", "List tasks, newest first."),

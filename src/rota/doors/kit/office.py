@@ -58,7 +58,7 @@ class Daemon(Protocol):
 
     @property
     def worker(self) -> str | None:
-        """Which worker is its own, while it has one."""
+        """Which worker is its own, also once that has stopped."""
 
     @property
     def services(self) -> Sequence[Service]:

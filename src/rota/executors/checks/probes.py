@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from rota.executors.checks import addresses, files, patterns
+from rota.executors.kit.apart import Apart
 from rota.ports.checking import Observed, Seen
 
 SLACK_SECONDS = 1.0
@@ -17,6 +18,7 @@ class HomeProbes:
     def __init__(self, home: Path, *, inside: bool = False) -> None:
         self._spaces = home.absolute() / "spaces"
         self._inside = inside
+        self._asking = Apart()
 
     async def file(self, space: str, folder: str | None, path: str) -> Seen | str:
         """Return what is known of a plain file in a task's folder, or why it is not one."""
@@ -27,7 +29,7 @@ class HomeProbes:
         asking = addresses.Asking(seconds, inside=self._inside)
         try:
             async with asyncio.timeout(seconds + SLACK_SECONDS):
-                return await asyncio.to_thread(asking.ask, url, contains)
+                return await self._asking.do("address", asking.ask, url, contains)
         except TimeoutError:  # a name that is not resolved cannot be interrupted
             return Observed(passed=False, evidence=f"it did not answer within {seconds:g} s")
         finally:

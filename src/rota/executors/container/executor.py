@@ -11,6 +11,7 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.container.furnishing import furnish
 from rota.executors.container.lobby import lobby, trial
+from rota.executors.container.runtimes import ASKING, outdated
 from rota.executors.container.seccomp import ARCHITECTURES, profile
 from rota.executors.container.words import LABEL, Engine, mounted, pinned, walls
 from rota.executors.kit.executor import Interpreter, Missing, Room, environment, refuse
@@ -35,11 +36,13 @@ class ContainerExecutor:
 
     A program that reaches the desk or the gateway does so by a second container, its lobby.
 
-    Podman's containers are in the keeper's tree. Docker's are not: with the daemon of Rota gone, a
-    keeper that ends its tree leaves the container to the next daemon's sweep.
+    Podman's containers are in the keeper's tree, and outlive keeper and guard if both are killed at
+    once. Docker's are not in it: with the daemon of Rota gone, a keeper that ends its tree leaves
+    the container. What is left is ended by the next daemon's sweep.
     """
 
     name = "container"
+    certain_kill = False
 
     def __init__(
         self, python: Interpreter, mounts: MountList, engine: Engine, *, machine: str = ""
@@ -47,7 +50,6 @@ class ContainerExecutor:
         self._python = python
         self._mounts = mounts
         self._engine = engine
-        self.certain_kill = engine.kind == "podman"
         self._machine = machine or platform.machine()
         self._system = System.here()
 
@@ -61,7 +63,7 @@ class ContainerExecutor:
         except Unavailable as fault:
             remedy = "start it, or let Rota's user reach it"
             return [Missing(f"an answer of {self._engine.kind}", str(fault), remedy)]
-        missing = self._try_out()
+        missing = [*self._try_out(), *self._runtime()]
         if self._engine.kind != "podman":
             what = "mounts that are compared before the program starts"
             missing.append(Missing(what, self._engine.kind, "use podman", needed=False))
@@ -76,6 +78,11 @@ class ContainerExecutor:
             remedy = f"let {self._engine.kind} show containers /usr and the Python that runs Rota"
             return [Missing("ways out of containers", str(fault), remedy)]
         return []
+
+    def _runtime(self) -> list[Missing]:
+        """Ask for the version of what runs containers; an engine that does not tell has no say."""
+        told = self._ask(*ASKING.get(self._engine.kind, ("version",)), tolerant=True)
+        return outdated(self._engine, told)
 
     def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has walls
         """Say that the engine holds every bound, or refuses to start."""

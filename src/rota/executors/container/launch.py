@@ -2,7 +2,8 @@
 
 An engine takes paths, not descriptors, and a path can be swapped after it was looked at. Podman
 makes the mounts before it starts the program (`init`): each is then compared with the folder that
-was held open all the time. Docker cannot do that; there the paths are walked just before.
+was held open all the time. Docker cannot do that; there the paths are walked just before. Both
+make a container first and start it then: until it is made, whatever fails is the engine's.
 
 The program's environment goes through memory, never onto a command line. What this process was
 given is the program's; the client gets its own.
@@ -31,8 +32,8 @@ PATIENCE = 60.0
 LOBBY_SECONDS = 30.0
 ENGINE_FAILED = 125
 """As docker says it: another attempt may find the engine in a better state."""
-NO_IMAGE = "image not known"
-"""What podman says where another attempt is in vain."""
+NO_IMAGE = ("image not known", "No such image")
+"""What podman and docker say where another attempt is in vain."""
 
 
 class Seen:
@@ -75,17 +76,16 @@ def main(words: list[str]) -> int:
         env = environment()
         told = [*kept, "--env-file", f"/proc/self/fd/{env}"]
         told += [*(word for each in seen for word in each.words()), *program]
-        if kind != "podman":
-            os.execve(engine[0], [*engine, "run", *told], client)  # noqa: S606
         container = ask(client, *engine, "create", *told, given=(env,)).split()[-1]
-        ask(client, *engine, "init", container)
-        compare(seen, ask(client, *engine, "inspect", "--format", "{{.State.Pid}}", container))
+        if kind == "podman":
+            ask(client, *engine, "init", container)
+            compare(seen, ask(client, *engine, "inspect", "--format", "{{.State.Pid}}", container))
         start = [*engine, "start", "--attach", "--interactive", container]
         os.execve(engine[0], start, client)  # noqa: S606 - becoming the client is the point
     except (OSError, RotaError) as fault:
         print(f"{CANNOT_START}container: {fault}", file=sys.stderr)  # noqa: T201
-        wavered = isinstance(fault, Unavailable) and NO_IMAGE not in str(fault)
-        return ENGINE_FAILED if wavered else NOT_STARTED
+        in_vain = not isinstance(fault, Unavailable) or any(word in str(fault) for word in NO_IMAGE)
+        return NOT_STARTED if in_vain else ENGINE_FAILED
 
 
 def open_lobby(client: dict[str, str], engine: list[str], words: list[str]) -> None:

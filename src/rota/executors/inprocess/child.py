@@ -1,8 +1,10 @@
 """Runs one callable in a child process, so that it can be stopped for certain.
 
-The parent hands the assignment over on standard input and reads the report from a pipe of its own,
-so whatever the callable prints stays what it printed. The child leads its own process group; ending
-it ends what it started. When the parent is gone it ends itself: the run will be tried again.
+The parent hands the assignment over on standard input and reads the report, one line, from a pipe
+of its own, so whatever the callable prints stays what it printed. The child leads its own process
+group; ending it ends what it started. What left the group may hold the pipe for ever, so the report
+ends with the child and not with the pipe. When the parent is gone the child ends itself: the run
+will be tried again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from rota.errors import Invalid
 from rota.executors.inprocess.calls import BadResult, encode_result, resolve
@@ -29,7 +31,8 @@ from rota.model.runs import Lease
 from rota.model.tasks import Task
 from rota.ports.runner import Assignment, failure
 
-LONGEST_REPORT = 1024 * 1024
+LONGEST_REPORT = 16 * 1024 * 1024
+AT_ONCE = 256 * 1024
 FAREWELL_SECONDS = 2.0
 
 
@@ -62,21 +65,54 @@ async def run_in_child(path: str, assignment: Assignment) -> Report:
         raise
     finally:
         os.close(writer)
-    loop = asyncio.get_running_loop()
-    report = loop.run_in_executor(None, _read, reader)
-    try:
-        await process.communicate(_handover(path, assignment))
-        text = await report
-    except asyncio.CancelledError:
-        await _end(process)
-        with contextlib.suppress(OSError):
-            await report
-        raise
-    _kill(process.pid)
-    if process.returncode != 0 or not text:
+    with _Reading(reader) as reading:
+        try:
+            await process.communicate(_handover(path, assignment))
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+        _kill(process.pid)
+        line = reading.line()
+    if line is None:
         sentence = f"its process ended with code {process.returncode} and without a result"
         return Report(outcome=Failed(code="exit", message=sentence))
-    return _decode(json.loads(text))
+    return _decode(json.loads(line))
+
+
+class _Reading:
+    """Reads what comes through a pipe, on the loop: a thread would be held as long as the child."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._read = bytearray()
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> Self:
+        os.set_blocking(self._pipe, False)
+        self._loop.add_reader(self._pipe, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.remove_reader(self._pipe)
+        os.close(self._pipe)
+
+    def _take(self) -> bool:
+        """Take what is there; tell whether there may be more."""
+        try:
+            part = os.read(self._pipe, AT_ONCE)
+        except BlockingIOError:
+            return False
+        if not part:
+            self._loop.remove_reader(self._pipe)
+        self._read += part
+        return bool(part)
+
+    def line(self) -> bytes | None:
+        """Return the line that somebody who is gone has written; None if it is not whole."""
+        while b"\n" not in self._read and self._take():
+            pass
+        line, end, _ = self._read.partition(b"\n")
+        return bytes(line) if end else None
 
 
 def _about(assignment: Assignment) -> dict[str, str]:
@@ -100,11 +136,6 @@ def _handover(path: str, assignment: Assignment) -> bytes:
         "incarnation": assignment.incarnation,
     }
     return json.dumps(record).encode()
-
-
-def _read(reader: int) -> bytes:
-    with os.fdopen(reader, "rb") as pipe:
-        return pipe.read(LONGEST_REPORT)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -164,23 +195,36 @@ def main() -> None:
     answers, incarnation = tuple(given["answers"]), given["incarnation"]
     handle = RunHandle(Assignment(Lease(*given["lease"]), task, answers, incarnation))
     try:
-        function = resolve(given["call"])
-        result = function(handle)
+        line = _called(given["call"], handle)
+    except BadResult as fault:
+        line = _line({"code": fault.code, "error": str(fault), "retryable": False})
+    with os.fdopen(int(sys.argv[1]), "wb") as pipe:
+        pipe.write(line)
+
+
+def _called(path: str, handle: RunHandle) -> bytes:
+    """Call, and return what came of it as a line; raise BadResult if that cannot be kept."""
+    try:
+        result = resolve(path)(handle)
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
-        report: dict[str, object] = {
-            "result": encode_result(result),
-            "messages": [to_json(message) for message in handle.messages],
-        }
+        messages = [to_json(message) for message in handle.messages]
+        return _line({"result": encode_result(result), "messages": messages})
     except Waits as waits:
-        report = {"asked": to_json(waits.asked)}
-    except BadResult as fault:
-        report = {"code": fault.code, "error": str(fault), "retryable": False}
+        return _line({"asked": to_json(waits.asked)})
+    except BadResult:
+        raise
     except Exception as fault:  # noqa: BLE001 - reported as the failure it is
         failed = failure(fault)
-        report = {"code": failed.code, "error": failed.message, "retryable": True}
-    with os.fdopen(int(sys.argv[1]), "wb") as pipe:
-        pipe.write(json.dumps(report).encode())
+        return _line({"code": failed.code, "error": failed.message, "retryable": True})
+
+
+def _line(report: dict[str, object]) -> bytes:
+    line = json.dumps(report).encode()
+    if len(line) > LONGEST_REPORT:
+        told = f"all it returned and sent is {len(line)} bytes of JSON, at most 16 MiB are taken"
+        raise BadResult(f"{told} from an isolated callable: send less, or leave it in a file")
+    return line + b"\n"
 
 
 if __name__ == "__main__":

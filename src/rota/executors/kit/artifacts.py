@@ -53,24 +53,25 @@ class HomeArtifacts:
         """Return what a run has left, bounded in number."""
         found: list[Artifact] = []
         left_out, seen = 0, 0
-        waiting: list[tuple[str, ...]] = [()]
-        with suppress(FileNotFoundError, NotADirectoryError), self._shelf(space, run_id) as shelf:
+        waiting: list[tuple[str, ...]] = []
+        with suppress(FileNotFoundError, NotADirectoryError), self._folder(space, FOLDER) as top:
+            waiting.append(())
             while waiting and seen < MOST_SEEN and len(found) <= MOST_LISTED:
                 above = waiting.pop()
-                with suppress(OSError), _below(shelf, above) as folder, os.scandir(folder) as rest:
-                    for entry in rest:
-                        seen += 1
-                        if seen > MOST_SEEN or len(found) > MOST_LISTED:
-                            waiting.append(above)
-                            break
-                        steps = (*above, entry.name)
-                        facts = entry.stat(follow_symlinks=False)
-                        if stat.S_ISDIR(facts.st_mode) and _nameable(steps):
-                            waiting.append(steps)
-                        elif _is_plain(facts) and _nameable(steps):
-                            found.append(_artifact("/".join(steps), facts))
-                        else:
-                            left_out += 1
+                for name, facts in _entries(top, (str(run_id), *above)):
+                    seen += 1
+                    if seen > MOST_SEEN or len(found) > MOST_LISTED:
+                        waiting.append(above)
+                        break
+                    steps = (*above, name)
+                    if facts is None or not _nameable(steps):
+                        left_out += 1
+                    elif stat.S_ISDIR(facts.st_mode):
+                        waiting.append(steps)
+                    elif _is_plain(facts):
+                        found.append(_artifact("/".join(steps), facts))
+                    else:
+                        left_out += 1
         more = bool(waiting) or len(found) > MOST_LISTED
         return Artifacts(files=tuple(sorted(found)[:MOST_LISTED]), left_out=left_out, more=more)
 
@@ -107,9 +108,11 @@ class HomeArtifacts:
         for space in _names(self._spaces):
             for name in _names(self._spaces / space / FOLDER):
                 if name.isascii() and name.isdigit():
-                    with suppress(OSError), self._shelf(space, int(name)) as shelf:
-                        at, empty = os.fstat(shelf).st_mtime, _is_empty(shelf)
-                        found.append(Shelf(space, int(name), _instant(at), empty))
+                    with suppress(OSError), self._folder(space, FOLDER) as top:
+                        facts = os.stat(name, dir_fd=top, follow_symlinks=False)
+                        if stat.S_ISDIR(facts.st_mode):
+                            empty = next(_entries(top, (name,)), None) is None
+                            found.append(Shelf(space, int(name), _instant(facts.st_mtime), empty))
         return found
 
     def drop(self, shelf: Shelf) -> None:
@@ -131,6 +134,7 @@ class HomeArtifacts:
                     remove(above, name)
             with suppress(FileExistsError):
                 os.mkdir(name, PRIVATE, dir_fd=above)
+            _unlock(above, name)
             with _below(above, (name,)) as held, suppress(FileNotFoundError):
                 remove(held, result_name(attempt))
 
@@ -155,6 +159,7 @@ def remove(above: int, name: str) -> None:
     if not _is_folder(above, name):
         os.unlink(name, dir_fd=above)
         return
+    _unlock(above, name)
     with _below(above, (name,)) as top:
         while _remove_some(top, top):
             pass
@@ -168,18 +173,55 @@ def _remove_some(folder: int, top: int) -> bool:
         batch = list(islice(rest, BATCH))
     for entry in batch:
         with suppress(OSError):
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.name, dir_fd=folder)
-            elif folder == top:
-                with _below(top, (entry.name,)) as inner:
-                    while _remove_some(inner, top):
-                        pass
-                os.rmdir(entry.name, dir_fd=top)
+            if entry.is_dir(follow_symlinks=False):
+                _remove_folder(entry.name, folder, top)
             else:
-                moved = secrets.token_hex(16)
-                os.rename(entry.name, moved, src_dir_fd=folder, dst_dir_fd=top)
+                os.unlink(entry.name, dir_fd=folder)
             went = True
     return went
+
+
+def _remove_folder(name: str, folder: int, top: int) -> None:
+    """Delete a folder at the top, or move it there."""
+    _unlock(folder, name)
+    if folder != top:
+        moved = secrets.token_hex(16)
+        os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
+        return
+    with _below(top, (name,)) as inner:
+        while _remove_some(inner, top):
+            pass
+    os.rmdir(name, dir_fd=top)
+
+
+def _unlock(above: int, name: str) -> None:
+    """Take back the right to a folder that a program has taken from its own user."""
+    held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        if os.fstat(held).st_mode & PRIVATE != PRIVATE:
+            os.chmod(f"/proc/self/fd/{held}", PRIVATE)  # noqa: PTH101 - no other way leads there
+    finally:
+        os.close(held)
+
+
+def _entries(top: int, steps: Sequence[str]) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield what is in a folder, without facts if it may not be looked at; what is gone is gone."""
+    try:
+        with _below(top, steps) as folder, os.scandir(folder) as rest:
+            for entry in rest:
+                with suppress(FileNotFoundError):
+                    yield entry.name, _facts(entry)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError:
+        yield "", None
+
+
+def _facts(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except PermissionError:
+        return None
 
 
 @contextmanager
@@ -232,11 +274,6 @@ def _artifact(name: str, facts: os.stat_result) -> Artifact:
 
 def _instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(min(max(seconds, 0.0), LATEST), UTC)
-
-
-def _is_empty(folder: int) -> bool:
-    with os.scandir(folder) as rest:
-        return next(rest, None) is None
 
 
 def _names(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 
 from rota.executors.kit.keeper.processes import start_time
+from rota.executors.kit.lease import boot_time
 
 MOST_WATCHED = 256
 """Each takes a descriptor of this process."""
@@ -18,6 +19,7 @@ class Bells:
 
     def __init__(self) -> None:
         self._bells: dict[str, asyncio.Event] = {}
+        self._rang: dict[str, int] = {}
         self._watched: dict[str, int] = {}
 
     def hang(self, name: str) -> None:
@@ -27,7 +29,12 @@ class Bells:
     def ring(self, name: str) -> None:
         """Wake whoever waits for an attempt."""
         if name in self._bells:
+            self._rang[name] = boot_time()
             self._bells[name].set()
+
+    def rang(self, name: str) -> int:
+        """Return when an attempt last rang, in nanoseconds of boot time; 0 if never."""
+        return self._rang.get(name, 0)
 
     def watches(self, name: str) -> bool:
         """Whether the end of a keeper rings."""
@@ -60,8 +67,10 @@ class Bells:
         bell.clear()
 
     def take_down(self, name: str) -> None:
-        """Forget an attempt."""
+        """Forget an attempt; whoever still waits for it is woken."""
+        self.ring(name)
         self._bells.pop(name, None)
+        self._rang.pop(name, None)
         self._unwatch(name)
 
     def close(self) -> None:

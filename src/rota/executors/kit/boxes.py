@@ -39,3 +39,11 @@ def delete(folder: Path) -> None:
             remove(above, folder.name)
     finally:
         os.close(above)
+
+
+def write_anew(path: Path, content: bytes) -> None:
+    """Put a file where an earlier try without walls may have left anything: it is not opened."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(content)

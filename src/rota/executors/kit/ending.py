@@ -8,13 +8,14 @@ from datetime import datetime
 from pathlib import Path
 
 from rota.executors.kit.keeper.words import RESERVE_BYTES, as_lines, fill, from_lines, read_if_there
+from rota.executors.kit.keeping import SAFELY
 from rota.model.instants import from_micros
 from rota.model.keeping import Ending, Reason, Spooled
 
 
 def read_ending(folder: Path) -> Ending | None:
-    """Return the ending in an attempt's folder, if there is one."""
-    data = read_if_there(f"{folder}/exit", 2 * RESERVE_BYTES)
+    """Return the ending in an attempt's folder, if there is one; an error if nobody can tell."""
+    data = read_if_there(f"{folder}/exit", 2 * RESERVE_BYTES, surely=True)
     if data is None:
         return None
     try:
@@ -47,7 +48,9 @@ def _ending(facts: dict[str, str], tails: bytes) -> Ending:
 def write_ending(folder: Path, facts: dict[str, object]) -> None:
     """Write an ending if there is none; the caller holds the lock of the attempt."""
     draft = folder / "exit.reserve"
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if draft.is_symlink() or not draft.is_file():
+        draft.unlink(missing_ok=True)
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | SAFELY, 0o600)
     try:
         fill(file, as_lines(facts))
     finally:

@@ -20,6 +20,7 @@ NOT_STARTED = 126
 CANNOT_START = "cannot start "
 CONNECTIONS = 64
 CHUNK = 64 * 1024
+SHORT_SECONDS = 0.1
 ACCEPT = "_accept"
 """What `socket` builds upon, which is not loaded here."""
 
@@ -92,9 +93,17 @@ class Half:
                     self.ended = True
                     self.sink.shutdown(_socket.SHUT_WR)
             if self.held:
-                self.held = self.held[self.sink.send(self.held) :]
+                self.give()
         except BlockingIOError:
             return
+
+    def give(self) -> None:
+        """Send what is held; whoever takes no more may still say why, in the other direction."""
+        try:
+            self.held = self.held[self.sink.send(self.held) :]
+        except (BrokenPipeError, ConnectionResetError):
+            self.held = memoryview(b"")
+            self.ended = True
 
 
 class Pair:
@@ -133,18 +142,18 @@ class Carrier:
         self.waiting = select.epoll()
         self.watched: dict[int, Pair] = {}
         self.pairs: set[Pair] = set()
-        self.listening = False
+        self.short = False
+        """Whether the system had nothing left for another caller, when one was there."""
         listener.setblocking(False)
+        self.waiting.register(listener.fileno(), 0)
 
     def step(self) -> None:
-        """Wait for something to do, and do it."""
-        if self.listening != (len(self.pairs) < CONNECTIONS):
-            self.listening = not self.listening
-            if self.listening:
-                self.waiting.register(self.listener.fileno(), select.EPOLLIN)
-            else:
-                self.waiting.unregister(self.listener.fileno())
-        for number, _ in self.waiting.poll():
+        """Wait for something to do, and do it; callers for whom there is no room wait outside."""
+        room = len(self.pairs) < CONNECTIONS and not self.short
+        self.waiting.modify(self.listener.fileno(), select.EPOLLIN if room else 0)
+        found = self.waiting.poll(SHORT_SECONDS if self.short else None)
+        self.short = False
+        for number, _ in found:
             if number == self.listener.fileno():
                 self.accept()
             elif number in self.watched:
@@ -153,33 +162,37 @@ class Carrier:
     def accept(self) -> None:
         """Take a caller in, if the other side answers."""
         try:
+            outside = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        except OSError:
+            self.short = True
+            return
+        try:
             number, _ = getattr(self.listener, ACCEPT)()
         except OSError:
+            self.short = True
+            outside.close()
             return
-        inside = _socket.socket(fileno=number)
-        pair = Pair(inside, _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM))
-        for end in pair.ends:
-            end.setblocking(False)
-        try:
-            pair.ends[1].connect(self.path)
-        except OSError:
-            pair.close()
-            return
+        pair = Pair(_socket.socket(fileno=number), outside)
         self.pairs.add(pair)
-        self.watch(pair)
+        try:
+            for end in pair.ends:
+                end.setblocking(False)
+            outside.connect(self.path)
+            self.watch(pair)
+        except OSError:
+            self.drop(pair)
 
     def serve(self, pair: Pair) -> None:
         """Move bytes in both directions."""
         try:
             for half in pair.halves:
                 half.move()
+            self.watch(pair)
         except OSError:
             self.drop(pair)
             return
         if pair.done():
             self.drop(pair)
-        else:
-            self.watch(pair)
 
     def watch(self, pair: Pair) -> None:
         """Wait at each end for what is wanted there now."""

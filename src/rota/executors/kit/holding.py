@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rota.errors import Unavailable
@@ -10,6 +11,8 @@ from rota.executors.kit.executor import Missing, Room
 from rota.executors.kit.groups import Hierarchy
 from rota.model.programs import Bounds
 from rota.model.sites import Held
+
+WALLED_PROCESSES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +63,26 @@ def holds(hierarchy: Hierarchy | None, *, counts_alone: bool) -> dict[str, Held]
     }
 
 
+def walled(bounds: Bounds, held: Mapping[str, Held]) -> Bounds:
+    """Return bounds within which strangers may run: so many processes, and half of the memory.
+
+    Memory only where it is bounded for all processes together: one by one, it would stop programs
+    that reserve much more than they use.
+    """
+    if bounds.processes is None:
+        bounds = replace(bounds, processes=WALLED_PROCESSES)
+    if bounds.memory_bytes is None and held["memory_mib"] is Held.TOGETHER:
+        bounds = replace(bounds, memory_bytes=memory_here() // 2)
+    return bounds
+
+
+def memory_here() -> int:
+    """Return how much memory this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def held_apart(hierarchy: Hierarchy | None, *controllers: str) -> list[Missing]:
-    """Return the bounds that hold for single processes only, because no control group has them."""
+    """Return the bounds that no control group holds for all processes together."""
     held = hierarchy.controllers if hierarchy else frozenset()
     return [
         Missing(TOGETHER[name], "cgroup", DELEGATE.format(name), needed=False)
@@ -73,6 +94,7 @@ def held_apart(hierarchy: Hierarchy | None, *controllers: str) -> list[Missing]:
 TOGETHER = {
     "pids": "a bound on the number of processes",
     "memory": "a bound on the memory of all processes together",
+    "cpu": "a bound on processors",
 }
 NO_CPUS = "take the bound off (`rota task edit TASK --cpus none`)"
 DELEGATE = "let the service manager hand the {} controller to Rota (Delegate=yes)"

@@ -14,19 +14,23 @@ input arrives once if its offset is recorded first: the same bytes at the same p
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
+import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rota.errors import Invalid
 from rota.executors.kit.building import Program, certain_kill
+from rota.executors.kit.descriptors import usual_files
 from rota.executors.kit.keeper.words import (
     LOCK_FD,
     MARKER,
     RESERVE_BYTES,
+    WISH_BYTES,
     boot_id,
     pack,
     seal,
@@ -41,6 +45,8 @@ BEAT_SECONDS = 15.0
 SLACK_SECONDS = 60.0
 LONGEST_NAME = 200
 FREE_OF_STANDARD_FDS = 10
+LONGEST_REASON = 400
+NOBODY_LISTENS = frozenset({errno.ENXIO, errno.ENOENT})
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Whatever a program of the same user may have put there."""
 
@@ -74,6 +80,7 @@ def start(
     identity: Identity,
     program: Program,
     *,
+    executor: str = "",
     epoch: int = 0,
     lease: Lease | None = None,
     wake: Wake | None = None,
@@ -91,6 +98,7 @@ def start(
         (b"nonce", identity.nonce.encode()),
         (b"boot", identity.boot.encode()),
         (b"epoch", b"%d" % epoch),
+        (b"usual_files", b"%d" % usual_files()),
         (b"leftover_seconds", str(leftover_seconds).encode()),
         (b"beat_seconds", str(beat_seconds).encode()),
     ]
@@ -102,16 +110,12 @@ def start(
             (b"lease_until", b"%d" % lease.until),
             (b"slack_seconds", str(slack_seconds).encode()),
         ]
-    lock = _furnish(folder, spec)
-    told = os.memfd_create("rota-orders")
+    folder.mkdir(mode=0o700)
     try:
-        _write_all(told, pack(orders))
-        pid = _spawn(folder, program, identity.name, told, lock)
-        with suppress(OSError):  # a full disk: then it stays a zombie until this process ends
-            os.pwrite(lock, b"%d" % pid, 0)
-    finally:
-        os.close(told)
-        os.close(lock)
+        pid = _begin(folder, spec, program, pack(orders), executor)
+    except BaseException:  # then there is no keeper, and nobody is to look for one
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return Kept(folder=folder, identity=identity, pid=pid)
 
 
@@ -134,9 +138,10 @@ def read_input(folder: Path) -> tuple[bytes, bool]:
     """Return all that the program was given to read, and whether that has ended."""
     ended = (folder / "in.end").exists()
     try:
-        return (folder / "in").read_bytes(), ended
+        size = os.lstat(folder / "in").st_size
     except FileNotFoundError:
         return b"", True
+    return read_spool(folder, "in", 0, size), ended
 
 
 def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) -> None:
@@ -154,10 +159,20 @@ def write_input(folder: Path, offset: int, data: bytes, *, end: bool = False) ->
 def cancel(folder: Path, epoch: int, grace_seconds: float, reason: str) -> None:
     """Ask the keeper to end its tree: politely, and after a grace for certain.
 
-    A keeper that has heard of a higher epoch does not listen. Asking again can only hurry it.
+    A keeper that has heard of a higher epoch does not listen. Asking again can only hurry it. The
+    wish has room on a full disk; OSError is raised where it could not be said all the same.
     """
-    wish = f"{epoch} {int(grace_seconds * 1000)} {reason}"
-    write_whole(str(folder / "cancel"), wish.encode(errors="replace"))
+    grace = int(grace_seconds * 1000)
+    reason = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
+    try:
+        file = os.open(folder / "cancel", os.O_WRONLY | SAFELY)
+    except FileNotFoundError:  # its keeper is of a version that takes no sealed wish
+        write_whole(str(folder / "cancel"), f"{epoch} {grace} {reason}".encode())
+    else:
+        try:
+            _write_all(file, seal(epoch, grace, reason, size=WISH_BYTES))
+        finally:
+            os.close(file)
     ring(folder)
 
 
@@ -165,8 +180,10 @@ def ring(folder: Path) -> bool:
     """Have a keeper look at what was written for it; false if none is listening."""
     try:
         bell = os.open(folder / "bell", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # no reader, or no such FIFO: it will look when it begins, if it ever does
-        return False
+    except OSError as fault:
+        if fault.errno not in NOBODY_LISTENS:
+            raise
+        return False  # it will look when it begins, if it ever does
     try:
         os.write(bell, b"!")
     except BlockingIOError:
@@ -207,9 +224,19 @@ def _check(spec: Spec) -> None:
             raise Invalid("command", word, "leave out the NUL character; no program can be told it")
 
 
-def _furnish(folder: Path, spec: Spec) -> int:
-    """Make the folder of an attempt, and return its lock, held."""
-    folder.mkdir(mode=0o700)
+def _begin(folder: Path, spec: Spec, program: Program, orders: bytes, executor: str) -> int:
+    lock = _furnish(folder, spec, executor)
+    try:
+        pid = _spawn(folder, program, spec.name, orders, lock)
+        with suppress(OSError):  # a full disk: then it stays a zombie until this process ends
+            os.pwrite(lock, b"%d" % pid, 0)
+        return pid
+    finally:
+        os.close(lock)
+
+
+def _furnish(folder: Path, spec: Spec, executor: str) -> int:
+    """Fill the folder of an attempt, and return its lock, held."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,10 +244,12 @@ def _furnish(folder: Path, spec: Spec) -> int:
         for name, data in (
             ("in", spec.command.stdin),
             ("beat", seal(0, "starting", 0, 0, 0, 0, 0)),
+            ("unswept", executor.encode()),
         ):
             _create(folder / name, data)
         if not spec.command.keep_stdin_open:
             _create(folder / "in.end", b"")
+        _create(folder / "cancel", b"", reserve=WISH_BYTES)
         _create(folder / "exit.reserve", b"", reserve=RESERVE_BYTES)
     except BaseException:
         os.close(lock)
@@ -245,10 +274,15 @@ def _write_all(file: int, data: bytes, offset: int = 0) -> None:
         view, offset = view[written:], offset + written
 
 
-def _spawn(folder: Path, program: Program, name: str, told: int, lock: int) -> int:
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FREE_OF_STANDARD_FDS) for fd in (told, lock)]
+def _spawn(folder: Path, program: Program, name: str, orders: bytes, lock: int) -> int:
+    told = os.memfd_create("rota-orders")
+    high: list[int] = []
     complaints = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
+        _write_all(told, orders)
+        high.extend(
+            fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FREE_OF_STANDARD_FDS) for file in (told, lock)
+        )
         return os.posix_spawn(
             program.python,
             program.argv(str(folder.absolute())),
@@ -263,5 +297,5 @@ def _spawn(folder: Path, program: Program, name: str, told: int, lock: int) -> i
             setsigmask=(),
         )
     finally:
-        for file in high:
+        for file in (told, *high):
             os.close(file)

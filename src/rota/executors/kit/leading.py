@@ -8,6 +8,7 @@ from pathlib import Path
 from rota.errors import Unavailable
 from rota.executors.kit.executor import NO_OUTLET, Outlet
 from rota.executors.kit.gateways import Gateway
+from rota.model.ids import Epoch, RunId
 from rota.model.keeping import Kept
 from rota.model.sites import Network, Site
 from rota.model.tasks import TaskKind
@@ -22,6 +23,19 @@ ADDRESS, TOKEN = "ROTA_GATEWAY_URL", "ROTA_GATEWAY_TOKEN"
 def attempt_name(kept: Kept) -> str:
     """Return what the folder of an attempt's keeper is called."""
     return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"
+
+
+def attempt_called(name: str, home: str, executor: str) -> Kept:
+    """Return the attempt whose keeper's folder is called so, as far as its name tells."""
+    _, run_id, epoch, nonce = name.split("-")
+    return Kept(
+        run_id=RunId(int(run_id)),
+        epoch=Epoch(int(epoch)),
+        home=home,
+        nonce=nonce,
+        boot="",
+        executor=executor,
+    )
 
 
 def room_name(run_id: int, epoch: int) -> str:

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from rota.executors.kit.ending import read_ending, write_ending
-from rota.executors.kit.keeper.processes import program_name, start_time, strike
+from rota.executors.kit.keeper.processes import start_time, strike
 from rota.executors.kit.keeper.words import (
     SEALED_BYTES,
     boot_id,
@@ -34,14 +34,13 @@ from rota.executors.kit.keeper.words import (
 )
 from rota.executors.kit.keeping import Identity
 from rota.executors.kit.lease import NANOSECONDS, boot_time
+from rota.executors.kit.reaping import reap
 from rota.executors.kit.sweeping import sweep
 from rota.model.instants import to_micros
 from rota.model.keeping import Ending, Reason, Spooled
 
 LAST_WORDS = 500
-EXIT_SECONDS = 0.1
-KEEPER_NAMES = ("rota-keeper", "python")
-"""Before it has said its own name it has that of its interpreter."""
+SWEPT = "{} processes were found by their marker and ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,27 +80,37 @@ def probe(folder: Path, identity: Identity) -> Alive | Ended:
     return glance(folder, identity) if ending is None else Ended(ending=ending)
 
 
-def look(folder: Path, identity: Identity) -> Ending | None:
+def look(
+    folder: Path,
+    identity: Identity,
+    *,
+    sweep: Callable[[str], int | None] = sweep,
+    reap: Callable[[Path], object] = reap,
+) -> Ending | None:
     """Return how an attempt ended, which is said here if nobody else can; None while it is kept.
 
-    Attempts are looked at whenever they ring: this asks for no more than it needs.
+    Attempts are looked at whenever they ring: this asks for no more than it needs. It waits only
+    for what it is given to sweep and to reap; a sweep that says None is not done yet.
     """
     ending = read_ending(folder)
     if ending is not None:
-        _reap(folder)
+        reap(folder)
         return _dated(folder, identity, ending)
     try:
         lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        return _never_made(identity)
+        return _never_made(identity, sweep)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
     else:
-        return _judge(folder, identity)
+        ending = _judge(folder, identity, sweep)
     finally:
         os.close(lock)
+    if ending is not None:
+        reap(folder)
+    return ending
 
 
 def glance(folder: Path, identity: Identity) -> Alive:
@@ -124,6 +133,11 @@ def state_of(seen: Alive, *, alive: bool) -> str:
 def wake_keeper(alive: Alive) -> bool:
     """Let a keeper go on that somebody has stopped."""
     return _strike(alive, signal.SIGCONT)
+
+
+def stop_keeper(alive: Alive) -> bool:
+    """Ask a keeper to end its tree where no wish can be written: the signal needs no disk."""
+    return _strike(alive, signal.SIGTERM)
 
 
 def kill_keeper(alive: Alive) -> bool:
@@ -174,7 +188,7 @@ def _facts(folder: Path) -> _Facts | None:
         return _Facts()
 
 
-def _judge(folder: Path, identity: Identity) -> Ending | None:
+def _judge(folder: Path, identity: Identity, sweep: Callable[[str], int | None]) -> Ending | None:
     """Give the ending about a keeper that is dead, or None while its tree dies."""
     facts = _facts(folder)
     ending = read_ending(folder)
@@ -185,11 +199,14 @@ def _judge(folder: Path, identity: Identity) -> Ending | None:
             lost, proven, detail = Reason.LOST_NEVER_STARTED, True, _last_words(folder)
         elif _inner_lives(facts):
             return None
+        elif _is_clear(folder, facts):
+            lost, proven, detail = Reason.LOST_KEEPER_DIED, True, ""
+        elif (found := sweep(identity.name)) is None:
+            return None
         else:
-            lost, (proven, detail) = Reason.LOST_KEEPER_DIED, _clear(folder, facts, identity)
+            lost, proven, detail = Reason.LOST_KEEPER_DIED, False, SWEPT.format(found)
         write_ending(folder, _told(folder, facts, identity, lost, detail, proven=proven))
         ending = read_ending(folder)
-    _reap(folder)
     if ending is None:
         message = f"the ending in {folder} is gone"
         raise FileNotFoundError(message)
@@ -226,12 +243,11 @@ def _inner_lives(facts: _Facts) -> bool:
     return True
 
 
-def _clear(folder: Path, facts: _Facts, identity: Identity) -> tuple[bool, str]:
-    if facts.tree == "pidns":
-        return True, ""  # the first process of the namespace is gone, and so is every other
-    if facts.tree == "guard" and not (folder / "unproven").exists():
-        return True, ""  # the guard outlived the keeper and has ended everything
-    return False, f"{sweep(identity.name)} processes were found by their marker and ended"
+def _is_clear(folder: Path, facts: _Facts) -> bool:
+    """Return whether a dead keeper's tree is dead for certain."""
+    if facts.tree == "guard":
+        return not (folder / "unproven").exists()  # the guard has ended everything
+    return facts.tree == "pidns"  # the first process of the namespace took every other with it
 
 
 def _told(
@@ -261,38 +277,11 @@ def _told(
     return told | ({"in_offset": beat.in_offset} if beat else {})
 
 
-def _never_made(identity: Identity) -> Ending:
+def _never_made(identity: Identity, sweep: Callable[[str], int | None]) -> Ending | None:
     """Return the ending about an attempt without a folder, which nobody can write down."""
     reason = Reason.LOST_REBOOT if identity.boot != boot_id() else Reason.LOST_NEVER_STARTED
     found = 0 if reason is Reason.LOST_REBOOT else sweep(identity.name)
+    if found is None:
+        return None
     detail = "it has no folder"
     return Ending(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)
-
-
-def _reap(folder: Path) -> None:
-    """Wait, once, for the keeper of an attempt that is over, if this process has started it.
-
-    A keeper lives a moment longer than its ending.
-    """
-    lock = folder / "lock"
-    pid = read_file(str(lock)).decode(errors="replace")
-    if not pid.isdigit():
-        return
-    try:
-        if os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            _wait_for_exit(int(pid))
-        if program_name(int(pid)).startswith(KEEPER_NAMES):
-            os.waitpid(int(pid), os.WNOHANG)
-    except ChildProcessError:
-        pass  # another process has started it
-    os.truncate(lock, 0)
-
-
-def _wait_for_exit(pid: int) -> None:
-    handle = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        poll.poll(EXIT_SECONDS * 1000)
-    finally:
-        os.close(handle)

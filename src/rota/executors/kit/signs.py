@@ -9,6 +9,10 @@ from typing import NamedTuple
 
 from rota.executors.kit.keeper.processes import descendants, start_time
 from rota.executors.kit.keeper.words import read_file
+from rota.executors.kit.keeping import Identity
+from rota.executors.kit.probing import glance, state_of
+from rota.model.beats import Sign
+from rota.model.keeping import Kept
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -22,6 +26,29 @@ class Usage(NamedTuple):
     processes: int
     cpu_seconds: float
     memory_bytes: int
+
+
+def sign_of(kept: Kept, folder: Path, identity: Identity, rang: int, pane: str | None) -> Sign:
+    """Return what can be seen of an attempt that last rang then, and what its pane shows if any.
+
+    A keeper whose disk takes no beat rings instead.
+    """
+    seen = glance(folder, identity)
+    alive = is_alive(seen.pid, seen.pid_started)
+    used = usage_below(seen.pid) if alive else None
+    return Sign(
+        run_id=kept.run_id,
+        epoch=kept.epoch,
+        alive=alive,
+        state=state_of(seen, alive=alive),
+        pid=seen.pid if alive else None,
+        processes=None if used is None else used.processes,
+        cpu_seconds=None if used is None else used.cpu_seconds,
+        memory_bytes=None if used is None else used.memory_bytes,
+        output_at=wrote_at(folder),
+        pane=pane,
+        beat=None if seen.beat is None else max(seen.beat.at, rang),
+    )
 
 
 def usage_below(keeper: int) -> Usage:

@@ -1,4 +1,7 @@
-"""Tidying: the folders of attempts that nobody knows any more, because later ones replaced them."""
+"""Tidying: the folders of attempts that nobody knows any more, because later ones replaced them.
+
+One stays until its executor has ended what may outlive its tree: it is all that tells of that.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rota.executors.kit.boxes import delete
-from rota.executors.kit.leading import attempt_name, room_name
+from rota.executors.kit.keeper.words import read_file
+from rota.executors.kit.leading import attempt_called, attempt_name, room_name
 from rota.model.keeping import Kept
 
+UNSWEPT = "unswept"
 LEFT_SECONDS = 3600.0
 """How long they are left before they are taken away."""
 
@@ -20,11 +25,24 @@ def tidy(keepers: Path, known: Sequence[Kept]) -> None:
     rooms = {room_name(kept.run_id, kept.epoch) for kept in known}
     before = (keepers / "lease").stat().st_mtime - LEFT_SECONDS
     for folder in (keepers / "attempts").iterdir():
-        if folder.name not in names and _is_older(folder / "exit", before):
+        if folder.name in names or (folder / UNSWEPT).exists():
+            continue
+        if _is_older(folder / "exit", before):
             shutil.rmtree(folder, ignore_errors=True)
     for folder in (*(keepers / "rooms").iterdir(), *(keepers / "mailboxes").iterdir()):
         if folder.name not in rooms and _is_older(folder, before):
             delete(folder)
+
+
+def unswept(keepers: Path, home: str, known: Sequence[Kept]) -> list[Kept]:
+    """Return what has ended, is not known, and may have left something behind."""
+    names = {attempt_name(kept) for kept in known}
+    left = []
+    for folder in (keepers / "attempts").glob("run-*"):
+        if folder.name not in names and (folder / "exit").exists():
+            executor = read_file(str(folder / UNSWEPT)).decode(errors="replace")
+            left += [attempt_called(folder.name, home, executor)] if executor else []
+    return left
 
 
 def _is_older(path: Path, before: float) -> bool:

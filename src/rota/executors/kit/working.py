@@ -11,7 +11,7 @@ from rota.errors import Invalid, NotPermitted
 from rota.executors.kit.beneath import open_beneath
 from rota.model.programs import Command
 from rota.ports.agent import Room
-from rota.rules.programs import check_folder, check_program
+from rota.rules.programs import ADVICE, check_folder, check_program
 
 
 def inside(work: str, folder: object) -> str:
@@ -31,6 +31,25 @@ def inside(work: str, folder: object) -> str:
     return path
 
 
+def _is_of_space(own: Path, room: Room) -> bool:
+    """Whether a file lies in the space's folder, whatever links it is reached by.
+
+    The interpreter of a virtual environment is always a link; there the environment must lie there.
+    """
+    root = os.path.realpath(room.work or room.cwd)
+    environment = own.parent.name == "bin" and (own.parent.parent / "pyvenv.cfg").is_file()
+    by_nature = environment and own.name.startswith("python")
+    return _lies_in(root, own) or (by_nature and _lies_in(root, own.parent))
+
+
+def _lies_in(root: str, path: Path) -> bool:
+    try:
+        os.close(open_beneath(root, os.path.realpath(path)))
+    except NotPermitted:
+        return False
+    return True
+
+
 def found(command: Command, room: Room) -> Command:
     """Return a command whose program, where it lies in the working folder, is named by its path.
 
@@ -43,5 +62,7 @@ def found(command: Command, room: Room) -> Command:
     own = Path(command.cwd) / program
     if not own.is_file():
         return command
+    if not _is_of_space(own, room):
+        raise Invalid("command", program, f"it is a link that leads elsewhere: {ADVICE}")
     by_python = own.suffix == ".py" and not os.access(own, os.X_OK)
     return replace(command, argv=(*([room.python] if by_python else []), str(own), *words))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from rota.errors import Unavailable
+from rota.executors.kit.apart import Apart
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
+from rota.executors.kit.aside import Aside
 from rota.executors.kit.bells import UNWATCHED_SECONDS, Bells
-from rota.executors.kit.boxes import delete, make_box, outbox_of, shown_of
+from rota.executors.kit.boxes import delete, make_box, write_anew
 from rota.executors.kit.building import Program, build
+from rota.executors.kit.cells import cell_of
 from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
-from rota.executors.kit.executor import Room as Cell
 from rota.executors.kit.gateways import Gateway
+from rota.executors.kit.holding import walled
 from rota.executors.kit.keeper.words import boot_id
 from rota.executors.kit.keeping import (
     Identity,
@@ -32,11 +36,12 @@ from rota.executors.kit.leading import WayOut
 from rota.executors.kit.leading import attempt_name as _name
 from rota.executors.kit.leading import room_name as _room_name
 from rota.executors.kit.lease import NANOSECONDS, Lease, boot_time
-from rota.executors.kit.probing import glance, kill_keeper, look, state_of, wake_keeper
+from rota.executors.kit.probing import glance, kill_keeper, look, stop_keeper, wake_keeper
 from rota.executors.kit.resources import read_config, resources_of
-from rota.executors.kit.signs import is_alive, usage_below, waits_for_a_disk, wrote_at
+from rota.executors.kit.shortage import told_if_short
+from rota.executors.kit.signs import is_alive, sign_of, waits_for_a_disk
 from rota.executors.kit.spec import Spec
-from rota.executors.kit.tidying import tidy
+from rota.executors.kit.tidying import UNSWEPT, tidy, unswept
 from rota.executors.kit.wake import Wake
 from rota.executors.kit.working import found, inside
 from rota.model.beats import Sign
@@ -58,8 +63,7 @@ TIDY_SECONDS = 600.0
 """How often what nobody knows any more is looked for."""
 STATE_NAME = 8
 """How long the names of state folders are: the path of a socket in one must be short."""
-WALLED_PROCESSES = 1024
-"""At once, for a program behind walls whose task does not say."""
+NO_MORE_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def states_of(home: Path, run_id: int, epoch: int) -> list[Path]:
@@ -93,6 +97,8 @@ class HomeYard:
         self._way_out = WayOut(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._bells = Bells()
+        self._aside = Aside(self._bells.ring)
+        self._sweeps, self._looks = Apart(), Apart()
         self._lock = -1
         self._epoch = 0
         self._tidy_at = -math.inf
@@ -168,33 +174,35 @@ class HomeYard:
 
         A path means the same inside walls as outside.
         """
-        lease = assignment.lease
-        own = self._spaces / assignment.task.space
-        room = self._rooms / _room_name(lease.run_id, lease.epoch)
-        resources = resources_of(own, assignment.task.name)
-        folders = (room, room / "files", own / "work", own / "home", room / "tmp", resources)
-        for folder in folders:
-            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        files, work, home, tmp, given = (str(folder.absolute()) for folder in folders[1:])
-        shelf = shelf_of(own, lease.run_id)
-        is_script = assignment.task.kind is TaskKind.SCRIPT
-        offered, led = self._way_out.told(assignment, site, offered)
-        leaves = is_script or assignment.task.spec.get(GATE) is not None
-        return Room(
-            folder=files,
-            cwd=inside(work, assignment.task.spec.get("folder")),
-            home=home,
-            offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
-            ids={**ids, **led, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
-            isolated=site.isolated,
-            python="python3" if site.executor == CONTAINER else self._python,
-            artifacts=str(shelf),
-            resources=given,
-            result=str(shelf / result_name(lease.epoch)) if leaves else None,
-            config=read_config(resources) if is_script else None,
-            outlet=assignment.task.kind is TaskKind.AGENT,
-            writes=self._way_out.writes(assignment),
-        )
+        with told_if_short(unbegun=assignment.kept is None):
+            lease = assignment.lease
+            own = self._spaces / assignment.task.space
+            room = self._rooms / _room_name(lease.run_id, lease.epoch)
+            resources = resources_of(own, assignment.task.name)
+            folders = (room, room / "files", own / "work", own / "home", room / "tmp", resources)
+            for folder in folders:
+                folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            files, work, home, tmp, given = (str(folder.absolute()) for folder in folders[1:])
+            shelf = shelf_of(own, lease.run_id)
+            is_script = assignment.task.kind is TaskKind.SCRIPT
+            offered, led = self._way_out.told(assignment, site, offered)
+            leaves = is_script or assignment.task.spec.get(GATE) is not None
+            return Room(
+                folder=files,
+                cwd=inside(work, assignment.task.spec.get("folder")),
+                home=home,
+                work=work,
+                offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
+                ids={**ids, **led, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
+                isolated=site.isolated,
+                python="python3" if site.executor == CONTAINER else self._python,
+                artifacts=str(shelf),
+                resources=given,
+                result=str(shelf / result_name(lease.epoch)) if leaves else None,
+                config=read_config(resources) if is_script else None,
+                outlet=assignment.task.kind is TaskKind.AGENT,
+                writes=self._way_out.writes(assignment),
+            )
 
     def result(self, assignment: Assignment) -> bytes | None:
         """Return what an attempt left in its result file, one byte more than counts at most."""
@@ -205,7 +213,8 @@ class HomeYard:
     def mailbox(self, kept: Kept) -> str:
         """Return the mailbox of a try, which is made if it is not there: no other try has it."""
         attempt = self._mailboxes / _room_name(kept.run_id, kept.epoch)
-        return make_box(attempt, _state_name(kept.nonce))
+        with told_if_short(unbegun=not kept.tries):
+            return make_box(attempt, _state_name(kept.nonce))
 
     async def start(
         self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
@@ -213,33 +222,31 @@ class HomeYard:
         """Start the keeper of an attempt, at most once; how that went is seen by looking."""
         if self._lock < 0:
             raise Unavailable("this process does not have the home")
+        self._bells.hang(_name(kept))
+        try:
+            with told_if_short(unbegun=not kept.tries):
+                spec = await self._furnished(kept, room, site, role, prepared, bounds)
+                await asyncio.to_thread(self._start, kept, spec)
+        except BaseException:
+            self._bells.take_down(_name(kept))
+            raise
+
+    async def _furnished(
+        self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
+    ) -> Spec:
         for file in prepared.files:
-            _write(Path(room.folder) / file.name, file.content)
+            write_anew(Path(room.folder) / file.name, file.content)
         if room.artifacts is not None and not room.settled:
             shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.tries == 0
             await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
         state.mkdir(mode=PRIVATE)
-        given = Cell(
-            name=_name(kept),
-            state=str(state),
-            folder=room.cwd,
-            home=room.home,
-            artifacts=room.artifacts,
-            outbox=outbox_of(room.mailbox),
-            readable=[room.folder, *filter(None, [room.resources]), *shown_of(room.mailbox)],
-            shared=site.mounts,
-            network=site.network,
-            outlet=await self._way_out.handed(kept, room, site),
-            desk=self._desk if room.desk else None,
-            bounds=_walled(bounds) if site.isolated else bounds,
-            isolated=site.isolated,
-            role=role,
-            image=site.image,
-        )
-        spec = self._executor(kept.executor).wrap(found(prepared.command, room), given)
-        self._bells.hang(spec.name)
-        await asyncio.to_thread(self._start, kept, spec)
+        executor = self._executor(kept.executor)
+        outlet = await self._way_out.handed(kept, room, site)
+        named = (_name(kept), str(state), room, site, role)
+        bounded = walled(bounds, executor.holds(isolated=True)) if site.isolated else bounds
+        given = cell_of(*named, bounded, outlet=outlet, desk=self._desk)
+        return executor.wrap(found(prepared.command, room), given)
 
     def _executor(self, name: str) -> Executor:
         try:
@@ -258,6 +265,7 @@ class HomeYard:
             spec,
             _identity(kept),
             self._program,
+            executor=kept.executor,
             epoch=self._epoch,
             lease=self._lease,
             wake=self._wake,
@@ -265,7 +273,12 @@ class HomeYard:
 
     def look(self, kept: Kept) -> Ending | None:
         """Return how an attempt ended, None while it goes on; what is left of it is ended first."""
-        return look(self._place(_name(kept)), _identity(kept))
+        name = _name(kept)
+        sweep, reap = self._aside.sweep, self._aside.reap
+        ending = look(self._place(name), _identity(kept), sweep=sweep, reap=reap)
+        if ending is not None:
+            self._bells.take_down(name)
+        return ending
 
     def beside(self, kept: Kept) -> Sequence[Kept]:
         """Return what else was ever started for an attempt, by the names of its folders."""
@@ -293,21 +306,37 @@ class HomeYard:
     def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree: politely, then for certain."""
         folder = self._place(_name(kept))
-        if folder.exists():
+        if not folder.exists():
+            return
+        try:
             cancel(folder, self._epoch, grace_seconds, why)
+        except OSError as fault:
+            if not stop_keeper(glance(folder, _identity(kept))) and fault.errno in NO_MORE_FILES:
+                raise
 
     async def sweep(self, kept: Kept) -> None:
         """End what outlives the tree of an attempt; raise Unavailable while something is left."""
-        spec = Spec(name=_name(kept), command=Command(argv=()))
-        await asyncio.to_thread(self._executor(kept.executor).sweep, spec)
+        await self._sweeps.do(kept.executor, self._sweep, kept)
+
+    def _sweep(self, kept: Kept) -> None:
+        name = _name(kept)
+        self._executor(kept.executor).sweep(Spec(name=name, command=Command(argv=())))
+        (self._place(name) / UNSWEPT).unlink(missing_ok=True)
+
+    async def unswept(self, known: Sequence[Kept]) -> Sequence[Kept]:
+        """Return what has ended, is not known any more, and may have left something behind."""
+        return await asyncio.to_thread(unswept, self._folder, self.home, known)
 
     def pane(self, kept: Kept) -> str | None:
-        """Return what the pane of an attempt shows, None where it has none; takes a moment."""
+        """Return what the pane of an attempt shows, None where none answers; takes a moment."""
         executor: object = self._executors.get(kept.executor)
         if not isinstance(executor, Windowed):
             return None
         room = self._rooms / _room_name(kept.run_id, kept.epoch)
-        return executor.capture(str(room / _state_name(kept.nonce)))
+        try:
+            return executor.capture(str(room / _state_name(kept.nonce)))
+        except (OSError, Unavailable):
+            return None
 
     async def forget(self, kept: Kept) -> None:
         """Delete the folder of an attempt that has ended and is on record."""
@@ -332,26 +361,9 @@ class HomeYard:
 
     async def sign(self, kept: Kept) -> Sign:
         """Return what can be seen of an attempt without disturbing it."""
-        return await asyncio.to_thread(self._sign, kept)
-
-    def _sign(self, kept: Kept) -> Sign:
-        folder = self._place(_name(kept))
-        seen = glance(folder, _identity(kept))
-        alive = is_alive(seen.pid, seen.pid_started)
-        used = usage_below(seen.pid) if alive else None
-        return Sign(
-            run_id=kept.run_id,
-            epoch=kept.epoch,
-            alive=alive,
-            state=state_of(seen, alive=alive),
-            pid=seen.pid if alive else None,
-            processes=None if used is None else used.processes,
-            cpu_seconds=None if used is None else used.cpu_seconds,
-            memory_bytes=None if used is None else used.memory_bytes,
-            output_at=wrote_at(folder),
-            pane=self.pane(kept),
-            beat=None if seen.beat is None else seen.beat.at,
-        )
+        place, rang = self._place(_name(kept)), self._bells.rang(_name(kept))
+        sign = partial(sign_of, kept, place, _identity(kept), rang)
+        return await self._looks.do(kept.executor, lambda: sign(self.pane(kept)))
 
     def rouse(self, kept: Kept, *, for_good: bool) -> bool:
         """Wake a silent keeper, or end it for good; one that waits for a disk is left alone."""
@@ -370,20 +382,9 @@ class HomeYard:
         await self._bells.rung(name, seconds)
 
 
-def _walled(bounds: Bounds) -> Bounds:
-    """Return bounds within which strangers may run: a number of processes is always among them."""
-    return bounds if bounds.processes is not None else replace(bounds, processes=WALLED_PROCESSES)
-
-
 def _state_name(nonce: str) -> str:
     return nonce[:STATE_NAME]
 
 
 def _identity(kept: Kept) -> Identity:
     return Identity(name=_name(kept), boot=kept.boot, nonce=kept.nonce)
-
-
-def _write(path: Path, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(content)

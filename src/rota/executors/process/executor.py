@@ -11,7 +11,7 @@ from rota.errors import Unavailable
 from rota.executors.kit import start
 from rota.executors.kit.executor import Interpreter, Missing, Room, environment
 from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import held_apart, hold, holds
+from rota.executors.kit.holding import held_apart, hold, holds, timed
 from rota.executors.kit.spec import Spec, Tree
 from rota.model.programs import Command
 from rota.model.sites import Held
@@ -32,23 +32,30 @@ class ProcessExecutor:
     ) -> None:
         self._python = python
         self._hierarchy = hierarchy
+        self._needs_group = bool(hierarchy and hierarchy.unified) and not certain_kill
         self._counts_alone = certain_kill and os.geteuid() != 0
         self.certain_kill = certain_kill or bool(hierarchy and hierarchy.unified)
 
     def check(self) -> list[Missing]:
-        """Say which bounds hold for single processes only."""
-        return held_apart(self._hierarchy, "pids", "memory")
+        """Say which bounds no control group holds."""
+        return held_apart(self._hierarchy, "pids", "memory", "cpu")
 
     def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has no walls
         """Say which bounds hold for all processes together."""
         return holds(self._hierarchy, counts_alone=self._counts_alone)
 
     def wrap(self, command: Command, room: Room) -> Spec:
-        """Return the program itself behind its bounds."""
+        """Return the program itself behind its bounds; one without bounds stands alone.
+
+        To become a program by way of another costs it some milliseconds, and to join a group more.
+        """
         if room.isolated:
             raise Unavailable(
                 "process has no walls: choose sandbox or container, or run without isolation"
             )
+        if room.bounds == timed(room.bounds) and not self._needs_group:
+            plain = replace(command, env=environment(command, room))
+            return Spec(name=room.name, command=plain, bounds=room.bounds, tree=Tree.AUTO)
         held = hold(room, self._hierarchy, counts_alone=self._counts_alone)
         words = self._python.script(START, *held.outside, *held.inside, "--", *command.argv)
         wrapped = replace(command, argv=words, env=environment(command, room))

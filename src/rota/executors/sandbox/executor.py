@@ -74,7 +74,7 @@ class SandboxExecutor:
         held = self._hierarchy.controllers if self._hierarchy else frozenset()
         unbounded = os.geteuid() == 0 and "pids" not in held
         missing = self._try_out() or ([UNBOUNDED] if unbounded else [])
-        return missing or held_apart(self._hierarchy, "memory")
+        return missing or held_apart(self._hierarchy, "memory", "cpu")
 
     def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has walls
         """Say which bounds hold for all processes together."""

@@ -1,7 +1,10 @@
 """The pane's end: run the program on a terminal of its own, and show and tell what it says.
 
 The program's terminal is not the pane's: whatever it does to it stays there, and nobody misses a
-byte when tmux is gone. Words: STATE "input"|"typed".
+byte when tmux is gone. Nothing but the keeper's end is waited for: neither a program that does not
+read what is typed, nor a pane that hangs, keeps the program from going on.
+
+Words: STATE "input"|"typed".
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from rota.executors.tmux.files import ENDED, INPUT, OUTPUT, WORDS
 
 CHUNK = 64 * 1024
 PANE_IN, PANE_OUT = 0, 1
-QUIET = 200
-"""Milliseconds of silence that end a terminal which strays of the program still hold."""
+QUIET = 0.2
+"""Seconds of silence that end a terminal which strays of the program still hold."""
+PATIENCE = 2_000
+"""Milliseconds for a pane to take something; then it is passed over until it does again."""
 
 
 def main(words: list[str]) -> int:
@@ -34,6 +39,7 @@ def main(words: list[str]) -> int:
     os.unlink(f"{state}/{WORDS}")  # noqa: PTH108
     master, slave = os.openpty()
     copy_size(master)
+    hold_no_output(slave)
     child = os.fork()
     if child == 0:
         become(program, slave, given)
@@ -72,6 +78,13 @@ def copy_size(master: int) -> None:
         fcntl.ioctl(master, termios.TIOCSWINSZ, size)
 
 
+def hold_no_output(slave: int) -> None:
+    """Let nobody who types stop what the program says, as Ctrl-S would, and so the program."""
+    modes = termios.tcgetattr(slave)
+    modes[0] &= ~termios.IXON
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+
+
 def show(child: int, master: int, telling: int) -> int:
     """Copy both ways until the program has ended and all it said is passed on."""
     woken, waking = os.pipe()
@@ -81,42 +94,83 @@ def show(child: int, master: int, telling: int) -> int:
         signal.signal(number, lambda *_: None)
     with contextlib.suppress(termios.error):
         tty.setraw(PANE_IN)
-    waiting = select.poll()
-    for held in (master, PANE_IN, woken):
-        waiting.register(held, select.POLLIN)
+    os.set_blocking(master, False)
+    view = View()
+    typed, listens = b"", True
     status: int | None = None
     while True:
-        ready = {held for held, _ in waiting.poll(None if status is None else QUIET)}
+        sources = [master, woken, PANE_IN] if listens and not typed else [master, woken]
+        quiet = None if status is None else QUIET
+        ready, free, _ = select.select(sources, [master] if typed else [], [], quiet)
         if woken in ready:
             os.read(woken, CHUNK)
             copy_size(master)
         if status is None:
             found, how = os.waitpid(child, os.WNOHANG)
             status = how if found else None
-        if PANE_IN in ready and not copy(PANE_IN, [master]):
-            waiting.unregister(PANE_IN)
-        if master in ready and not copy(master, [telling, PANE_OUT]):
-            return os.waitpid(child, 0)[1] if status is None else status
-        if status is not None and not ready:
+        if PANE_IN in ready:
+            keys = taken(PANE_IN)
+            typed, listens = keys or b"", keys is not None
+        if typed:
+            typed = left_of(typed, master)
+        if master in ready:
+            chunk = taken(master)
+            if chunk is None:
+                return os.waitpid(child, 0)[1] if status is None else status
+            tell(chunk, telling)
+            view.show(chunk)
+        if status is not None and not ready and not free:
             return status
 
 
-def copy(source: int, sinks: list[int]) -> bool:
-    """Pass on one chunk; say whether there may be more. A sink that is gone is not waited for."""
+def taken(source: int) -> bytes | None:
+    """Return what there is to read just now, None if there will be no more."""
     try:
-        chunk = os.read(source, CHUNK)
+        return os.read(source, CHUNK) or None
+    except BlockingIOError:
+        return b""
     except OSError:
-        return False
-    for sink in sinks:
+        return None
+
+
+def left_of(typed: bytes, master: int) -> bytes:
+    """Type what the program's terminal has room for, and return the rest."""
+    try:
+        return typed[os.write(master, typed) :]
+    except BlockingIOError:
+        return typed
+    except OSError:
+        return b""
+
+
+def tell(chunk: bytes, telling: int) -> None:
+    """Pass on all of a chunk to the keeper's end, if it is there."""
+    with contextlib.suppress(OSError):
+        held = memoryview(chunk)
+        while held:
+            held = held[os.write(telling, held) :]
+
+
+class View:
+    """The pane as somebody may see it: what it does not take is not shown."""
+
+    def __init__(self) -> None:
+        os.set_blocking(PANE_OUT, False)
+        self._room = select.poll()
+        self._room.register(PANE_OUT, select.POLLOUT)
+        self._patience = PATIENCE
+
+    def show(self, chunk: bytes) -> None:
+        """Show a chunk; whoever did not take the last one in time is not waited for again."""
+        held = memoryview(chunk)
         with contextlib.suppress(OSError):
-            held = memoryview(chunk)
-            while held:
-                held = held[os.write(sink, held) :]
-    return bool(chunk)
+            while held and self._room.poll(self._patience):
+                held = held[os.write(PANE_OUT, held) :]
+        self._patience = 0 if held else PATIENCE
 
 
 def note(state: str, status: int) -> None:
-    """Write down how the program ended, whole or not at all."""
-    with open(f"{state}/{ENDED}.new", "x", encoding="ascii") as file:  # noqa: PTH123
+    """Write down how the program ended, in the room there is for it, whole or not at all."""
+    with open(f"{state}/{ENDED}.new", "r+", encoding="ascii") as file:  # noqa: PTH123
         file.write(str(status))
     os.rename(f"{state}/{ENDED}.new", f"{state}/{ENDED}")  # noqa: PTH104

@@ -18,6 +18,10 @@ from rota.executors.kit.start import CANNOT_START, NOT_STARTED, handed_over
 from rota.executors.tmux.files import ENDED, INPUT, OUTPUT, SESSION, SOCKET, WORDS
 
 PATIENCE = 20
+LOST = 125
+"""As engines say it: what became of the program is not known."""
+ROOM = 16
+"""Bytes for the end of the program, taken before the disk is full."""
 CHUNK = 64 * 1024
 OPTIONS = (
     ("-s", "set-clipboard", "off"),
@@ -56,7 +60,7 @@ def main(words: list[str]) -> int:
         status = ended(state)
     except (OSError, PaneLost) as fault:
         print(f"{before}tmux: {fault}", file=sys.stderr)  # noqa: T201
-        return NOT_STARTED
+        return NOT_STARTED if before else LOST
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))
     return os.waitstatus_to_exitcode(status)
@@ -81,6 +85,8 @@ def prepare(state: str, program: list[str]) -> None:
     held = os.open(f"{state}/{WORDS}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(held, "wb") as file:
         file.write(b"\0".join(os.fsencode(word) for word in program))
+    with open(f"{state}/{ENDED}.new", "xb") as file:  # noqa: PTH123
+        file.write(b" " * ROOM)
     for name in (OUTPUT, INPUT):
         os.mkfifo(f"{state}/{name}", 0o600)
 

@@ -43,6 +43,10 @@ class Pane:
         words = self._words("attach-session", "-t", SESSION)
         return words if typing else [*words, "-r"]
 
+    def lives(self) -> bool:
+        """Whether the pane goes on."""
+        return not self._ask("has-session", "-t", SESSION).returncode
+
     def capture(self) -> str:
         """Return what the pane shows now as safe text, cut at its end; nothing once it is gone."""
         done = self._ask("capture-pane", "-p", "-t", SESSION)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rota.errors import Conflict, Invalid, NotFound
-from rota.flow.define.names import check_name, get_task
+from rota.flow.define.names import check_name, check_new_name, get_task
 from rota.flow.define.noticing import check_channel, check_place, usual_place
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.flow.define.standing import persistently, standing_schedules
 from rota.flow.define.threads import check_claimed
+from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import OpenRun
@@ -68,7 +69,9 @@ async def put_task(
     owner = await store.find_space(space)
     check_done(spec or {}, kind, owner.role)
     found = await store.find_task(owner.id, name)
-    if found is not None and not replace:
+    if found is None:
+        check_new_name(name)
+    elif not replace:
         message = f"there is a task {name!r} already: edit it, or choose another name"
         raise Conflict(message)
     if found is not None and found.origin == CODE and origin != CODE:
@@ -161,12 +164,22 @@ async def disable_task(
     return await get_task(store, caller, name, space)
 
 
-async def delete_task(store: Store, caller: Caller, name: str, space: str = "main") -> Task:
+class Deletion(NamedTuple):
+    """A task that was taken out of use, and what became of its runs."""
+
+    task: Task
+    cancelled: Sequence[int]
+    stopping: Sequence[int]
+
+
+async def delete_task(store: Store, caller: Caller, name: str, space: str = "main") -> Deletion:
     """Take a task out of use: queued runs are cancelled, running ones told to stop.
 
     Its history stays until retention, and its name may be used again.
     """
     task = await get_task(store, caller, name, space)
+    queued: list[OpenRun] = []
+    running: list[RunId] = []
     done = False
     while not done:  # what is queued meanwhile is ended too
         await standing_schedules(store, task.id, store.now())
@@ -174,7 +187,7 @@ async def delete_task(store: Store, caller: Caller, name: str, space: str = "mai
         running = await store.running_runs_of(task.id)
         ends = _cancel_all(queued, task, "its task was deleted", store.now())
         done = await store.delete_task(task, ends, running)
-    return task
+    return Deletion(task, [run.run_id for run in queued], running)
 
 
 def _cancel_all(runs: list[OpenRun], task: Task, reason: str, now: int) -> list[Settlement]:

@@ -6,7 +6,8 @@ attempt is ended and lost. It is woken first, for it may only have been stopped.
 not hours: a process that was stopped itself, or a machine that slept, has not looked.
 
 A look at many is spread over a moment, for a hundred at once would hold up the work that falls due
-then; it waits for none of them, for one of them may hang.
+then. One that fails, or is not done in time, leaves out its own attempt and no other; it is not
+begun again while it hangs, for each may hold a thread.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LEAST_SECONDS = 35.0
 PAUSE_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 10.0
 """Between two looks, and before the last of very many."""
+PATIENCE_SECONDS = 10.0
+"""With one look: longer than with a pane, and after the last of many less than a heartbeat."""
 SILENT = "its keeper gave no sign of life for two heartbeats and was ended"
 
 
@@ -49,10 +52,14 @@ class _Look(NamedTuple):
 class Watch:
     """Looks at the keepers of a home, once a heartbeat."""
 
-    def __init__(self, yard: Yard, least: float = LEAST_SECONDS) -> None:
+    def __init__(
+        self, yard: Yard, least: float = LEAST_SECONDS, patience: float = PATIENCE_SECONDS
+    ) -> None:
         self._yard = yard
         self._least = least
+        self._patience = patience
         self._looks: dict[str, _Look] = {}
+        self._begun: dict[str, asyncio.Future[Sign]] = {}
         self.ended: dict[int, str] = {}
         """Runs whose keeper was ended here, and why."""
 
@@ -60,27 +67,43 @@ class Watch:
         """Return what can be seen of attempts; a keeper that has missed two beats is ended."""
         now = asyncio.get_running_loop().time()
         signs = await self._signs([each.kept for each in followed.values()])
-        looks = {}
+        known = {each.kept.nonce for each in followed.values()}
+        self._looks = {nonce: look for nonce, look in self._looks.items() if nonce in known}
         found = []
         for each, sign in zip(followed.values(), signs, strict=True):
-            looks[each.kept.nonce] = look = self._compared(each.kept, sign, now)
+            if sign is None:
+                continue
+            self._looks[each.kept.nonce] = look = self._compared(each.kept, sign, now)
             if look.missed and look.at == now:
                 self._rouse(each.kept, look)
             found.append(_told(sign, each.hearing, look))
-        self._looks = looks
         return found
 
-    async def _signs(self, many: Sequence[Kept]) -> list[Sign]:
+    async def _signs(self, many: Sequence[Kept]) -> list[Sign | None]:
         pause = min(PAUSE_SECONDS, LONGEST_LOOK_SECONDS / max(1, len(many)))
-        begun: list[asyncio.Future[Sign]] = []
+        self._begun = {nonce: look for nonce, look in self._begun.items() if not look.done()}
+        begun: list[asyncio.Future[Sign | None]] = []
         try:
             for kept in many:
-                begun.append(asyncio.ensure_future(self._yard.sign(kept)))
+                begun.append(asyncio.ensure_future(self._sign(kept)))
                 await asyncio.sleep(pause)
             return await asyncio.gather(*begun)
         finally:
             for look in begun:
                 look.cancel()
+
+    async def _sign(self, kept: Kept) -> Sign | None:
+        """Return what can be seen of one in time; what is seen too late counts for nothing."""
+        why = "an earlier look still hangs"
+        if kept.nonce not in self._begun:
+            self._begun[kept.nonce] = look = asyncio.ensure_future(self._yard.sign(kept))
+            try:
+                async with asyncio.timeout(self._patience):
+                    return await asyncio.shield(look)
+            except Exception as fault:  # noqa: BLE001 - whatever it is, the others are looked at
+                why = f"{type(fault).__name__}: {fault}"
+        log.warning("run.unseen", extra={"run_id": kept.run_id, "error": why})
+        return None
 
     def _compared(self, kept: Kept, sign: Sign, now: float) -> _Look:
         before = self._looks.get(kept.nonce)

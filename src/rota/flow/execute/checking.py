@@ -53,9 +53,10 @@ class Halting:
     halted: asyncio.Event = field(default_factory=asyncio.Event)
     holding: Kept | None = None
 
-    def hold(self, kept: Kept | None) -> None:
-        """Note which program runs beside the attempt."""
+    def hold(self, kept: Kept | None) -> bool:
+        """Note which program runs beside the attempt; tell whether it is to end at once."""
         self.holding = kept
+        return self.halted.is_set()
 
     async def unless(self, looking: Awaitable[Answer]) -> Answer | None:
         """Return what a look finds, None once it is halted."""

@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any
 
 from rota.errors import Invalid, Unavailable
-from rota.flow.execute.ends import with_last_words
+from rota.flow.execute.ends import read_result, with_last_words
 from rota.flow.execute.going import Going
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import Listening
-from rota.flow.execute.patiently import LOOK_SECONDS, patiently
+from rota.flow.execute.minding import Minding
+from rota.flow.execute.patiently import patiently
 from rota.flow.execute.readying import Ready
 from rota.flow.execute.reporting import away, report_of, told, verdict_of
-from rota.flow.execute.scripts import result_line
 from rota.model.asides import Aside
 from rota.model.checks import Mark
 from rota.model.keeping import ASKING, Ending, Reason
@@ -30,7 +30,6 @@ from rota.model.tasks import TaskKind
 from rota.model.wishes import Output, Wish
 from rota.ports.agent import Agent
 from rota.ports.store import Store
-from rota.ports.yard import Yard
 from rota.rules.gates import GATE, Gate, Said, gate_in, payload_with, recorded, said_in, written
 
 FAILED = "gate_failed"
@@ -45,13 +44,13 @@ class Gating:
     def __init__(
         self,
         store: Store,
-        yard: Yard,
+        minding: Minding,
         listening: Listening,
         script: Agent | None,
         start: Start,
     ) -> None:
         self._store = store
-        self._yard = yard
+        self._minding = minding
         self._listening = listening
         self._script = script
         self._start = start
@@ -86,16 +85,15 @@ class Gating:
                 if ended is not None or going.kept is None:
                     return ended
             kept = going.kept
-            begin = partial(Hearing, ready.agent.reader(ready.wish, ready.room))
+            begin = partial(_hearing_of, ready)
             ending, hearing = await self._listening.to_the_end(kept, going.holder, begin)
             going.kept = None
             never = ending.reason is Reason.LOST_NEVER_STARTED
             if going.stopped or not never or kept is not going.assignment.kept:
                 break
-        line = result_line(self._yard.result(going.assignment) or b"")
-        if line is not None:
-            hearing.reader.feed(line)
-        verdict = verdict_of(with_last_words(self._yard, kept, ending), hearing.reader)
+        await read_result(self._minding, kept, going.assignment, hearing.reader)
+        words = await with_last_words(self._minding, kept, ending)
+        verdict = verdict_of(words, hearing.reader)
         report = report_of(ending, verdict, TaskKind.SCRIPT, ready.bounds)
         if not isinstance(report.outcome, Succeeded):
             return _blamed(report)
@@ -108,10 +106,9 @@ class Gating:
 
     async def _dropped(self, going: Going) -> None:
         """End a gate whose task has none any more."""
-        kept, going.kept = going.kept, None
-        while kept is not None and self._listening.look(kept) is None:
-            self._yard.cancel(kept, 0.0, "its task has no gate any more")
-            await self._yard.rung(kept, LOOK_SECONDS)
+        if going.kept is not None:
+            await self._minding.end(going.kept, "its task has no gate any more")
+            going.kept = None
 
     async def _ready(self, going: Going, ready: Ready, gate: Gate) -> Ready:
         """Return what a gate needs: as a script of its task, told what it wanted to find again."""
@@ -133,6 +130,11 @@ class Gating:
             ready.bounds, hard_seconds=gate.seconds, idle_seconds=None, output_bytes=MOST_OUTPUT
         )
         return ready._replace(agent=self._script, wish=wish, bounds=bounds)
+
+
+def _hearing_of(ready: Ready) -> Hearing:
+    """Return a hearing of a gate that has heard nothing yet."""
+    return Hearing(ready.agent.reader(ready.wish, ready.room))
 
 
 def _hand_on(going: Going) -> None:

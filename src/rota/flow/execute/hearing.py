@@ -7,14 +7,24 @@ not matter how often the process that listens is replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rota.flow.execute.following import Following
+from rota.flow.execute.outputs import LONGEST_TEXT, MOST_TEXT, Rest, joined, marked, output, size_of
 from rota.flow.execute.telling import Telling, left_of
 from rota.model.budgets import MICROS, Amounts
 from rota.model.events import EventName
-from rota.model.keeping import Happened, Heard, KeptSession, Stream, Used
+from rota.model.keeping import (
+    Ending,
+    Happened,
+    Heard,
+    KeptSession,
+    Reason,
+    Spooled,
+    Stream,
+    Used,
+)
 from rota.model.said import (
     ColouredText,
     Fault,
@@ -36,16 +46,13 @@ from rota.ports.agent import Reader, Summing
 from rota.rules.internal import public_text
 
 LONGEST_LINE = 64 * 1024
-LONGEST_TEXT = 8 * 1024
-"""How much text one event holds at most."""
-MOST_TEXT = 1024 * 1024
-"""How much text of an attempt is recorded; the rest stays in its spool."""
 MOST_EVENTS = 10_000
 """How many events of an attempt hold its text at most, and how many hold anything else."""
 MOST_TOOLS = 1_000
 WHOLE = re.compile(rb"[ \t\r]+|([^\w\s\x80-\xff\x1b])\1{2,}")
 COLOURED = re.compile(rb"\x1b\[[0-9;:]*m")
-MORE = "… there is more output than is kept here"
+MORE = "… there is more; the end of it follows once it has ended"
+NOT_COUNTED = "the result that it gave, which does not count:"
 
 
 NOTHING_USED = Used(Amounts(), priced=False)
@@ -69,6 +76,8 @@ class Hearing:
         self._parts = dict.fromkeys(Stream, 0)
         self.unfinished = dict.fromkeys(Stream, 0)
         """How many bytes there are behind the last line of a stream that was heard."""
+        self._rest = Rest()
+        self._result: Result | None = None
         self._text_left = MOST_TEXT
         self._texts_left = self._others_left = MOST_EVENTS
         self.last_line = ""
@@ -96,6 +105,7 @@ class Hearing:
     def count_kept(self, texts: int) -> None:
         """Count the events on record that hold text: how it was cut is not in the bytes."""
         self._texts_left = max(MOST_EVENTS - texts, 0)
+        self._rest.incomplete = texts >= MOST_EVENTS
 
     def news(self) -> KeptSession | None:
         """Return the agent's session, if it is followed and not what is on record."""
@@ -128,7 +138,7 @@ class Hearing:
             return None
         self._at[stream] = start + used
         told = None if self._used is NOTHING_USED else self._used
-        kept = tuple(self._counted(_joined(happened)))
+        kept = tuple(self._counted(joined(happened)))
         aloud = () if self._telling is None else self._telling.news()
         return Heard(stream, start, start + used, kept, told, aloud)
 
@@ -150,7 +160,7 @@ class Hearing:
         if stream is Stream.OUT:
             self.reader.feed(part, cut=True)
         text = part.decode("utf-8", "replace")
-        event = _output(stream, at, clean(text), coloured(text))
+        event = output(stream, at, clean(text), coloured(text))
         flags = {"continues": True} if self._parts[stream] else {}
         self._parts[stream] += len(part)
         yield from self._bounded(event._replace(data={**event.data, "open": True, **flags}))
@@ -160,7 +170,7 @@ class Hearing:
         sayings = self.reader.feed(line, cut=cut) if stream is Stream.OUT else ()
         self._parts[stream] = self._parts[stream] + len(line) if cut else 0
         raw = line.decode("utf-8", "replace").removesuffix("\n")
-        event = _output(stream, at, clean(raw), coloured(raw))
+        event = output(stream, at, clean(raw), coloured(raw))
         flags = {"continues": True, **({"open": True} if cut else {})}
         yield from self._bounded(event._replace(data={**event.data, **flags}))
         for said in sayings:
@@ -173,7 +183,7 @@ class Hearing:
             return
         if stream is Stream.ERR:
             raw = line.decode("utf-8", "replace").removesuffix("\n")
-            yield from self._bounded(_output(stream, at, clean(raw), coloured(raw)))
+            yield from self._bounded(output(stream, at, clean(raw), coloured(raw)))
             return
         for told in self.reader.feed(line, cut=cut):
             said = self._charge(told) if isinstance(told, Usage) else told
@@ -186,6 +196,31 @@ class Hearing:
             event = happening(said, at)
             if event is not None:
                 yield from self._bounded(event)
+
+    def finish(self, ending: Ending, tries: int) -> Heard | None:
+        """Hear what no spool has room for, and return what is recorded once it has ended.
+
+        That is the end of what was too much for the record, and a result that does not count.
+        """
+        self._used = NOTHING_USED
+        beyond = [*self._beyond(Stream.OUT, ending.out), *self._beyond(Stream.ERR, ending.err)]
+        happened = [*self._counted(joined(beyond)), *self._rest.events()]
+        if self._result is not None and (ending.reason is not Reason.EXITED or ending.code):
+            happened += _not_counted(self._result, self._at[Stream.OUT])
+        if not happened:
+            return None
+        at, used = self._at[Stream.OUT], None if self._used is NOTHING_USED else self._used
+        return Heard(Stream.OUT, at, at, tuple(marked(event, tries) for event in happened), used)
+
+    def _beyond(self, stream: Stream, spooled: Spooled) -> Iterator[Happened]:
+        """Hear the last lines of a stream that was longer than its spool."""
+        gap = spooled.total - spooled.size - len(spooled.tail)
+        if not spooled.tail:
+            return
+        yield from self._bounded(output(stream, spooled.size, f"… {gap:,} bytes are left out"))
+        lines = spooled.tail.partition(b"\n")[2] if gap else spooled.tail
+        for line, cut in lines_of(lines, last=True):
+            yield from self._hear(stream, spooled.total, line, cut=cut)
 
     def left(self, verdict: Verdict | None) -> Verdict | None:
         """Return what the attempt came to, with what is left of it to tell people."""
@@ -206,6 +241,8 @@ class Hearing:
             self.wanted.append(said.line)
         elif isinstance(said, Over):
             self.over = True
+        if isinstance(said, Result):
+            self._result = said
 
     def _count(self, said: Said) -> None:
         """Count what is used, also when it is not recorded as an event any more."""
@@ -221,9 +258,11 @@ class Hearing:
         if event.name is EventName.OUTPUT:
             self.last_line = event.data["text"].strip().rpartition("\n")[2] or self.last_line
             if self._text_left <= 0:
+                self._rest.add(event)
                 return
-            self._text_left -= len(event.data["text"]) + len(event.data.get("ansi", ""))
+            self._text_left -= size_of(event)
             if self._text_left <= 0:
+                self._rest.add(event)
                 event = _more(event)
         yield event
 
@@ -236,6 +275,8 @@ class Hearing:
             else:
                 self._others_left -= 1
                 left = self._others_left
+            if left <= 0 and event.name is EventName.OUTPUT and event.data["text"] != MORE:
+                self._rest.add(event)
             if left >= 0:
                 yield event if left else _more(event)
 
@@ -285,7 +326,7 @@ def happening(said: Said, at: int) -> Happened | None:
     match said:
         case Text(text=text):
             ansi = said.ansi if isinstance(said, ColouredText) else None
-            return _output(Stream.OUT, at, text, ansi)
+            return output(Stream.OUT, at, text, ansi)
         case Progress(percent=percent, message=message):
             return Happened(EventName.PROGRESS, {"percent": percent, "message": message})
         case ToolCall(name=name, summary=summary):
@@ -306,7 +347,14 @@ def _internal(said: Result | Question, at: int) -> Happened | None:
     text = said.text if not data else f"{said.text}\n{data}"
     if public_text(text) == text:
         return None
-    return _output(Stream.OUT, at, text[:LONGEST_TEXT])
+    return output(Stream.OUT, at, text[:LONGEST_TEXT])
+
+
+def _not_counted(result: Result, at: int) -> Iterator[Happened]:
+    """Yield a result that its attempt did not come to, for people to read."""
+    text = f"{NOT_COUNTED}\n{result.text if result.data is None else result.data}"
+    for start in range(0, len(text), LONGEST_TEXT):
+        yield output(Stream.OUT, at, text[start : start + LONGEST_TEXT])
 
 
 def _used(said: Usage) -> Amounts:
@@ -320,41 +368,7 @@ def _usage(said: Usage) -> dict[str, Any]:
     return {**figures, "cost": said.cost, "model": said.model, "of_session": said.of_session}
 
 
-def _output(stream: Stream, at: int, text: str, ansi: str | None = None) -> Happened:
-    data: dict[str, Any] = {"stream": stream.value, "at": at, "text": text}
-    return Happened(EventName.OUTPUT, data if ansi is None else {**data, "ansi": ansi})
-
-
 def _more(event: Happened) -> Happened:
     """Return, in the place of the first event that is not kept, that there is more."""
     stream = Stream(event.data.get("stream", Stream.OUT))
-    return _output(stream, event.data.get("at", 0), MORE)
-
-
-def _together(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two neighbouring texts as one, with colours if one of them has some."""
-    joined = {**first, "text": f"{first['text']}\n{second['text']}"}
-    if "ansi" in first or "ansi" in second:
-        shown = (data.get("ansi", data["text"]) for data in (first, second))
-        joined["ansi"] = "\n".join(shown)
-    return joined
-
-
-def _joined(happened: Sequence[Happened]) -> Iterator[Happened]:
-    """Yield events with neighbouring texts joined, so that a chatty program costs few of them."""
-    text: dict[str, Any] | None = None
-    for event in happened:
-        apart = event.data.keys() & {"open", "continues"}
-        if event.name is not EventName.OUTPUT or apart:
-            if text is not None:
-                yield Happened(EventName.OUTPUT, text)
-                text = None
-            yield event
-        elif text is not None and len(text["text"]) + len(event.data["text"]) <= LONGEST_TEXT:
-            text = _together(text, event.data)
-        else:
-            if text is not None:
-                yield Happened(EventName.OUTPUT, text)
-            text = dict(event.data)
-    if text is not None:
-        yield Happened(EventName.OUTPUT, text)
+    return output(stream, event.data.get("at", 0), MORE)

@@ -21,14 +21,16 @@ from rota.flow.execute.beating import Watch
 from rota.flow.execute.beside import Beside
 from rota.flow.execute.checking import Checking
 from rota.flow.execute.concluding import Concluding
+from rota.flow.execute.discarding import Discarding
 from rota.flow.execute.ends import has_begun, has_written, read_result, with_last_words
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.gating import Gating
 from rota.flow.execute.going import Going
 from rota.flow.execute.listening import Listening
+from rota.flow.execute.minding import Minding
 from rota.flow.execute.offering import Offering
 from rota.flow.execute.overstaying import end_overstayers, has_asked
-from rota.flow.execute.patiently import LOOK_SECONDS, let_go_of, patiently, to_the_end
+from rota.flow.execute.patiently import let_go_of, patiently, to_the_end
 from rota.flow.execute.posting import Posting
 from rota.flow.execute.preparing import USUAL
 from rota.flow.execute.readying import Ready, Readying
@@ -65,7 +67,6 @@ ROUTES = ("agent", "script")
 TIDY_FIRST_MICROS = 60 * 1_000_000
 TIDY_MICROS = 3600 * 1_000_000
 CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
-GONE_ON = "its run has gone on without it"
 UNHEARD = "it cannot be carried on"
 DRAINED = Report(outcome=Drained())
 CANCELLED = Report(outcome=Cancelled(reason="it was cancelled before it began"))
@@ -117,22 +118,25 @@ class KeptWork:
         self._chance = chance
         self._readying = Readying(store, yard, agents, usual_agent, offered, usual, passes)
         self._offering = Offering(store, mailboxes, yard)
-        self._listening = Listening(store, yard, self._wait_to_be_fenced, self._offering.heard)
-        self._beside = Beside(yard, self._listening, agents.get(SCRIPT), chance)
+        self._minding = minding = Minding(yard)
+        self._listening = Listening(
+            store, yard, minding, self._wait_to_be_fenced, self._offering.heard
+        )
+        beside = Beside(yard, minding, agents.get(SCRIPT), chance)
+        self._discarding = Discarding(store, yard, minding, beside)
         self._prices = prices
-        self._spending = Spending(store, yard, self._listening, prices)
-        checking = Checking(store, self._beside, probes)
+        self._spending = Spending(store, minding, self._listening, prices)
+        checking = Checking(store, beside, probes)
         self._concluding = Concluding(store, checking, self._spending)
-        self._gating = Gating(store, yard, self._listening, agents.get(SCRIPT), self._start)
+        self._gating = Gating(store, minding, self._listening, agents.get(SCRIPT), self._start)
         self._trying = Trying(store, patience or Patience(), sleep)
-        self._posting = Posting(yard, mailboxes)
+        self._posting = Posting(yard, minding, mailboxes)
         if mailboxes is not None:
             mailboxes.tell(self._offering.acknowledged)
         self._tidy = tidy
         self._tidy_at = 0
         self._taken = False
         self._watch = Watch(yard)
-        self._left: set[int] = set()
         self._going: dict[int, Going] = {}
 
     @property
@@ -150,7 +154,8 @@ class KeptWork:
 
     def let_go(self, run_id: int) -> None:
         """Let an attempt go on without this process."""
-        self._left.add(run_id)
+        if run_id in self._going:
+            self._going[run_id].left = True
 
     async def open(self) -> bool:
         """Take the home for this process; false if another one has it."""
@@ -161,6 +166,8 @@ class KeptWork:
     async def close(self) -> None:
         """Let go of the home; its keepers go on until the promise ends."""
         self._taken = False
+        await self._discarding.close()
+        self._minding.close()
         self._yard.close()
 
     async def renew(self) -> tuple[float, Sequence[Kept]]:
@@ -176,17 +183,17 @@ class KeptWork:
         reach("kept.promised")
         self._yard.promise(promised)
         known = await self._store.kept_of(self.home)
-        for kept in known:
-            if not kept.current and kept.run_id not in self._going:
-                await self._discard(kept)
-        await end_overstayers(self._store, self._yard, known)
+        self._discarding.begin(list(filter(self._is_stale, known)), known)
+        await end_overstayers(self._store, self._minding, known)
         await self._yard.tidy(known)
         await self._tidy_now_and_then()
         return terms.renew, known
 
     async def signs(self) -> list[Sign]:
-        """Return what can be seen of the attempts that are heard here."""
-        return await self._watch.look(dict(self._listening.followed))
+        """Return what can be seen of the attempts that go on here, also between two programs."""
+        followed = dict(self._listening.followed)
+        between = [going.sign() for run_id, going in self._going.items() if run_id not in followed]
+        return [*await self._watch.look(followed), *between]
 
     async def _tidy_now_and_then(self) -> None:
         now = self._store.now()
@@ -194,15 +201,9 @@ class KeptWork:
             self._tidy_at = now + TIDY_MICROS
             await self._tidy()
 
-    async def _discard(self, kept: Kept) -> None:
-        """End what is left of an attempt whose run has gone on without it, and forget it."""
-        if self._listening.look(kept) is None:
-            self._yard.cancel(kept, 0.0, GONE_ON)
-            return  # it is looked at again when its keeper has had the time to end it
-        if await self._listening.sweep(kept) or self._beside.ending(kept):
-            return
-        await self._yard.forget(kept)
-        await self._store.drop_kept(kept.run_id, kept.epoch)
+    def _is_stale(self, kept: Kept) -> bool:
+        """Whether the run of an attempt has gone on without it."""
+        return not kept.current and kept.run_id not in self._going
 
     async def run(self, assignment: Assignment) -> Report:
         """Run one attempt to its end, or carry on what was kept of it.
@@ -211,7 +212,6 @@ class KeptWork:
         let go leaves a program behind.
         """
         run_id = assignment.lease.run_id
-        self._left.discard(run_id)
         going = Going(assignment, self._holder(), assignment.kept, assignment.kept is not None)
         self._going[run_id] = going
         work = asyncio.ensure_future(self._run(going))
@@ -221,7 +221,7 @@ class KeptWork:
                     await asyncio.wait({work})
                 except asyncio.CancelledError:
                     going.stopped = True
-                    if run_id in self._left or going.resting:
+                    if going.left or going.resting:
                         await let_go_of(work)
                         if going.written:
                             raise
@@ -278,9 +278,10 @@ class KeptWork:
                 going.kept = replace(kept, until=self._store.now() if kept.tries else kept.began)
                 continue
             reach("kept.heard")
-            going.begun = has_begun(self._yard, kept, ending)
-            read_result(self._yard, going.assignment, hearing.reader)
-            words = with_last_words(self._yard, kept, ending)
+            going.begun = await has_begun(self._minding, kept, ending)
+            if kind is TaskKind.SCRIPT:
+                await read_result(self._minding, kept, going.assignment, hearing.reader)
+            words = await with_last_words(self._minding, kept, ending)
             verdict = hearing.left(verdict_of(words, hearing.reader))
             pause = None
             if kind is TaskKind.AGENT and not going.stopped and broken is None:
@@ -376,8 +377,8 @@ class KeptWork:
     async def _wait_to_be_fenced(self, kept: Kept) -> NoReturn:
         """Do nothing about a run that is another's: the pulse will say so, and end this."""
         log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
-        if kept.run_id not in self._left:
-            self._left.add(kept.run_id)
+        if not self._going[kept.run_id].left:
+            self._going[kept.run_id].left = True
             await asyncio.get_running_loop().create_future()
         raise asyncio.CancelledError  # it has said so already
 
@@ -385,15 +386,13 @@ class KeptWork:
         """Ask for the end of a program; what it comes to is heard as ever."""
         going.halting.halted.set()
         for kept in filter(None, (going.kept, going.halting.holding)):
-            self._yard.cancel(kept, going.grace, "cancelled")
+            self._minding.cancel(kept, going.grace, "cancelled")
 
     def _stop_if_told(self, going: Going) -> None:
         if going.stopped:
             self._stop(going)
 
     async def _end(self, going: Going) -> None:
-        """End a program that nobody can hear, and wait until nothing of it is left."""
-        kept = going.kept
-        while kept is not None and self._listening.look(kept) is None:
-            self._yard.cancel(kept, 0.0, UNHEARD)
-            await self._yard.rung(kept, LOOK_SECONDS)
+        """End a program that nobody can hear."""
+        if going.kept is not None:
+            await self._minding.end(going.kept, UNHEARD)

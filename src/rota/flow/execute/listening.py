@@ -12,7 +12,10 @@ from typing import NoReturn
 from rota.errors import Unavailable
 from rota.flow.execute.beating import Followed
 from rota.flow.execute.hearing import Hearing
+from rota.flow.execute.minding import Minding
+from rota.flow.execute.outputs import END
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
+from rota.model.instants import from_micros
 from rota.model.keeping import Ending, ForPeople, Heard, Kept, KeptSession, Reason, Stream
 from rota.ports.store import Store
 from rota.ports.yard import Yard
@@ -24,8 +27,8 @@ QUIET_SECONDS = 0.05
 """How long a line stays as it is before its beginning is shown."""
 REST_SECONDS = 30.0
 """How long an attempt is left alone that nothing is heard of: what is new rings, and so its end."""
-SWEEP_SECONDS = 60.0
-"""How long an engine may refuse to end what it runs before the attempt is given up as lost."""
+MOST_LOOKED_AT = 1_000
+"""Among how many pieces of output the end of one is looked for, which others may have followed."""
 
 
 class Listening:
@@ -35,11 +38,13 @@ class Listening:
         self,
         store: Store,
         yard: Yard,
+        minding: Minding,
         abandon: Callable[[Kept], Awaitable[NoReturn]],
         heed: Callable[[Kept, Hearing], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._yard = yard
+        self._minding = minding
         self._abandon = abandon
         self._heed = heed
         self.followed: dict[int, Followed] = {}
@@ -53,7 +58,9 @@ class Listening:
         `begin` makes a hearing that has heard nothing; it is fed with what is on record already.
         """
         try:
-            return await self._hear(kept, holder, begin)
+            ending, hearing = await self._hear(kept, holder, begin)
+            await self._record_end(kept, holder, hearing.finish(ending, kept.tries))
+            return ending, hearing
         finally:
             self.followed.pop(kept.run_id, None)
 
@@ -62,11 +69,11 @@ class Listening:
     ) -> tuple[Ending, Hearing]:
         hearing = await self._caught_up(kept, holder, begin())
         await self._recorded(kept, hearing)
-        patience, before = SWEEP_SECONDS, dict(hearing.unfinished)
-        seen = -math.inf
+        before, seen = dict(hearing.unfinished), -math.inf
         while True:
-            ending = self.look(kept)
-            while heard := self._heard(kept, hearing, last=ending is not None, before=before):
+            ending = self._minding.look(kept)
+            ended = ending is not None
+            while heard := await self._heard(kept, hearing, last=ended, before=before):
                 stands = await self._record(kept, holder, heard, hearing.news())
                 if stands is not None:
                     hearing = await self._caught_up(stands, holder, begin())
@@ -79,31 +86,10 @@ class Listening:
                 await self._yard.rung(kept, QUIET_SECONDS if news else REST_SECONDS)
                 continue
             ending = replace(ending, ago=min(ending.ago, self._yard.moment() - seen))
-            left = await self.sweep(kept)
-            if not left:
-                return ending, hearing
-            patience -= LOOK_SECONDS
-            if patience < 0:
-                lost = replace(ending, reason=Reason.LOST_UNSWEPT, detail=left, proven=False)
-                return lost, hearing
-            await asyncio.sleep(LOOK_SECONDS)
-
-    def look(self, kept: Kept) -> Ending | None:
-        """Return how an attempt ended; while the machine gives no answer, it is taken to go on."""
-        try:
-            return self._yard.look(kept)
-        except OSError as fault:
-            log.warning("run.unseen", extra={"run_id": kept.run_id, "error": str(fault)})
-            return None
-
-    async def sweep(self, kept: Kept) -> str:
-        """End what outlives the tree and return what is left; only without is an attempt over."""
-        try:
-            await self._yard.sweep(kept)
-        except Unavailable as fault:
-            log.warning("run.unswept", extra={"run_id": kept.run_id, "error": str(fault)})
-            return str(fault)
-        return ""
+            left = await self._minding.swept(kept)
+            if left:
+                ending = replace(ending, reason=Reason.LOST_UNSWEPT, detail=left, proven=False)
+            return ending, hearing
 
     async def _caught_up(self, kept: Kept, holder: str, hearing: Hearing) -> Hearing:
         """Return a hearing that knows what is on record already; others get their turns."""
@@ -112,7 +98,7 @@ class Listening:
             end = kept.at(stream)
             while hearing.at(stream) < end:
                 at = hearing.at(stream)
-                data = self._yard.read(kept, stream, at, min(PART, end - at))
+                data = await self._minding.read(kept, stream, at, min(PART, end - at))
                 part = hearing.take(stream, data, known=at + len(data) == end)
                 if part is None:
                     hearing.skip(stream, end)  # the spool is shorter: power was lost
@@ -136,19 +122,32 @@ class Listening:
         part = Heard(Stream.OUT, at, at, for_people=tuple(answers))
         await patiently(lambda: self._store.hear(kept.run_id, kept.epoch, holder, [part]))
 
+    async def _record_end(self, kept: Kept, holder: str, last: Heard | None) -> None:
+        """Record the end of an output once: whoever carries on may find that somebody has."""
+        if last is None:
+            return
+
+        async def once() -> None:
+            newest = await self._store.run_output(kept.run_id, MOST_LOOKED_AT)
+            since = from_micros(kept.began)
+            if not any(e.at >= since and e.data.get(END) == kept.tries for e in newest):
+                await self._store.hear(kept.run_id, kept.epoch, holder, [last])
+
+        await patiently(once)
+
     async def _recorded(self, kept: Kept, hearing: Hearing) -> None:
         """Note that everything heard is on record, and tell who heeds it."""
         hearing.recorded()
         if self._heed is not None:
             await self._heed(kept, hearing)
 
-    def _heard(
+    async def _heard(
         self, kept: Kept, hearing: Hearing, *, last: bool, before: Mapping[Stream, int]
     ) -> list[Heard]:
         """Return what is new: whole lines, and the beginning of one that has not grown since."""
         heard = []
         for stream in Stream:
-            data = self._yard.read(kept, stream, hearing.at(stream), PART)
+            data = await self._minding.read(kept, stream, hearing.at(stream), PART)
             part = hearing.take(stream, data, last=last and len(data) < PART)
             if part is None and data and len(data) == before[stream]:
                 part = hearing.take_part(stream, data)

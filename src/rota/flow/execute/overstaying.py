@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from rota.flow.execute.minding import Minding
 from rota.flow.execute.patiently import patiently
 from rota.model.keeping import Kept
 from rota.ports.talking import Talking
-from rota.ports.yard import Yard
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ async def has_asked(store: Talking, kept: Kept) -> bool:
     return bool(await patiently(lambda: store.asked_of([kept.run_id])))
 
 
-async def end_overstayers(store: Talking, yard: Yard, known: Sequence[Kept]) -> int:
+async def end_overstayers(store: Talking, minding: Minding, known: Sequence[Kept]) -> int:
     """End the programs of a home that asked long ago; their runs wait for the answer as ever.
 
     A keeper that was asked before takes no notice, so this is repeated until the program is gone.
@@ -35,5 +35,5 @@ async def end_overstayers(store: Talking, yard: Yard, known: Sequence[Kept]) -> 
     ended = [kept for kept in going if (kept.run_id, kept.epoch) in late]
     for kept in ended:
         log.info("run.overstays", extra={"run_id": kept.run_id, "attempt": kept.epoch})
-        yard.cancel(kept, GRACE_SECONDS, HAS_ASKED)
+        minding.cancel(kept, GRACE_SECONDS, HAS_ASKED)
     return len(ended)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from rota.errors import Unavailable
+from rota.flow.execute.minding import Minding
 from rota.flow.execute.readying import Ready
 from rota.flow.execute.reporting import unbrought
 from rota.flow.execute.trying import Told
@@ -25,8 +26,9 @@ Heard = TypeVar("Heard")
 class Posting:
     """The mailboxes of attempts, as kept work uses them; where there are none, nothing happens."""
 
-    def __init__(self, yard: Yard, mailboxes: Mailboxes | None) -> None:
+    def __init__(self, yard: Yard, minding: Minding, mailboxes: Mailboxes | None) -> None:
         self._yard = yard
+        self._minding = minding
         self._mailboxes = mailboxes
 
     def told(self, room: Room, kept: Kept) -> Room:
@@ -61,7 +63,7 @@ class Posting:
     async def open(self, assignment: Assignment, kept: Kept) -> None:
         """Serve the mailbox of a try, if nobody does."""
         if self._mailboxes is not None:
-            stop = partial(self._yard.cancel, kept, 0.0)
+            stop = partial(self._minding.cancel, kept, 0.0)
             await self._mailboxes.open(assignment, kept, self._yard.mailbox(kept), stop)
 
     async def while_served(

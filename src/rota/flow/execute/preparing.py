@@ -58,8 +58,8 @@ def is_reader(assignment: Assignment) -> bool:
     return lease.thread is not None and json.loads(lease.payload) == READER
 
 
-def ids_of(assignment: Assignment) -> dict[str, str]:
-    """Return what every program is told of the run it works for."""
+def ids_of(assignment: Assignment, schedule: str | None = None) -> dict[str, str]:
+    """Return what every program is told of the run it works for, and of the schedule it is for."""
     lease, task = assignment.lease, assignment.task
     told = {
         "ROTA_RUN_ID": str(lease.run_id),
@@ -68,13 +68,15 @@ def ids_of(assignment: Assignment) -> dict[str, str]:
         "ROTA_TASK_ID": str(task.id),
         "ROTA_SPACE": task.space,
         "ROTA_TRACE_ID": assignment.trace_id,
-        "ROTA_PROFILE": profile_of(assignment),
+        "ROTA_PROFILE": profile_of(assignment, schedule),
     }
     thread = thread_of(assignment)
     if thread is not None:
         told["ROTA_THREAD_KEY"] = thread
     if lease.slot_key is not None:
         told["ROTA_SLOT"] = lease.slot_key
+    if schedule is not None:
+        told["ROTA_SCHEDULE"] = schedule
     answers = json.dumps(assignment.answers, ensure_ascii=False)
     if assignment.answers and len(answers.encode()) <= LONGEST_VARIABLE:
         told["ROTA_ANSWERS"] = answers

@@ -10,7 +10,9 @@ from rota.errors import Unavailable
 from rota.flow.execute.patiently import patiently
 from rota.flow.execute.preparing import agent_of, bounds_of, ids_of, wish_of
 from rota.model.keeping import ASKING
+from rota.model.plans import StoredSchedule
 from rota.model.programs import Bounds
+from rota.model.runs import Lease
 from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.model.wishes import Wish
@@ -42,6 +44,16 @@ def shown_way(room: Room, way: Way, *, tools: bool) -> Room:
     server = McpServer(name=DESK, url=way.url, headers={"Authorization": f"Bearer {way.token}"})
     servers = (*room.servers, server) if tools else room.servers
     return replace(room, ids=told, servers=servers, desk=way.socket)
+
+
+async def schedule_of(store: Store, lease: Lease) -> StoredSchedule | None:
+    """Return the schedule that a run is for, if it is for one that still stands."""
+    if lease.slot_key is None:
+        return None
+    run = await patiently(lambda: store.get_run(lease.run_id))
+    schedules = await patiently(lambda: store.list_schedules([lease.task_id]))
+    mine = (one for one in schedules if run is not None and one.id == run.schedule_id)
+    return next(mine, None)
 
 
 class Readying:
@@ -79,7 +91,9 @@ class Readying:
         site = site_of(assignment.task.spec, role)
         if assignment.kept is not None:
             site = replace(site, executor=assignment.kept.executor)
-        room = self._yard.room(assignment, site, self._offered, ids_of(assignment))
+        schedule = await schedule_of(self._store, assignment.lease)
+        ids = ids_of(assignment, None if schedule is None else schedule.name)
+        room = self._yard.room(assignment, site, self._offered, ids)
         way = None if self._passes is None else self._passes.way(assignment.lease, site)
         if way is not None:
             room = shown_way(room, way, tools=agent.abilities.mcp)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from rota.errors import RotaError, Unavailable
+from rota.errors import Exhausted, RotaError, Unavailable
 from rota.model.faults import FaultKind
 from rota.model.keeping import Ending, Reason
 from rota.model.outcomes import Asked, Cancelled, Failed, Lost, Outcome, Report, Succeeded
@@ -44,7 +44,9 @@ NOT_RUN = frozenset({Reason.EXEC_FAILED, Reason.SPAWN_FAILED, Reason.TOO_MANY_PR
 
 
 def refusal(fault: RotaError, kind: TaskKind) -> Report:
-    """Return the report of an attempt that could not be begun."""
+    """Return the report of an attempt that could not be begun; one that can be later is lost."""
+    if isinstance(fault, Exhausted):
+        return Report(outcome=Lost(reason=f"it was never started: {fault}", wrote=False))
     code = f"{kind.value}_unavailable" if isinstance(fault, Unavailable) else fault.code
     return Report(outcome=Failed(code=code, message=str(fault), retryable=False))
 
@@ -60,7 +62,11 @@ def verdict_of(ending: Ending, reader: Reader) -> Verdict | None:
         return None
     stopped = STOPS.get(ending.reason)
     told = Exit(
-        code=ending.code, signal=ending.signal, stopped=stopped, stderr_tail=ending.err.tail
+        code=ending.code,
+        signal=ending.signal,
+        stopped=stopped,
+        stderr_tail=ending.err.tail,
+        begun=ending.begun,
     )
     return reader.end(told)
 

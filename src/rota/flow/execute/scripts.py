@@ -36,8 +36,8 @@ def thread_of(assignment: Assignment) -> str | None:
     return assignment.lease.thread or assignment.task.thread
 
 
-def profile_of(assignment: Assignment) -> str:
-    """Return what a task says of itself, as JSON."""
+def profile_of(assignment: Assignment, schedule: str | None = None) -> str:
+    """Return what a task says of itself, as JSON, and which of its schedules a run is for."""
     task = assignment.task
     told: dict[str, object] = {
         "name": task.name,
@@ -45,6 +45,7 @@ def profile_of(assignment: Assignment) -> str:
         "kind": task.kind.value,
         "space": task.space,
         "thread": thread_of(assignment),
+        "schedule": schedule,
         "attempts": task.policy.retry.attempts,
         "timeout_seconds": _seconds(task.policy.timeout),
         "pool": (task.policy.pool or Pool.BACKGROUND).value,

@@ -17,6 +17,7 @@ from rota.errors import NotFound
 from rota.flow.define.tasks import disable_task
 from rota.flow.execute.going import Going
 from rota.flow.execute.listening import Listening
+from rota.flow.execute.minding import Minding
 from rota.flow.execute.patiently import LOOK_SECONDS, patiently
 from rota.model.asides import NOTHING
 from rota.model.budgets import (
@@ -38,7 +39,6 @@ from rota.model.tasks import TaskKind
 from rota.ports.agent import Agent
 from rota.ports.runner import Assignment
 from rota.ports.store import Store
-from rota.ports.yard import Yard
 from rota.rules import budgets as rules
 from rota.rules.permission import LOCAL
 from rota.rules.wishes import CHEAPER
@@ -96,11 +96,11 @@ class Spending:
     """Sets aside, looks after, and asks."""
 
     def __init__(
-        self, store: Store, yard: Yard, listening: Listening, prices: Prices = NO_PRICES
+        self, store: Store, minding: Minding, listening: Listening, prices: Prices = NO_PRICES
     ) -> None:
         self._prices = prices
         self._store = store
-        self._yard = yard
+        self._minding = minding
         self._listening = listening
 
     async def admitted(self, going: Going, agent: Agent) -> Report | None:
@@ -181,7 +181,7 @@ class Spending:
             purse = self._with_now(going, await self._anew(going.assignment, purse))
             reason, aside = await self._judged(going, purse, aside)
             if reason is not None and going.kept is not None:
-                self._yard.cancel(going.kept, going.grace, reason)
+                self._minding.cancel(going.kept, going.grace, reason)
                 return
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -14,7 +14,7 @@ from rota.flow.execute.following import Following
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.patiently import patiently
 from rota.flow.execute.preparing import given_to, is_reader
-from rota.flow.execute.readying import Ready
+from rota.flow.execute.readying import Ready, schedule_of
 from rota.flow.execute.scripts import SCRIPT, thread_of
 from rota.flow.execute.telling import Telling
 from rota.model.keeping import Kept, KeptSession
@@ -159,14 +159,11 @@ class Trying:
 
     async def _zone(self, assignment: Assignment) -> str:
         """Return the zone of the schedule that a run is for, or else of its space."""
-        lease, store = assignment.lease, self._store
-        if lease.slot_key is not None:
-            run = await patiently(lambda: store.get_run(lease.run_id))
-            schedules = await patiently(lambda: store.list_schedules([lease.task_id]))
-            for schedule in schedules:
-                if run is not None and schedule.id == run.schedule_id:
-                    return str(json.loads(schedule.rule).get("timezone") or "UTC")
-        return (await patiently(lambda: store.find_space(assignment.task.space))).timezone
+        schedule = await schedule_of(self._store, assignment.lease)
+        if schedule is not None:
+            return str(json.loads(schedule.rule).get("timezone") or "UTC")
+        space = assignment.task.space
+        return (await patiently(lambda: self._store.find_space(space))).timezone
 
     async def _messages(self, assignment: Assignment, worker: str) -> list[ThreadMessage]:
         """Return what a run was queued to read, and what an earlier try of it has taken in."""

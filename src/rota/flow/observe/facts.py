@@ -35,6 +35,7 @@ MOST_RUNS = 200
 FAR = timedelta(days=400)
 NARROWEST = timedelta(minutes=1)
 A_DAY = timedelta(hours=24)
+A_MOMENT = timedelta(microseconds=1)
 
 
 class Kind(StrEnum):
@@ -81,6 +82,8 @@ class Facts:
     questions: list[Question] = field(default_factory=list)
     faults: dict[int, Event] = field(default_factory=dict)
     """The newest fault of each run that is running."""
+    stops: dict[int, Event] = field(default_factory=dict)
+    """Who wants each run stopped that is running."""
     noticed: list[Event] = field(default_factory=list)
     """Where people were told of the one run that is looked at."""
     heartbeats: dict[RunId, Heartbeat] = field(default_factory=dict)
@@ -90,6 +93,11 @@ class Facts:
     limits: list[Limit] = field(default_factory=list)
     pauses: Pauses = ()
     narrowed: bool = False
+    """Whether the span begins later than was asked for."""
+    shortened: bool = False
+    """Whether the span ends earlier than was asked for."""
+    filled: dict[tuple[int, datetime], int] = field(default_factory=dict)
+    """How many slots of ledger rows have runs since, by schedule and first slot."""
 
 
 async def gather(
@@ -104,13 +112,14 @@ async def gather(
     schedules = await store.list_schedules([task.id])
     asked = span or Span(start=now - A_DAY, end=now)
     readable = [schedule for schedule in schedules if _reads(schedule)]
-    planned, start = planned_in(readable, asked)
+    planned, told = planned_around(readable, asked, now)
     before, after = neighbours(readable, asked)
-    first = min((p.slot.at for p in before), default=start) if asked.instant else start
-    last = max((p.slot.at for p in after), default=asked.end) if asked.instant else asked.end
+    first = min((p.slot.at for p in before), default=told.start) if asked.instant else told.start
+    last = max((p.slot.at for p in after), default=told.end) if asked.instant else told.end
     runs = await store.slot_runs(task.id, to_micros(first), to_micros(last))
+    ledger = await store.ledger_rows(task.id, to_micros(first), to_micros(last))
     recent = await store.list_runs(RunFilter(task_id=task.id, limit=MOST_RUNS))
-    asked_for = [r for r in recent if r.slot_at is None and start <= r.created_at <= asked.end]
+    asked_for = [r for r in recent if r.slot_at is None and told.start <= r.created_at <= told.end]
     unfinished = [
         run
         for state in (RunState.RUNNING, RunState.WAITING, RunState.QUEUED)
@@ -119,37 +128,47 @@ async def gather(
     ]
     mine = sorted({*runs, *asked_for}, key=lambda r: (r.slot_at or r.created_at, r.id))
     others = await store.get_tasks(sorted({run.task_id for run in unfinished}))
+    newest = await _newest(store, mine)
     return Facts(
         task=task,
         now=now,
-        span=replace(asked, start=start),
+        span=told,
         schedules=schedules,
         planned=planned,
         before=before,
         after=after,
         runs=mine,
-        ledger=await store.ledger_rows(task.id, to_micros(first), to_micros(last)),
+        ledger=ledger,
+        filled={(row.schedule_id, row.first_at): await _filled(store, task, row) for row in ledger},
         unfinished=unfinished,
         policies={other.id: other.policy for other in others},
         questions=await store.list_questions([r.id for r in mine if r.state is RunState.WAITING]),
-        faults=await _faults(store, mine),
+        faults=newest[EventName.FAULT],
+        stops=newest[EventName.CANCEL_REQUESTED],
         heartbeats=await store.heartbeats([r.id for r in mine if r.state is RunState.RUNNING]),
         workers=hands.workers,
         idle=hands.idle,
         limits=await store.list_limits(),
         pauses=await store.pauses(),
-        narrowed=start > asked.start,
+        narrowed=told.start > asked.start,
+        shortened=told.end < asked.end,
     )
 
 
-async def _faults(store: Store, runs: list[Run]) -> dict[int, Event]:
-    running = (run.id for run in runs if run.state is RunState.RUNNING)
-    return {
-        run_id: event
-        for run_id in running
-        for event in await store.run_events(run_id)
-        if event.name is EventName.FAULT
-    }
+async def _filled(store: Store, task: Task, row: LedgerRow) -> int:
+    """Return how many slots of a ledger row were backfilled: no others have a run beside it."""
+    runs = await store.slot_runs(task.id, to_micros(row.first_at), to_micros(row.last_at))
+    return sum(run.schedule_id == row.schedule_id for run in runs)
+
+
+async def _newest(store: Store, runs: list[Run]) -> dict[EventName, dict[int, Event]]:
+    """Return the newest event of each name of the runs that are running, by their numbers."""
+    found: dict[EventName, dict[int, Event]] = {name: {} for name in EventName}
+    for run in runs:
+        if run.state is RunState.RUNNING:
+            for event in await store.run_events(run.id):
+                found[event.name][run.id] = event
+    return found
 
 
 async def gather_run(
@@ -159,6 +178,7 @@ async def gather_run(
     at = run.slot_at or run.created_at
     facts = await gather(store, task, Span(start=at, end=at), only, own)
     running = [run.id] if run.state is RunState.RUNNING else []
+    newest = await _newest(store, [run])
     return replace(
         facts,
         runs=[run],
@@ -166,10 +186,30 @@ async def gather_run(
         ledger=[],
         after=[],
         questions=await store.list_questions([run.id]),
-        faults=await _faults(store, [run]),
+        faults=newest[EventName.FAULT],
+        stops=newest[EventName.CANCEL_REQUESTED],
         noticed=[e for e in await store.run_events(run.id) if e.name is EventName.NOTICED],
         heartbeats=await store.heartbeats(running),
     )
+
+
+def planned_around(
+    schedules: list[StoredSchedule], span: Span, now: datetime
+) -> tuple[list[Planned], Span]:
+    """Return the slots of a span that are nearest to now, and the part that they cover."""
+    if span.instant is not None or span.end <= now:
+        past, start = planned_in(schedules, span)
+        return past, replace(span, start=start)
+    past, start, begin = [], span.start, span.start
+    if span.start <= now:
+        past, start = planned_in(schedules, replace(span, end=now))
+        begin = now + A_MOMENT
+    ahead = (planned for schedule in schedules for planned in _slots(schedule, begin, span.end))
+    coming = sorted(ahead, key=lambda planned: planned.slot.at)
+    room = max(1, MOST_SLOTS - len(past))
+    end = span.end if len(coming) <= room else coming[room - 1].slot.at
+    told = replace(span, start=start, end=end)
+    return [*past, *(planned for planned in coming if planned.slot.at <= end)], told
 
 
 def planned_in(schedules: list[StoredSchedule], span: Span) -> tuple[list[Planned], datetime]:

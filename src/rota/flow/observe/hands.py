@@ -23,8 +23,9 @@ class Idle(NamedTuple):
 
 NOBODY = Idle("nobody works", "start `rota up`")
 RESTING = Idle("the daemon is up and does not work", AGAIN)
+STOPPED = "stopped"
 IDLE = {
-    "stopped": Idle("the daemon is stopped", AGAIN),
+    STOPPED: Idle("the daemon is stopped", AGAIN),
     "stopping": Idle("the daemon is stopping and takes nothing new", AGAIN),
     "ending": Idle("the daemon is ending and takes nothing new", "then start `rota up` again"),
     "starting": Idle("the daemon is only starting", "wait a moment"),
@@ -33,7 +34,7 @@ IDLE = {
 
 
 class Own(NamedTuple):
-    """What the daemon that answers says of itself: its state, and which worker is its own."""
+    """What the daemon that answers says of itself: its state, and its worker, or what was it."""
 
     state: str
     worker: str | None
@@ -60,6 +61,12 @@ async def hands_of(store: Roll, own: Own | None) -> Hands:
     """Return who works; `own` is the daemon that answers, if one does."""
     workers = await store.list_workers()
     if own is not None and own.state in IDLE:
-        leaving = [replace(w, leaving=w.leaving or w.id == own.worker) for w in workers]
-        return Hands(leaving, IDLE[own.state])
+        return Hands([_leaving(worker, own) for worker in workers], IDLE[own.state])
     return Hands(workers, RESTING if own is None and store.roles_taken() else NOBODY)
+
+
+def _leaving(worker: WorkerView, own: Own) -> WorkerView:
+    """Return a worker; that of a stopped daemon has a lease for as long as programs of it go on."""
+    if worker.id != own.worker:
+        return worker
+    return replace(worker, leaving=True, gone=worker.gone or own.state == STOPPED)

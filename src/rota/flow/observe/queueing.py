@@ -1,4 +1,4 @@
-"""Why a queued run has not begun."""
+"""Why a queued run has not begun, and who minds a running one."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ def why_waiting(run: Run, facts: Facts, zone: ZoneInfo) -> str:
     if free <= 0:
         return f"{waited}: every slot of the workers is busy"
     return f"{waited}: ready, a worker is about to take it"
+
+
+def unminded(facts: Facts) -> str:
+    """Return that nobody minds what is running, if nobody is there to do it."""
+    if any(worker.alive(facts.now) for worker in facts.workers):
+        return ""
+    return f"; {facts.idle.what}, {facts.idle.step}"
 
 
 def _later(run: Run, facts: Facts, zone: ZoneInfo) -> str:

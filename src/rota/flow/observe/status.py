@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
-from rota.flow.observe.telling import counted, first_line, span
+from rota.flow.observe.telling import counted, span, whole_line
 from rota.model.instants import from_micros, maybe_instant
 from rota.model.pauses import paused_since
 from rota.model.views import DeadView, QueueView, SlotView, WorkerView
@@ -175,6 +175,6 @@ def _delivery_warnings(dead: DeadView | None) -> list[Warned]:
     were = "was" if dead.messages == 1 else "were"
     sentence = (
         f"{counted(dead.messages, 'message')} of the last day {were} not sent, "
-        f"the last{of} to {dead.to}: {first_line(dead.error)}{see}"
+        f"the last{of} to {dead.to}: {whole_line(dead.error)}{see}"
     )
     return [Warned(code="deliveries_dead", sentence=sentence)]

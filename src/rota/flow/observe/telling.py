@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from rota.model.beats import Heartbeat
+from rota.model.texts import clean
 
 
 def span(length: timedelta) -> str:
@@ -46,9 +47,14 @@ def heard_of(heard: Heartbeat, now: datetime) -> str:
     return f"{ago}{state}" + (f': "{sign.last_line}"' if sign.last_line else "")
 
 
+def whole_line(text: str | None) -> str:
+    """Return the first line of a text, whole; an error says there what happened and what to do."""
+    return clean((text or "").strip().partition("\n")[0]).partition("\n")[0].strip()
+
+
 def first_line(text: str | None, most: int = 120) -> str:
-    """Return the first line of a text, shortened."""
-    line = (text or "").strip().partition("\n")[0].strip()
+    """Return the first line of a text, shortened for a cell of a table."""
+    line = whole_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

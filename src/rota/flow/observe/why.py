@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 from rota.flow.observe.checked import MARKS, WORDS, checked_of
 from rota.flow.observe.facts import Facts, Kind, Planned
-from rota.flow.observe.queueing import why_waiting
-from rota.flow.observe.telling import clock, counted, first_line, heard_of, span, wall
+from rota.flow.observe.ledgered import ledgered
+from rota.flow.observe.queueing import unminded, why_waiting
+from rota.flow.observe.telling import clock, counted, heard_of, span, wall, whole_line
 from rota.flow.plan import REPLACED
 from rota.model.events import Event
 from rota.model.instants import maybe_instant, to_micros
 from rota.model.pauses import paused_since, was_paused
-from rota.model.plans import LedgerReason, LedgerRow, ScheduleState
+from rota.model.plans import LedgerRow, ScheduleState
 from rota.model.runs import Attempt, Run, Source
 from rota.model.states import RunState
 from rota.rules.catch_up import GRACE
@@ -74,7 +75,7 @@ def explain_run(facts: Facts, attempts: list[Attempt], zone: ZoneInfo) -> Why:
 
 def _reason(error: str | None) -> str:
     """Return why something came to nothing, as a part of a sentence."""
-    return first_line(error).removesuffix(".")
+    return whole_line(error).removesuffix(".")
 
 
 def told_of(event: Event) -> list[str]:
@@ -127,7 +128,11 @@ class _Teller:
                 said = "has ended" if schedule.state is ScheduleState.ENDED else "was set aside"
                 notes.append(f"Schedule {schedule.name} {said}: {schedule.note}.")
         if facts.narrowed:
-            notes.append(f"Only what is newer than {wall(facts.span.start, self._zone)} is shown.")
+            hint = f"`rota why {task.name} TIME` tells of one slot, `rota runs --task {task.name}`"
+            start = wall(facts.span.start, self._zone)
+            notes.append(f"What ended before {start} is not shown: {hint} of every run.")
+        if facts.shortened:
+            notes.append(f"What comes after {wall(facts.span.end, self._zone)} is not shown.")
         return notes
 
     def not_a_slot(self, instant: datetime) -> str:
@@ -161,7 +166,7 @@ class _Teller:
         told = {(run.schedule_id, run.slot_key) for run in runs}
         dues = {(int(p.schedule.id), p.slot.key): p.slot.due for p in planned}
         found = [self._of_run(run, dues.get((_number(run), run.slot_key or ""))) for run in runs]
-        found += [self._of_row(row) for row in rows]
+        found += [self._of_row(row) for row in rows if self._left(row)]
         found += [
             self.unrecorded(p)
             for p in planned
@@ -173,6 +178,8 @@ class _Teller:
         verdict, sentence = self._fate(run, due or run.slot_at)
         if run.slot_at is None:
             sentence = f"{_asked(run)}; {sentence}"
+        elif run.state not in {RunState.SUCCEEDED, RunState.FAILED}:
+            sentence += self._backfilled(run)
         return Story(
             at=run.slot_at or run.created_at,
             verdict=verdict,
@@ -210,7 +217,7 @@ class _Teller:
         began = f"ran at {clock(run.started_at, self._zone)}"
         if late <= GRACE:
             said = f" ({span(late)} late)" if late >= timedelta(milliseconds=500) else ""
-            return "ran", f"{began}{said}, {took}"
+            return "ran", f"{began}{said}{self._backfilled(run)}, {took}"
         if run.source is Source.BACKFILL:
             cause = f"it was backfilled at {wall(run.created_at, self._zone)}"
         elif run.created_at - due > GRACE:
@@ -220,6 +227,11 @@ class _Teller:
         else:
             cause = "it waited in the queue"
         return "late", f"{began}, {span(late)} late because {cause}, {took}"
+
+    def _backfilled(self, run: Run) -> str:
+        if run.source is not Source.BACKFILL:
+            return ""
+        return f", backfilled at {wall(run.created_at, self._zone)}"
 
     def _cancelled(self, run: Run) -> tuple[str, str]:
         if run.error != REPLACED:
@@ -240,11 +252,13 @@ class _Teller:
         if run.stuck:
             said += ", past its timeout and not to be stopped"
         if run.cancel_requested_at is not None:
-            said += ", asked to stop"
+            stop = self._facts.stops.get(run.id)
+            why = stop and stop.data.get("why")
+            said += f", asked to stop ({why})" if why else ", asked to stop"
         heard = self._facts.heartbeats.get(run.id)
         if heard is not None:
             said += f", {heard_of(heard, self._facts.now)}"
-        return said + self._trying_again(run)
+        return said + self._trying_again(run) + unminded(self._facts)
 
     def _trying_again(self, run: Run) -> str:
         """Return what an agent waits for that its provider has refused for a moment."""
@@ -260,13 +274,20 @@ class _Teller:
         for question in self._facts.questions:
             if question.run_id == run.id and question.answered_at is None:
                 until = wall(question.expires_at, self._zone)
-                asked = first_line(question.question)
+                asked = whole_line(question.question)
                 return f'waits for an answer to question {question.id} until {until}: "{asked}"'
         return "waits for an answer"
 
+    def _left(self, row: LedgerRow) -> bool:
+        """Whether any slot of a row has no run since."""
+        return self._facts.filled.get((row.schedule_id, row.first_at), 0) < row.count
+
     def _of_row(self, row: LedgerRow) -> Story:
         several = f"{counted(row.count, 'slot')} " if row.count > 1 else ""
-        verdict, sentence = self._reason(row)
+        verdict, sentence = ledgered(row, self._facts, self._zone, self._next_run)
+        filled = self._facts.filled.get((row.schedule_id, row.first_at), 0)
+        if filled:
+            sentence += f"; {filled} of them backfilled since"
         return Story(
             at=row.first_at,
             until=row.last_at if row.count > 1 else None,
@@ -275,32 +296,6 @@ class _Teller:
             sentence=f"{several}{sentence}",
             schedule=row.schedule,
         )
-
-    def _reason(self, row: LedgerRow) -> tuple[str, str]:
-        catch_up = self._facts.task.policy.catch_up
-        noted = wall(row.noted_at, self._zone)
-        match row.reason:
-            case LedgerReason.DISABLED:
-                return "skipped", "skipped: the task was disabled"
-            case LedgerReason.PAUSED:
-                all_of_it = was_paused(self._facts.pauses, to_micros(row.first_at))
-                whom = "everything" if all_of_it else "the task"
-                return "skipped", f"skipped: {whom} was paused"
-            case LedgerReason.OVERLAP:
-                return "skipped", "skipped: an earlier run was still going on (overlap skip)"
-            case LedgerReason.COALESCED:
-                return "coalesced", f"coalesced into {self._next_run(row.last_at)}"
-            case LedgerReason.RESTORED:
-                why = "nobody knows what ran between a backup and its restore"
-                return "unknown", f"not caught up: {why} ({noted})"
-            case LedgerReason.MISSED:
-                return "missed", f"missed: found at {noted}, and the task does not catch up"
-            case LedgerReason.TOO_LATE:
-                window = span(catch_up.window)
-                return "missed", f"missed: found at {noted}, past the catch-up window of {window}"
-            case LedgerReason.CATCH_UP_CAP:
-                cap = counted(catch_up.cap, "slot")
-                return "missed", f"missed: found at {noted}; only the newest {cap} are caught up"
 
     def unrecorded(self, planned: Planned) -> Story:
         """Return the story of a slot that no row tells of."""

@@ -37,8 +37,8 @@ class InstanceLock:
             holder = os.pread(file, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(file)
             message = (
-                f"another Rota (process {holder}) is working on this database: "
-                f"stop it first; the lock is {self._path}"
+                f"another Rota (process {holder}) has this database: end that process first, "
+                f"or let it work with `rota start` if it was stopped; the lock is {self._path}"
             )
             raise Busy(message) from fault
         self._file = file

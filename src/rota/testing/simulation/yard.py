@@ -174,6 +174,10 @@ class SimYard:
     async def sweep(self, kept: Kept) -> None:
         """Nothing outlives a tree here."""
 
+    async def unswept(self, known: Sequence[Kept]) -> Sequence[Kept]:  # noqa: ARG002
+        """Nothing outlives a tree here."""
+        return ()
+
     def pane(self, kept: Kept) -> str | None:  # noqa: ARG002
         """There are no panes here."""
         return None

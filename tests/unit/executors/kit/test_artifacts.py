@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import socket
 import stat
 import tarfile
+import threading
 import zipfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,9 @@ from rota.executors.kit.artifacts import (
     shelf_of,
 )
 from rota.model.artifacts import Shelf
+
+NOBODY = 65534
+PR_SET_DUMPABLE = 4
 
 
 @pytest.fixture
@@ -47,6 +53,11 @@ def content(kept, name):
         return file.read()
 
 
+def test_a_run_that_was_given_no_folder_has_left_nothing(kept):
+    told = kept.of("main", 7)
+    assert (told.files, told.left_out, told.more) == ((), 0, False)
+
+
 def test_files_are_listed_by_name_and_read(kept, shelf):
     (shelf / "b" / "c").mkdir(parents=True)
     (shelf / "b" / "c" / "deep.txt").write_bytes(b"deep")
@@ -66,6 +77,81 @@ def test_a_run_that_left_nothing_has_nothing(kept, shelf):
     assert kept.of("main", 7).files == ()
     assert kept.of("main", 8).files == ()
     assert kept.of("nobody", 7).files == ()
+
+
+def test_files_that_come_and_go_meanwhile_hide_no_others(kept, shelf):
+    for number in range(100):
+        (shelf / f"report-{number}").touch()
+    over = threading.Event()
+
+    def come_and_go():
+        while not over.is_set():
+            for number in range(20):
+                (shelf / f".new-{number}").touch()
+            for number in range(20):
+                (shelf / f".new-{number}").unlink()
+
+    busy = threading.Thread(target=come_and_go)
+    busy.start()
+    try:
+        for _ in range(100):
+            assert len([name for name in names(kept) if name.startswith("report-")]) == 100
+    finally:
+        over.set()
+        busy.join()
+
+
+@pytest.fixture
+def no_root(kept, tmp_path, monkeypatch):
+    """A user whom modes of files hold, and who owns all there is."""
+    monkeypatch.chdir(tmp_path)
+    before = os.geteuid()
+    if before == 0:
+        for path in (tmp_path, *tmp_path.rglob("*")):
+            os.chown(path, NOBODY, -1)
+        become(NOBODY)
+    yield HomeArtifacts(Path())
+    if before == 0:
+        become(before)
+
+
+def become(user):
+    """Have the rights of a user; its /proc/self is its own, as that of one who never had others."""
+    os.seteuid(user)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "seen", "left_out"), [(0o000, [], 1), (0o400, [], 2), (0o500, ["sub/a", "sub/b"], 0)]
+)
+def test_what_may_not_be_looked_at_is_counted(shelf, no_root, mode, seen, left_out):
+    own = Path("spaces/main/artifacts/7")
+    (own / "sub").mkdir()
+    for name in ("good", "sub/a", "sub/b"):
+        (own / name).touch()
+    (own / "sub").chmod(mode)
+    told = no_root.of("main", 7)
+    assert [artifact.name for artifact in told.files] == ["good", *seen]
+    assert (told.left_out, told.more) == (left_out, False)
+
+
+def test_a_shelf_that_its_program_has_locked_shows_nothing_until_the_next_attempt(shelf, no_root):
+    own = Path("spaces/main/artifacts/7")
+    (own / "made").touch()
+    own.chmod(0)
+    told = no_root.of("main", 7)
+    assert (told.files, told.left_out) == ((), 1)
+    no_root.prepare(own, 2, anew=False)
+    assert names(no_root) == ["made"]
+
+
+def test_a_shelf_that_its_program_has_locked_is_deleted_in_its_time(shelf, no_root):
+    Path("spaces/main/artifacts/7/made").touch()
+    Path("spaces/main/artifacts/7").chmod(0)
+    (told,) = no_root.shelves()
+    assert (told.run_id, told.empty) == (7, False)
+    no_root.drop(told)
+    assert no_root.shelves() == []
 
 
 def link(path, secret):
@@ -226,6 +312,18 @@ def test_artifacts_stay_over_attempts_and_a_result_does_not(kept, shelf):
     (shelf / result_name(2) / "x").touch()
     kept.prepare(shelf, 2, anew=False)
     assert names(kept) == ["made"]
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o500])
+@pytest.mark.parametrize("locked", ["", "sub", "sub/sub", "sub/sub/sub"])
+def test_no_folder_is_locked_against_its_deletion(shelf, no_root, locked, mode):
+    own = Path("spaces/main/artifacts/7")
+    (own / "result-2" / "sub/sub/sub").mkdir(parents=True)
+    for folder in ("", "sub", "sub/sub", "sub/sub/sub"):
+        (own / "result-2" / folder / "x").touch()
+    (own / "result-2" / locked).chmod(mode)
+    no_root.prepare(own, 2, anew=False)
+    assert list(own.iterdir()) == []
 
 
 def test_another_try_within_an_attempt_finds_what_the_first_left(kept, shelf):

@@ -75,3 +75,12 @@ async def test_what_is_rung_before_anybody_waits_is_kept():
     own.ring("nobody")
     async with asyncio.timeout(LONG / 2):
         await own.rung("a", LONG)
+
+
+async def test_whoever_waits_for_a_bell_that_is_taken_down_is_woken():
+    own = Bells()
+    waiting = asyncio.ensure_future(own.rung("a", LONG))
+    await asyncio.sleep(0)
+    own.take_down("a")
+    async with asyncio.timeout(LONG / 2):
+        await waiting

@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import resource
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,11 +13,12 @@ from rota.errors import Invalid
 from rota.executors.kit.building import Program
 from rota.executors.kit.ending import read_ending, write_ending
 from rota.executors.kit.keeper.orders import Orders
-from rota.executors.kit.keeper.words import as_lines, pack, seal
+from rota.executors.kit.keeper.words import WISH_BYTES, as_lines, pack, seal, unseal
 from rota.executors.kit.keeping import (
     _words_of,
     cancel,
     introduce,
+    read_input,
     read_spool,
     ring,
     start,
@@ -98,6 +101,7 @@ def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
     identity = introduce("run-1.1")
     with pytest.raises(FileNotFoundError):
         start(tmp_path / "attempt", spec(), identity, NO_PROGRAM)
+    assert not (tmp_path / "attempt").exists()
     ending = probe(tmp_path / "attempt", identity).ending
     assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
 
@@ -157,9 +161,32 @@ def test_what_ended_at_nobody_knows_when_ended_just_now(tmp_path, known):
 
 
 def test_a_wish_to_nobody_is_written_down_all_the_same(tmp_path):
+    (tmp_path / "cancel").write_bytes(bytes(WISH_BYTES))
     cancel(tmp_path, 3, 1.5, "because\nof it")
-    assert (tmp_path / "cancel").read_text() == "3 1500 because\nof it"
+    assert unseal((tmp_path / "cancel").read_bytes()) == ["3", "1500", "because\nof", "it"]
     assert not ring(tmp_path)
+
+
+def test_a_wish_fits_the_room_it_has_and_replaces_a_longer_one(tmp_path):
+    (tmp_path / "cancel").write_bytes(bytes(WISH_BYTES))
+    cancel(tmp_path, 2**63, 3600.0, "\N{EURO SIGN}" * 1000 + "\ud800")
+    whole = (tmp_path / "cancel").read_bytes()
+    assert len(whole) == WISH_BYTES
+    assert set(unseal(whole)[2]) == {"\N{EURO SIGN}"}
+    cancel(tmp_path, 2**63, 0.0, "now")
+    assert unseal((tmp_path / "cancel").read_bytes())[1:] == ["0", "now"]
+
+
+def test_a_keeper_of_a_version_without_room_for_wishes_is_told_as_it_reads_them(tmp_path):
+    cancel(tmp_path, 3, 1.5, "because of it")
+    assert (tmp_path / "cancel").read_text() == "3 1500 because of it"
+
+
+def test_who_cannot_ring_says_so(tmp_path):
+    """A bell that is no FIFO, as an example: a wish that nobody hears is none."""
+    (tmp_path / "bell").mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        cancel(tmp_path, 3, 1.5, "because of it")
 
 
 def test_input_written_twice_is_there_once(tmp_path):
@@ -186,8 +213,40 @@ def test_a_keeper_whose_facts_were_spoilt_is_no_proof(tmp_path, spoilt):
     assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, False)
 
 
-@pytest.mark.parametrize("name", ["exit", "keeper", "beat", "out", "cancel"])
+@pytest.mark.parametrize("name", ["exit", "exit.reserve", "keeper", "beat", "out", "in", "cancel"])
 def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(tmp_path, name):
     os.mkfifo(tmp_path / name)
     assert probe(tmp_path, introduce("nobody-carries-this")).ending
     assert read_spool(tmp_path, "out", 0, 10) == b""
+    assert read_input(tmp_path)[0] == b""
+
+
+@pytest.fixture
+def without_descriptors():
+    """Let this process open nothing, as long as it is entered."""
+
+    @contextmanager
+    def entered():
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    return entered
+
+
+def test_who_can_open_nothing_takes_no_keeper_for_dead(tmp_path, without_descriptors):
+    identity = introduce("run-1.1")
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        look(tmp_path, identity)
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        look(tmp_path / "nowhere", identity)
+    assert not (tmp_path / "exit").exists()
+
+
+def test_who_must_sweep_is_written_down_before_a_keeper_is_started(tmp_path):
+    idle = Program(python="/bin/true", path="/nowhere/keeper.pyc")
+    os.waitpid(start(tmp_path / "a", spec(), introduce("r"), idle, executor="container").pid, 0)
+    assert (tmp_path / "a" / "unswept").read_text() == "container"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from rota.errors import Unavailable
 from rota.executors.kit.leading import attempt_name, room_name
-from rota.executors.kit.tidying import LEFT_SECONDS, tidy
+from rota.executors.kit.tidying import LEFT_SECONDS, UNSWEPT, tidy, unswept
+from rota.executors.kit.yard import HomeYard
 from rota.model.keeping import Kept
 
 NOW = 1_700_000_000.0
@@ -65,6 +68,59 @@ def test_what_has_just_ended_stays(keepers):
 def test_an_attempt_without_an_ending_is_not_taken_away(keepers):
     attempt, *_ = leave(keepers, kept(1), LONG_AGO, ended=False)
     tidy(keepers, [])
+    assert attempt.exists()
+
+
+def not_swept(keepers, one, **left):
+    """Leave an attempt behind whose executor may have left something."""
+    attempt, *_ = leave(keepers, one, LONG_AGO, **left)
+    (attempt / UNSWEPT).write_text("container")
+    return attempt
+
+
+def test_what_is_not_swept_stays_until_it_is(keepers):
+    attempt = not_swept(keepers, kept(1))
+    tidy(keepers, [])
+    assert attempt.exists()
+    (attempt / UNSWEPT).unlink()
+    tidy(keepers, [])
+    assert not attempt.exists()
+
+
+def test_only_what_has_ended_unknown_and_unswept_is_still_to_be_swept(keepers):
+    not_swept(keepers, kept(1))
+    not_swept(keepers, kept(2), ended=False)
+    not_swept(keepers, kept(3))
+    leave(keepers, kept(4), LONG_AGO)
+    (left,) = unswept(keepers, "here", [kept(3)])
+    assert left == replace(kept(1), boot="", executor="container")
+
+
+class Engine:
+    """An executor that ends what is left as soon as it answers."""
+
+    def __init__(self):
+        self.answers = False
+
+    def sweep(self, spec):
+        if not self.answers:
+            raise Unavailable(f"it does not answer for {spec.name}")
+
+
+async def test_an_executor_is_remembered_until_it_has_swept(tmp_path):
+    engine = Engine()
+    yard = HomeYard(tmp_path, "here", {"container": engine})
+    keepers = tmp_path / "keepers"
+    for name in ("attempts", "rooms", "mailboxes"):
+        (keepers / name).mkdir(parents=True)
+    attempt = not_swept(keepers, kept(1))
+    (left,) = await yard.unswept([])
+    with pytest.raises(Unavailable):
+        await yard.sweep(left)
+    assert await yard.unswept([]) == [left]
+    engine.answers = True
+    await yard.sweep(left)
+    assert await yard.unswept([]) == []
     assert attempt.exists()
 
 

@@ -43,3 +43,57 @@ def test_a_file_of_the_folder_is_named_by_its_path(tmp_path, name, mode, words):
     assert found(Command(argv=("ls", name), cwd=room.cwd), room).argv == ("ls", name)
     with pytest.raises(Invalid):
         found(Command(argv=(f"{tmp_path}/{name}",), cwd=room.cwd), room)
+
+
+@pytest.fixture
+def space(tmp_path):
+    """A space's folder with links in it, some of which lead out."""
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    (work / "app").mkdir(parents=True)
+    (work / "tools").mkdir()
+    (work / ".venv" / "bin").mkdir(parents=True)
+    outside.mkdir()
+    for file in (outside / "tool", outside / "tool.py", work / "tools" / "real"):
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
+    (work / "app" / "near").symlink_to("../tools/real")
+    (work / "app" / "far").symlink_to(outside / "tool")
+    (work / "app" / "far.py").symlink_to(outside / "tool.py")
+    (work / "app" / "folder").symlink_to(outside)
+    (work / "app" / "round").symlink_to("far")
+    (work / ".venv" / "pyvenv.cfg").touch()
+    (work / ".venv" / "bin" / "python").symlink_to(outside / "tool")
+    (work / ".venv" / "bin" / "evil").symlink_to(outside / "tool")
+    return work
+
+
+def named(work, program, cwd):
+    room = Room(folder="/f", cwd=str(cwd), work=str(work), home="/h", python="/usr/bin/python3")
+    return found(Command(argv=(program,), cwd=room.cwd), room).argv
+
+
+@pytest.mark.parametrize("program", ["far", "far.py", "folder/tool", "round"])
+def test_a_program_that_a_link_has_outside_the_space_is_refused(space, program):
+    with pytest.raises(Invalid, match="^command "):
+        named(space, program, space / "app")
+
+
+def test_a_link_to_another_file_of_the_space_is_followed(space):
+    assert named(space, "near", space / "app") == (f"{space}/app/near",)
+
+
+def test_the_interpreter_of_an_environment_of_the_space_may_be_a_link(space, tmp_path):
+    python = ".venv/bin/python"
+    assert named(space, python, space) == (f"{space}/{python}",)
+    with pytest.raises(Invalid, match="^command "):
+        named(space, ".venv/bin/evil", space)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".venv").symlink_to(space / ".venv")
+    with pytest.raises(Invalid, match="^command "):
+        named(tmp_path / "other", python, tmp_path / "other")
+
+
+def test_the_space_itself_may_be_reached_through_a_link(space, tmp_path):
+    (tmp_path / "linked").symlink_to(space)
+    there = tmp_path / "linked"
+    assert named(there, "tools/real", there) == (f"{there}/tools/real",)

@@ -79,7 +79,8 @@ def publish(orders: Orders, keeper: Keeper | None, fault: BaseException | None) 
         facts["reason"] = "keeper_error" if begun else "spawn_failed"
         facts["detail"] = f"{type(fault).__name__}: {fault}"[:TELLING_OF_FAULT]
     facts |= {"proven": 1, "ended": time.time_ns()}
-    file = os.open("exit.reserve", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open("exit.reserve", flags, 0o600)
     head = as_lines(facts)
     try:
         fill(file, head + tails)

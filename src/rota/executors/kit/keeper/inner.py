@@ -61,8 +61,11 @@ class Pipes:
 
     def keeper_ends(self) -> tuple[int, ...]:
         """Return the ends that the keeper uses."""
-        reads = (self.status[0], self.stdout[0], self.stderr[0])
-        return (self.command[1], self.stdin[1], *reads)
+        return (self.command[1], self.stdin[1], *self.read_ends())
+
+    def read_ends(self) -> tuple[int, int, int]:
+        """Return the ends that the keeper reads."""
+        return self.status[0], self.stdout[0], self.stderr[0]
 
     def program_ends(self) -> tuple[int, int, int]:
         """Return the ends that become the program's standard input, output and error."""
@@ -239,6 +242,9 @@ def _limit(orders: Orders, *, own_users: bool) -> None:
         resource.RLIMIT_NPROC: orders.processes and own_users and orders.processes + OF_THE_KEEPER,
     }
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if orders.usual_files:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (orders.usual_files, hard))
     for name, most in wanted.items():
         if most:
             hard = resource.getrlimit(name)[1]

@@ -37,6 +37,7 @@ class Orders:
         self.memory = int(told.get("memory_bytes", b"0"))
         self.processes = int(told.get("processes", b"0"))
         self.open_files = int(told.get("open_files", b"0"))
+        self.usual_files = int(told.get("usual_files", b"0"))
         self.file_bytes = int(told.get("file_bytes", b"0"))
         self.epoch = int(told["epoch"])
         self.wake = told.get("wake", b"")

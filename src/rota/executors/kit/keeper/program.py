@@ -19,7 +19,7 @@ from rota.executors.kit.keeper.inner import Inner, Pipes
 from rota.executors.kit.keeper.kernel import enter_pid_namespace
 from rota.executors.kit.keeper.orders import Orders
 from rota.executors.kit.keeper.processes import end_descendants, start_time
-from rota.executors.kit.keeper.spool import CHUNK_BYTES, Feed, Ringer, Spool
+from rota.executors.kit.keeper.spool import CHUNK_BYTES, Feed, Ringer, Spool, read_now
 from rota.executors.kit.keeper.words import as_lines, read_file, seal, unseal, write_whole
 
 TYPE_CHECKING = False
@@ -70,6 +70,8 @@ class Keeper:
                 os._exit(1)
         for end in self.pipes.inner_ends():
             os.close(end)
+        for end in self.pipes.read_ends():  # whoever writes may take it back before it is read
+            os.set_blocking(end, False)
         self.told = b""
         self.out = Spool("out", orders.cap)
         self.err = Spool("err", orders.cap)
@@ -145,7 +147,7 @@ class Keeper:
         try:
             os.pwrite(self.beats, seal(boot, self.state, self.feed.offset, *spools), 0)
         except OSError:
-            return  # a disk that is full may refuse even this; the program must not suffer
+            self._ring()  # a disk that is full may refuse even this, and who is silent is ended
 
     def _command(self, letter: bytes) -> None:
         try:
@@ -154,7 +156,9 @@ class Keeper:
             return  # the inner process is dead, and its handle says so
 
     def _hear(self) -> None:
-        heard = os.read(self.pipes.status[0], 4096)
+        heard = read_now(self.pipes.status[0], 4096)
+        if heard is None:
+            return
         if not heard:
             self._deafen(self.pipes.status[0])
         *lines, self.told = (self.told + heard).split(b"\n")
@@ -173,7 +177,8 @@ class Keeper:
         elif word == "X":
             step, _, number = rest.partition(" ")
             reason = "spawn_failed" if step in {"namespace", "start"} else "exec_failed"
-            self.reason, self.detail = reason, f"{step}: {os.strerror(int(number))}"
+            what = os.fsdecode(self.orders.argv[0]) if step == "program" else step
+            self.reason, self.detail = reason, f"{what}: {os.strerror(int(number))}"
         elif word == "P":
             self._end("too_many_processes", 0.0, f"{rest} of {self.orders.processes}")
         elif word == "S":
@@ -204,7 +209,9 @@ class Keeper:
         self._command(b"G")
 
     def _spool(self, spool: Spool, end: int) -> None:
-        data = os.read(end, CHUNK_BYTES)
+        data = read_now(end, CHUNK_BYTES)
+        if data is None:
+            return
         if not data:
             self._deafen(end)
             return
@@ -230,17 +237,17 @@ class Keeper:
 
     def _terminate(self, _number: int, _frame: object) -> None:
         self.terminated = True
-        os.write(self.bell, b"t")
+        try:
+            os.write(self.bell, b"t")
+        except BlockingIOError:
+            return  # it has been rung often enough
 
     def _look(self) -> None:
-        try:
-            os.read(self.bell, 4096)
-        except BlockingIOError:
-            pass
-        wish = read_file("cancel").decode(errors="replace").split(" ", 2)
-        if len(wish) == 3 and int(wish[0]) >= self.epoch:  # noqa: PLR2004
+        read_now(self.bell, 4096)
+        wish = unseal(read_file("cancel"))  # one that is being written is rung for afterwards
+        if wish and int(wish[0]) >= self.epoch:
             self.epoch = int(wish[0])
-            self._end("cancelled", int(wish[1]) / 1000, wish[2])
+            self._end("cancelled", int(wish[1]) / 1000, " ".join(wish[2:]))
         if self.terminated:
             self._end("keeper_sigterm", self.orders.grace)
         if self.started:
@@ -325,11 +332,7 @@ class Keeper:
             if os.path.exists("unproven"):
                 os.unlink("unproven")
         if self.pipes.status[0] in self.answers:
-            os.set_blocking(self.pipes.status[0], False)
-            try:
-                self._hear()
-            except BlockingIOError:
-                pass
+            self._hear()
         if not self.reason:
             self.reason, self.killed = "init_killed", True
         self._hang_up()

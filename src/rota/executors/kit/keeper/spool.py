@@ -10,6 +10,14 @@ CHUNK_BYTES = 64 * 1024
 SMALL_BYTES = 4096
 
 
+def read_now(end: int, most: int) -> bytes | None:
+    """Return what a pipe holds, nothing at its end; None if it holds nothing now."""
+    try:
+        return os.read(end, most)
+    except BlockingIOError:
+        return None
+
+
 class Spool:
     """One stream of the program: its head in a file, its newest bytes in memory, all counted.
 

@@ -6,14 +6,15 @@ memory, never on a disk: they hold the environment of the program, and so perhap
     lock          held by the keeper from before its birth until its death; its process number
     keeper        who keeps the attempt; written before the program is started
     out, err      what the program wrote, a clean prefix of each stream
-    beat          how far the keeper is, in place, now and then
+    beat          how far the keeper is, in place, now and then; a ring where the disk refuses it
     in, in.end    what the program is to read, and that there is no more
-    cancel        the wish to stop: epoch, grace, why
+    cancel        room for the wish to stop, and then the wish: epoch, grace, why
     bell          a FIFO: any byte means "look at in and cancel"
     unproven      there while strays of a guarded tree could be alive
     exit.reserve  room for the ending, so that it can be written on a full disk
     exit          the ending
     keeper.err    what the keeper could only say to nobody
+    unswept       the executor, until it has ended what may outlive the tree
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ TAIL_BYTES = 64 * 1024
 RESERVE_BYTES = 2 * TAIL_BYTES + 4096
 LOCK_FD = 3
 SEALED_BYTES = 128
+WISH_BYTES = 512
+NOTHING_CAN_BE_OPENED = (12, 23, 24)
+"""ENOMEM, ENFILE, EMFILE."""
 
 
 def pack(pairs: list[tuple[bytes, bytes]]) -> bytes:
@@ -52,10 +56,10 @@ def from_lines(data: bytes) -> tuple[dict[str, str], bytes]:
     return {key: value for key, _, value in split if key}, rest
 
 
-def seal(*numbers: object) -> bytes:
+def seal(*words: object, size: int = SEALED_BYTES) -> bytes:
     """Return a record that can be written in place: whoever reads it half written sees that."""
-    text = " ".join(str(number) for number in numbers).encode()
-    return (b"%s %08x" % (text, binascii.crc32(text))).ljust(SEALED_BYTES - 1) + b"\n"
+    text = " ".join(str(word) for word in words).encode()
+    return (b"%s %08x" % (text, binascii.crc32(text))).ljust(size - 1) + b"\n"
 
 
 def unseal(data: bytes) -> list[str]:
@@ -71,13 +75,18 @@ def read_file(path: str, most: int = 1 << 20) -> bytes:
     return read_if_there(path, most) or b""
 
 
-def read_if_there(path: str, most: int = 1 << 20) -> bytes | None:
-    """Return what a small file holds, empty if it cannot be read; None if it is not there."""
+def read_if_there(path: str, most: int = 1 << 20, *, surely: bool = False) -> bytes | None:
+    """Return what a small file holds, empty if it cannot be read; None if it is not there.
+
+    With `surely` it is an error that this process can open nothing just now.
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
-    except OSError:
+    except OSError as fault:
+        if surely and fault.errno in NOTHING_CAN_BE_OPENED:
+            raise
         return b""
     data = b""
     try:
@@ -113,4 +122,4 @@ def fill(file: int, data: bytes) -> None:
 
 def boot_id() -> str:
     """Return the name of the time since this machine was last started."""
-    return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
+    return (read_if_there("/proc/sys/kernel/random/boot_id", surely=True) or b"").decode().strip()

@@ -1,0 +1,23 @@
+"""Names for tasks that were given none."""
+
+from __future__ import annotations
+
+import re
+
+from rota.doors.commands.task_requests import WholeTask
+from rota.doors.kit.office import Office
+
+LONGEST_SLUG = 40
+
+
+async def free_name(office: Office, space_id: int, asked: WholeTask) -> str:
+    """Return a name that nobody has, made of what the task is about."""
+    said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
+    slug = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")[:LONGEST_SLUG].strip("-")
+    if not slug or slug.isdigit():  # a number alone is an id
+        slug = f"task-{slug}".strip("-")
+    name, count = slug, 1
+    while await office.store.find_task(space_id, name) is not None:
+        count += 1
+        name = f"{slug}-{count}"
+    return name

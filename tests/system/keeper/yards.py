@@ -1,0 +1,90 @@
+"""The yard of a home in a folder, with real keepers of programs that harm nobody."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+
+from rota.executors.kit.executor import Interpreter
+from rota.executors.kit.yard import HomeYard
+from rota.executors.process.executor import ProcessExecutor
+from rota.model.ids import Epoch, RunId
+from rota.model.keeping import Kept
+from rota.model.programs import Bounds, Command
+from rota.model.sites import Site
+from rota.model.spaces import Role
+from rota.ports.agent import Prepared, Room
+
+PLAIN = ProcessExecutor(Interpreter.running(), hierarchy=None, certain_kill=True)
+BOUNDS = Bounds(hard_seconds=60.0, grace_seconds=0.1)
+LOOK_SECONDS = 0.05
+
+
+class Home:
+    """A home that this process has, and the tries of one attempt in it."""
+
+    def __init__(self, folder, executor=PLAIN):
+        self.folder = folder / "home"
+        self.folder.mkdir(mode=0o700)
+        self.cwd = str(folder)
+        self.yard = HomeYard(self.folder, "here", {"process": executor})
+        assert self.yard.take()
+        self.yard.promise(self.yard.moment() + 60.0)
+        self.tries = []
+
+    def next_try(self):
+        self.tries.append(
+            Kept(
+                run_id=RunId(1), epoch=Epoch(1), home=self.yard.home, nonce=os.urandom(8).hex(),
+                boot=self.yard.boot, executor="process",
+            )
+        )  # fmt: skip
+        return self.tries[-1]
+
+    def attempt(self, kept):
+        """Return the folder that a keeper and the yard share."""
+        (found,) = (self.folder / "keepers" / "attempts").glob(f"*{kept.nonce}")
+        return found
+
+    async def start(self, kept, *argv, files=(), keep_stdin_open=False):
+        files_folder = self.folder / "files"
+        room = Room(folder=str(files_folder), cwd=self.cwd, home=self.cwd, offered={}, ids={})
+        command = Command(argv=argv, env={}, cwd=self.cwd, keep_stdin_open=keep_stdin_open)
+        prepared = Prepared(command=command, files=files)
+        await self.yard.start(kept, room, Site(executor="process"), Role.MAIN, prepared, BOUNDS)
+
+    async def runs(self, kept):
+        """Return what is seen of a try once its program runs."""
+        while (sign := await self.yard.sign(kept)).state != "running":
+            await self.yard.rung(kept, LOOK_SECONDS)
+        return sign
+
+    async def ending(self, kept):
+        while (ending := self.yard.look(kept)) is None:
+            await self.yard.rung(kept, LOOK_SECONDS)
+        return ending
+
+    async def close(self):
+        for kept in self.tries:
+            self.yard.cancel(kept, 0.0, "test over")
+            await self.ending(kept)
+        self.yard.close()
+
+
+@asynccontextmanager
+async def a_home(folder, executor=PLAIN):
+    """A home whose programs are ended whatever comes."""
+    home = Home(folder, executor)
+    try:
+        yield home
+    finally:
+        await home.close()
+
+
+@asynccontextmanager
+async def sleeping(folder):
+    """A real keeper with a program that sleeps, ended whatever comes."""
+    async with a_home(folder) as home:
+        kept = home.next_try()
+        await home.start(kept, "sleep", "60")
+        yield home.yard, kept, await home.runs(kept)

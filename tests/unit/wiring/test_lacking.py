@@ -1,0 +1,96 @@
+"""What tasks name and is not there: told where it would be looked for, and never guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rota.doors.commands.shapes import OneTask
+from rota.doors.commands.tasks import show_task
+from rota.doors.kit.office import Office
+from rota.flow.define.tasks import put_task
+from rota.model.spaces import Role
+from rota.model.tasks import TaskKind
+from rota.rules.permission import LOCAL
+from rota.testing.fakes import FixedChance
+from rota.wiring.lacking import lacks_of
+from rota.wiring.settings import load_settings
+from rota.wiring.sites import LocalSites
+
+SHELL = {"shell": True}
+INSTALL = "is not on the PATH: install it, or see that the daemon's PATH has it"
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """A home with a few files in the working folder, and an empty PATH."""
+    bin_, work = tmp_path / "bin", tmp_path / "home" / "spaces" / "main" / "work"
+    for folder in (bin_, work / "reports"):
+        folder.mkdir(parents=True)
+    for path, mode in ((bin_ / "there", 0o755), (work / "own.sh", 0o755), (work / "plain", 0o644)):
+        path.write_text("#!/bin/sh\n")
+        path.chmod(mode)
+    (work / "own.py").write_text("")
+    monkeypatch.setenv("PATH", str(bin_))
+    return load_settings(str(tmp_path / "home"))
+
+
+def script(*words, **spec):
+    return {"kind": TaskKind.SCRIPT, "spec": {"command": list(words), **spec}}
+
+
+def agent(name, **spec):
+    return {"kind": TaskKind.AGENT, "spec": {"agent": name, "instructions": "Look.", **spec}}
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (script("there"), []),
+        (script("own.sh"), []),
+        (script("./own.py", "--now"), []),
+        (script("module:function"), []),
+        (script("gone | cat", **SHELL), []),
+        (script("gone", executor="sandbox"), []),
+        (script("gone", executor="container", image="python@sha256:" + "0" * 64), []),
+        (agent("command", command=["there"]), []),
+        (script("gone"), [f"the program gone {INSTALL}"]),
+        (agent("claude"), [f"the program claude {INSTALL}"]),
+        (agent("command", command=["gone"]), [f"the program gone {INSTALL}"]),
+        (script("there", gate={"command": ["gone"]}), [f"the program gone {INSTALL}"]),
+        (script("there", checks=[{"command": ["gone"]}]), [f"the program gone {INSTALL}"]),
+        (script("./nosuch/prog.sh"), ["the program ./nosuch/prog.sh is not there: it is looked"]),
+        (script("./reports"), ["the program ./reports is a folder: it is looked for as "]),
+        (script("plain"), ["the program plain may not be executed: chmod +x "]),
+        (script("there", folder="nosuch"), ["the folder nosuch is not there: make it in "]),
+        (script("gone", folder="nosuch"), ["the folder nosuch is ", "the program gone is not on "]),
+        (script("../x", folder="reports"), ["the program ../x is not there"]),
+    ],
+)
+async def test_what_a_task_names_is_looked_for(desk, settings, work, told):
+    task = replace(await desk.task(), **work)
+    found = [str(lack) for lack in lacks_of(task, Role.MAIN, settings)]
+    assert len(found) == len(told)
+    assert all(one.startswith(words) for one, words in zip(found, told, strict=True)), found
+
+
+async def test_what_runs_behind_walls_is_not_looked_for(desk, settings):
+    task = replace(await desk.task(), **script("gone"))
+    assert lacks_of(task, Role.MEMBER, settings) == []
+
+
+@pytest.mark.parametrize(("local", "told"), [(True, []), (False, [f"the program gone {INSTALL}"])])
+async def test_a_daemon_tells_what_its_machine_lacks_and_a_terminal_does_not_guess(
+    desk, settings, local, told
+):
+    await desk.space()
+    task = await put_task(desk.store, LOCAL, "job", route="script", **script("gone"))
+    office = Office(
+        store=desk.store,
+        caller=LOCAL,
+        chance=FixedChance(),
+        sites=LocalSites(settings),
+        local=local,
+    )
+    assert (await show_task(office, OneTask(task=task.name))).lacks == told
