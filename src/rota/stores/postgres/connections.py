@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from rota.errors import Unavailable
-from rota.stores.postgres.faults import ANY, GONE
+from rota.stores.postgres.faults import ANY, GONE, NotBegun
 from rota.stores.postgres.session import Connection
 
 MOST = 8
@@ -75,7 +75,7 @@ class Connections:
 
 async def _undo(connection: Connection, fault: BaseException) -> None:
     """Roll back, or drop a connection whose state nobody knows."""
-    if not isinstance(fault, Exception) or isinstance(fault, (TimeoutError, *GONE)):
+    if not isinstance(fault, Exception) or isinstance(fault, (TimeoutError, NotBegun, *GONE)):
         connection.terminate()
         return
     try:

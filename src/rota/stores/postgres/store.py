@@ -259,12 +259,18 @@ class PostgresStore(SqlStore):
 
     async def _connect(self) -> Connection:
         connection = await connect(self._address, self._place)
-        # Leases of another incarnation count no more, and nobody may go on with them.
+        try:
+            await self._check_incarnation(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _check_incarnation(self, connection: Connection) -> None:
+        """Leases of another incarnation count no more, and nobody may go on with them."""
         if self.incarnation and await read_incarnation(connection) != self.incarnation:
-            await let_go(connection)
             message = f"the database {self._place} was restored: start this process again"
             raise Unavailable(message)
-        return connection
 
     async def _connect_to_look(self) -> Connection:
         return await connect(self._address, self._place, look=True)

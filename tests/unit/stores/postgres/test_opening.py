@@ -100,3 +100,22 @@ async def test_a_store_that_is_not_open_says_so(postgres_address):
         store.now()
     with pytest.raises(Unavailable, match="not open"):
         await store.list_spaces()
+
+
+async def test_a_connection_whose_first_question_fails_is_closed(postgres_address, monkeypatch):
+    made = []
+
+    async def too_late(connection):
+        made.append(connection)
+        await connection.execute("set statement_timeout = 1")
+        await connection.execute("select pg_sleep(60)")
+
+    store = PostgresStore(postgres_address, SystemClock())
+    await store.open()
+    monkeypatch.setattr("rota.stores.postgres.store.read_incarnation", too_late)
+    try:
+        with pytest.raises(Unavailable):
+            await store.take_roles()
+        assert [connection.is_closed() for connection in made] == [True]
+    finally:
+        await store.close()
