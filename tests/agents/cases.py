@@ -40,8 +40,25 @@ PLANS = {
             ("completed", "completed"),
         )
     ),
+    "pi": tuple(
+        Tool(
+            "rota_todos",
+            {
+                "todos": [
+                    {"content": "read the mail", "status": first},
+                    {"content": "answer it", "status": second},
+                ]
+            },
+        )
+        for first, second in (
+            ("in_progress", "pending"),
+            ("completed", "no such status"),
+            ("completed", "in_progress"),
+            ("completed", "completed"),
+        )
+    ),
 }
-"""How an agent is made to tell how far it is; pi has nothing for it."""
+"""How an agent is made to tell how far it is."""
 TODOS = Tool(
     "TodoWrite",
     {
@@ -51,7 +68,7 @@ TODOS = Tool(
         ]
     },
 )
-PERCENTS = {"claude": (0, 50, 50, 100), "codex": (0, 50, 100, 100)}
+PERCENTS = {"claude": (0, 50, 50, 100), "codex": (0, 50, 100, 100), "pi": (0, 50, 100)}
 WISHES = {
     "claude": Wish(
         instructions="say hello",
@@ -118,10 +135,9 @@ def of_agent(agent: str) -> list[Case]:
             session="00000000-0000-4000-8000-000000000000",
         ),
     ]
-    if agent in PLANS:
-        freely = replace(wish, tools=None, max_turns=None)
-        words = (*PLANS[agent], Text("done"))
-        told.append(Case(agent, "progress", words, freely, "done", percents=PERCENTS[agent]))
+    freely = replace(wish, tools=None, max_turns=None)
+    words = (*PLANS[agent], Text("done"))
+    told.append(Case(agent, "progress", words, freely, "done", percents=PERCENTS[agent]))
     if agent != "pi":  # which takes the half for the whole
         told.append(Case(agent, "cut", (Cut("hello there"),), wish, fault=FaultKind.NETWORK))
     if agent == "pi":

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.agents.cases import QUESTION, TOOLS, WISHES
+from tests.agents.cases import PERCENTS, PLANS, QUESTION, TOOLS, WISHES
 from tests.agents.driving import KEY
 from tests.agents.driving import Place as Folders
 from tests.agents.programs import FOLDER, PROGRAMS
@@ -65,7 +65,7 @@ class Lodging(Sited):
             "ROTA_AGENT_WAIT": "2s",
         }
 
-    def make(self, name, *words):
+    def make(self, name, *words, tools=True):
         wish = WISHES[self.agent]
         told = {
             "model": wish.model,
@@ -73,7 +73,8 @@ class Lodging(Sited):
             "permission-mode": wish.permission_mode,
         }
         said = [word for option, value in told.items() if value for word in (f"--{option}", value)]
-        said += [word for tool in wish.tools or () for word in ("--tool", tool)]
+        named = wish.tools if tools else None
+        said += [word for tool in named or () for word in ("--tool", tool)]
         return self.json(
             "task", "create", name, "--instructions", wish.instructions, "--agent", self.agent,
             "--space", self.space, *self.options, *said, *words,
@@ -175,6 +176,17 @@ def test_an_agent_works_wherever_its_task_says(lodging, provider):
     assert any("it is 42" in part["text"] for part in run["logs"])
     assert "42" in str(provider.script.asked[-1])
     assert not any(KEY in word for word in command_lines())
+
+
+@everywhere
+def test_an_agent_tells_how_far_it_is(lodging, provider):
+    provider.script.words = (*PLANS[lodging.agent], Says("done"))
+    lodging.make("think", tools=False)
+    run = lodging.finish("think")
+    assert run["result"] == "done", (run["error"], run["logs"])
+    told = [event["data"] for event in run["events"] if event["name"] == "run.progress"]
+    percents = tuple(data["percent"] for data in told if data.get("percent") is not None)
+    assert percents == PERCENTS[lodging.agent], run["events"]
 
 
 @everywhere

@@ -50,6 +50,7 @@ CHOSEN = (
 GIVEN = "--tools Bash,Read --allowedTools Bash(git *) Bash(ls) Read mcp__rota__ask"
 CODEX = "codex exec --json --skip-git-repo-check --color never -c tools.update_plan.enabled=true"
 PI = "pi --mode json --print"
+LISTING = "--extension /attempt/todos.js"
 
 
 @pytest.mark.parametrize(
@@ -82,13 +83,14 @@ PI = "pi --mode json --print"
             {"model": "gpt-6", "thinking": "low", "permission_mode": "workspace-write"},
             f'{CODEX} --model gpt-6 --sandbox workspace-write -c model_reasoning_effort="low" -',
         ),
-        ("pi", {}, PI),
+        ("pi", {}, f"{PI} {LISTING}"),
         (
             "pi",
             {"model": "openai/gpt-6:high", "thinking": "off", "tools": ("read", "bash")},
             f"{PI} --model openai/gpt-6:high --thinking off --tools read,bash",
         ),
         ("pi", {"tools": ()}, f"{PI} --no-tools"),
+        ("pi", {"tools": ("rota_todos",)}, f"{PI} {LISTING} --tools rota_todos"),
     ],
 )
 def test_the_words_of_a_wish(agent, choices, expected):
@@ -100,7 +102,7 @@ def test_the_words_of_a_wish(agent, choices, expected):
     [
         ("claude", f"{CLAUDE} --resume 7f3a"),
         ("codex", f"{CODEX} resume 7f3a -"),
-        ("pi", f"{PI} --session 7f3a"),
+        ("pi", f"{PI} --session 7f3a {LISTING}"),
     ],
 )
 def test_the_words_of_a_session(agent, expected):
@@ -215,6 +217,15 @@ def test_claude_finds_its_tool_servers_in_a_file():
             },
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("tools", "there"), [(None, True), (("rota_todos",), True), (("read",), False), ((), False)]
+)
+def test_pi_finds_the_tool_for_its_list_where_its_task_lets_it(tools, there):
+    files = AGENTS["pi"].prepare(replace(HELLO, tools=tools), ROOM).files
+    assert [file.name for file in files] == (["todos.js"] if there else [])
+    assert all(b'"name": "rota_todos"' in file.content for file in files)
 
 
 def test_codex_finds_its_tool_servers_in_its_words_and_their_secrets_in_its_environment():

@@ -1,10 +1,12 @@
-"""The list that Claude Code keeps of its work: how far it is."""
+"""The lists that agents keep of their work: how far they are."""
 
 import json
 
 import pytest
 
 from rota.agents.claude.reader import ClaudeReader
+from rota.agents.kit.todos import MOST_TODOS
+from rota.agents.pi.agent import PiAgent
 from rota.model.said import Progress, ToolCall
 
 
@@ -68,3 +70,44 @@ def test_a_resumed_session_is_counted_from_what_it_lists(reader):
 def test_the_list_of_a_helper_is_not_how_far_the_agent_is(reader):
     (told,) = call(reader, "TodoWrite", todos("completed"), inner="toolu_7")
     assert isinstance(told, ToolCall)
+
+
+def used(reader, given, *, tool="rota_todos", error=False):
+    """Return what is said when pi uses a tool, and when that ends; refused, it says why."""
+    result = {"content": [], "details": {} if error else given}
+    named = {"toolCallId": "c", "toolName": tool}
+    records = [
+        {"type": "tool_execution_start", **named, "args": given},
+        {"type": "tool_execution_end", **named, "result": result, "isError": error},
+    ]
+    return [said for record in records for said in reader.feed(json.dumps(record).encode())]
+
+
+@pytest.fixture
+def pi():
+    return PiAgent().reader(None, None)
+
+
+def test_pi_tells_how_far_it_is_by_the_tool_that_it_is_given(pi):
+    assert used(pi, todos("completed", "in_progress")) == [
+        Progress(percent=50.0, message="do in_progress")
+    ]
+    assert used(pi, todos("completed", "in_progress")) == []
+    assert used(pi, todos("completed", "completed")) == [Progress(percent=100.0)]
+
+
+def test_what_pi_was_not_allowed_to_write_down_tells_nothing(pi):
+    assert used(pi, todos("completed"), error=True) == []
+    assert used(pi, {}) == []
+    assert used(pi, {"todos": "all of it"}) == []
+
+
+def test_the_list_of_another_tool_is_not_how_far_pi_is(pi):
+    (told,) = used(pi, todos("completed"), tool="todo")
+    assert isinstance(told, ToolCall)
+
+
+def test_a_list_without_an_end_is_counted_to_a_bound(pi):
+    statuses = ["completed"] * MOST_TODOS + ["pending"] * MOST_TODOS
+    given = {"todos": [{"status": status} for status in statuses]}
+    assert used(pi, given) == [Progress(percent=100.0)]

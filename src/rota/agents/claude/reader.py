@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.agents.claude.todos import Todos
+from rota.agents.claude.todos import TodoCalls
 from rota.agents.kit.answers import Answers
 from rota.agents.kit.diagnosis import instant
 from rota.agents.kit.judging import told
@@ -75,7 +75,7 @@ class ClaudeReader(JsonReader):
         self._message = ""
         self._answers = Answers()
         self._total = 0.0
-        self._todos = Todos()
+        self._todos = TodoCalls()
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one message says."""

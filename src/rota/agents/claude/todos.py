@@ -1,4 +1,4 @@
-"""Todos: the list that Claude Code keeps of its own work, by which it tells how far it is."""
+"""The calls by which Claude Code keeps the list of its work."""
 
 from __future__ import annotations
 
@@ -7,32 +7,27 @@ from itertools import islice
 from typing import NamedTuple
 
 from rota.agents.kit.lines import Json, items, mapping, string
-from rota.agents.kit.text import LONGEST_NAME, one_line
+from rota.agents.kit.text import LONGEST_NAME
+from rota.agents.kit.todos import MOST_TODOS, Todo, Todos, todo
 from rota.model.said import Progress
 
 TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList"})
 """Those that are about the list: the first writes all of it, the others one task at a time."""
-MOST_TODOS, MOST_CALLS = 1_000, 64
-
-
-class _Todo(NamedTuple):
-    subject: str
-    status: str
+MOST_CALLS = 64
 
 
 class _Call(NamedTuple):
     name: str
     task: str
-    todos: tuple[_Todo, ...]
+    todos: tuple[Todo, ...]
 
 
-class Todos:
+class TodoCalls:
     """What there is to do, from calls that were carried out: a refused one changes nothing."""
 
     def __init__(self) -> None:
         self._called: dict[str, _Call] = {}
-        self._listed: dict[str, _Todo] = {}
-        self._told: Progress | None = None
+        self._todos = Todos()
 
     def note(self, block: Json) -> bool:
         """Note a call until its result comes; return whether it is about the list."""
@@ -40,7 +35,7 @@ class Todos:
         if name not in TOOLS:
             return False
         todos = items(given, "todos") if name == "TodoWrite" else [given]
-        call = _Call(name, _name(given, "taskId"), tuple(map(_todo, islice(todos, MOST_TODOS))))
+        call = _Call(name, _name(given, "taskId"), tuple(map(todo, islice(todos, MOST_TODOS))))
         if len(self._called) < MOST_CALLS:
             self._called[_name(block, "id")] = call
         return True
@@ -51,42 +46,21 @@ class Todos:
             call = self._called.pop(_name(block, "tool_use_id"), None)
             if call is not None and block.get("is_error") is not True:
                 self._change(call, mapping(record, "tool_use_result"))
-                yield from self._progress()
+                yield from self._todos.progress()
 
     def _change(self, call: _Call, result: Json) -> None:
+        """Change the list; a task of an earlier attempt counts once it is changed."""
         match call.name:
             case "TodoWrite":
-                self._listed = {str(nth): todo for nth, todo in enumerate(call.todos)}
+                self._todos.put_all((str(nth), one) for nth, one in enumerate(call.todos))
             case "TaskCreate":
-                self._put(_name(result, "task", "id"), *call.todos)
+                self._todos.put(_name(result, "task", "id"), *call.todos)
             case "TaskUpdate" if result.get("success") is True:
-                self._put(call.task, *call.todos)
+                self._todos.put(call.task, *call.todos)
             case "TaskList":
-                tasks = islice(items(result, "tasks"), MOST_TODOS)
-                self._listed = {_name(task, "id"): _todo(task) for task in tasks}
-
-    def _put(self, task: str, now: _Todo) -> None:
-        """Put a task into the list; one of an earlier attempt counts once it is changed."""
-        before = self._listed.get(task, _Todo("", ""))
-        if now.status == "deleted":
-            self._listed.pop(task, None)
-        elif task in self._listed or len(self._listed) < MOST_TODOS:
-            self._listed[task] = _Todo(now.subject or before.subject, now.status or before.status)
-
-    def _progress(self) -> Iterator[Progress]:
-        todos = self._listed.values()
-        done = sum(todo.status == "completed" for todo in todos)
-        now = next((todo.subject for todo in todos if todo.status == "in_progress"), "")
-        progress = Progress(percent=100.0 * done / max(1, len(todos)), message=now)
-        if todos and progress != self._told:
-            self._told = progress
-            yield progress
+                tasks = items(result, "tasks")
+                self._todos.put_all((_name(task, "id"), todo(task)) for task in tasks)
 
 
 def _name(record: Json, *path: str) -> str:
     return string(record, *path, most=LONGEST_NAME)
-
-
-def _todo(record: Json) -> _Todo:
-    subject = one_line(string(record, "subject") or string(record, "content"))
-    return _Todo(subject, _name(record, "status"))

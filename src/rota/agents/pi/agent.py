@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from rota.agents.kit import asking
 from rota.agents.kit.environment import environment
-from rota.agents.pi import steered
+from rota.agents.pi import steered, todos
 from rota.model.messages import ThreadMessage
 from rota.model.programs import Command
 from rota.model.wishes import Wish
-from rota.ports.agent import Abilities, Prepared, Room
+from rota.ports.agent import Abilities, File, Prepared, Room
 
 FIXED = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
 VARIABLES = frozenset(
@@ -43,7 +43,7 @@ class PiAgent:
         asking.check(self.name, self.abilities, wish)
 
     def prepare(self, wish: Wish, room: Room) -> Prepared:
-        """Return the program."""
+        """Return the program, and the tool by which it keeps a list of its work."""
         self.check(wish)
         asking.check_room(self.name, self.abilities, room)
         command = Command(
@@ -53,7 +53,8 @@ class PiAgent:
             stdin=_input(wish.instructions, room),
             keep_stdin_open=room.steered,
         )
-        return Prepared(command=command)
+        listing = File(name=todos.EXTENSION, content=todos.extension())
+        return Prepared(command=command, files=(listing,) if _keeps_todos(wish) else ())
 
     def reader(self, _wish: Wish, _room: Room, /) -> steered.SteeredPiReader:
         """Return a reader of its stream."""
@@ -85,7 +86,13 @@ def _words(wish: Wish, room: Room) -> Iterator[str]:
         yield from ("--model", wish.model)
     if wish.thinking:
         yield from ("--thinking", wish.thinking)
+    if _keeps_todos(wish):
+        yield from ("--extension", f"{room.folder}/{todos.EXTENSION}")
     if wish.tools:
         yield from ("--tools", ",".join(wish.tools))
     elif wish.tools is not None:
         yield "--no-tools"
+
+
+def _keeps_todos(wish: Wish) -> bool:
+    return wish.tools is None or todos.TOOL in wish.tools

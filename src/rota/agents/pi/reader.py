@@ -9,6 +9,7 @@ from rota.agents.kit.judging import told
 from rota.agents.kit.lines import Json, count, dollars, items, mapping, string
 from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, detail, one_line
+from rota.agents.pi import todos
 from rota.model.faults import FaultKind
 from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
 
@@ -24,6 +25,10 @@ class PiReader(JsonReader):
 
     unread = (b'{"type":"message_update"', b'{"type":"tool_execution_update"')
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._todos = todos.ToolTodos()
+
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one event says."""
         match record.get("type"):
@@ -31,12 +36,14 @@ class PiReader(JsonReader):
                 yield Session(id=string(record, "id", most=LONGEST_NAME))
             case "message_end":
                 yield from message_of(mapping(record, "message"))
-            case "tool_execution_start":
+            case "tool_execution_start" if record.get("toolName") != todos.TOOL:
                 given = mapping(record, "args")
                 telling = next((text for key in TELLING if (text := string(given, key))), "")
                 summary = telling or (json.dumps(given)[:1000] if given else "")
                 name = string(record, "toolName", most=LONGEST_NAME)
                 yield ToolCall(name=name, summary=one_line(summary))
+            case "tool_execution_end":
+                yield from self._todos.result(record)
             case "auto_retry_start":
                 nth, most = count(record, "attempt"), count(record, "maxAttempts")
                 why = told(string(record, "errorMessage")).kind.sentence
