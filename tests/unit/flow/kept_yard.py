@@ -140,3 +140,16 @@ def work_on(store, yard, chance, holder="w1", **more):
 async def texts(desk, run_id):
     events = await desk.store.run_output(run_id, 1_000)
     return "\n".join(event.data["text"] for event in events).splitlines()
+
+
+async def leave(work, given, running):
+    """Let an attempt go and wait until nobody here works on it any more."""
+    work.let_go(given.lease.run_id)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def a_few_turns():
+    """Let everybody else do what can be done at once."""
+    for _ in range(20):
+        await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.unit.flow.kept_yard import assignment, work_on
+from tests.unit.flow.kept_yard import a_few_turns, assignment, leave, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
 from rota.agents.command.script import ScriptAgent
@@ -197,8 +197,7 @@ async def test_nobody_leaves_while_the_program_of_a_check_is_being_started(desk)
     work, given, running = await being_started(desk, yard)
     work.let_go(given.lease.run_id)
     running.cancel()
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await a_few_turns()
     assert not running.done()
     yard.may_begin.set()
     with pytest.raises(asyncio.CancelledError):
@@ -295,9 +294,7 @@ async def carried_on(desk, yard, **spec):
             yard.outs[kept.nonce]
         ):
             await asyncio.sleep(0)
-    work.let_go(given.lease.run_id)
-    first.cancel()
-    await asyncio.wait([first])
+    await leave(work, given, first)
     return given._replace(task=replace(given.task, spec={**given.task.spec, **spec}), kept=kept)
 
 

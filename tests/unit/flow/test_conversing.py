@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.unit.flow.kept_yard import assignment
+from tests.unit.flow.kept_yard import assignment, leave
 from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, next_run, said
 
 from rota.agents.claude.agent import ClaudeAgent
@@ -213,9 +213,7 @@ async def test_an_attempt_that_is_carried_on_stays_with_the_agent_it_began_with(
     running = asyncio.ensure_future(house.work.run(given))
     async with asyncio.timeout(5):
         await yard.begun.wait()
-    house.work.let_go(given.lease.run_id)
-    running.cancel()
-    await asyncio.wait([running])
+    await leave(house.work, given, running)
     (kept,) = await desk.store.kept_of(yard.home)
     assert kept.agent == "command"
     yard.end(DONE)

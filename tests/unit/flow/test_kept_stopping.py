@@ -7,7 +7,7 @@ import dataclasses
 import json
 
 import pytest
-from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
+from tests.unit.flow.kept_yard import FakeYard, a_few_turns, assignment, leave, texts, work_on
 
 from rota.flow.execute import minding as minding_module
 from rota.flow.execute import patiently as patiently_module
@@ -57,13 +57,11 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
         while not await desk.store.kept_of(yard.home):
             await asyncio.sleep(0)
     await begun(lambda: work._going)
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await a_few_turns()
     if left:
         work.let_go(given.lease.run_id)
     running.cancel()
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await a_few_turns()
     assert not running.done()
     yard.starting.set()
     await asyncio.wait([running])
@@ -82,9 +80,7 @@ async def test_what_is_stopped_before_its_first_step_ends_only_if_it_was_cancell
     first = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(first.run(given))
     await begun(lambda: yard.started)
-    first.let_go(given.lease.run_id)
-    running.cancel()
-    await asyncio.wait([running])
+    await leave(first, given, running)
     (kept,) = await desk.store.kept_of(yard.home)
     work = work_on(desk.store, yard, chance)
     await work.open()
@@ -180,9 +176,7 @@ async def test_what_has_been_gone_on_without_is_ended_and_forgotten(desk, chance
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await begun(lambda: yard.started)
-    work.let_go(given.lease.run_id)
-    running.cancel()
-    await asyncio.wait([running])
+    await leave(work, given, running)
     await desk.end_open(given.lease.run_id, Succeeded())
     await work.renew()
     await begun(lambda: yard.cancelled == ["its run has gone on without it"])

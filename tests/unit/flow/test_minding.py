@@ -7,7 +7,7 @@ import itertools
 from errno import EMFILE, ENOSPC
 
 import pytest
-from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
+from tests.unit.flow.kept_yard import FakeYard, a_few_turns, assignment, leave, texts, work_on
 
 from rota.flow.execute import minding as minding_module
 from rota.flow.execute import spending as spending_module
@@ -58,9 +58,7 @@ async def heard(desk, chance, yard, given=None):
 async def left_alone(desk, chance, yard):
     """Return kept work with an attempt whose run has gone on without it, and which lives."""
     work, given, running = await heard(desk, chance, yard)
-    work.let_go(given.lease.run_id)
-    running.cancel()
-    await asyncio.wait([running])
+    await leave(work, given, running)
     await desk.end_open(given.lease.run_id, Succeeded())
     return work, given
 
@@ -83,8 +81,7 @@ async def test_who_has_ended_without_being_asked_is_asked_no_more(desk, chance):
     await until(running.done)
     assert isinstance(running.result().outcome, Cancelled)
     asked = len(yard.refused)
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await a_few_turns()
     assert len(yard.refused) == asked
 
 
@@ -95,9 +92,7 @@ async def test_a_home_that_is_let_go_asks_nobody_any_more(desk, chance, monkeypa
     work, given, running = await heard(desk, chance, yard)
     running.cancel()
     await until(lambda: yard.refused)
-    work.let_go(given.lease.run_id)
-    running.cancel()
-    await asyncio.wait([running])
+    await leave(work, given, running)
     await work.close()
     assert work._minding._unasked == {}
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from tests.unit.flow.kept_yard import FakeYard, assignment, texts
+from tests.unit.flow.kept_yard import FakeYard, assignment, leave, texts
 
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
@@ -222,9 +222,7 @@ async def test_a_process_that_dies_between_two_tries_loses_none_and_adds_none(
     running = asyncio.ensure_future(house.run(given))
     async with asyncio.timeout(5):
         await dying.died.wait()
-    house.work.let_go(given.lease.run_id)
-    running.cancel()
-    await asyncio.wait([running])
+    await leave(house.work, given, running)
     (kept,) = await desk.store.kept_of(yard.home)
     if operation == "begin_kept" and after:  # written down, and nothing of it was started
         yard.out, yard.ending = b"", Ending(reason=Reason.LOST_NEVER_STARTED, proven=True)
