@@ -11,7 +11,6 @@ from tests.unit.flow.kept_yard import a_few_turns, assignment, leave, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
 from rota.agents.command.script import ScriptAgent
-from rota.flow.execute import patiently as patiently_module
 from rota.flow.execute.kept import KeptWork
 from rota.model.checks import Checked, Mark
 from rota.model.keeping import Reason
@@ -38,11 +37,6 @@ class Eyes:
 
     async def matches(self, pattern, text):
         return self._match
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
 async def ran(desk, yard, eyes=None, kind=TaskKind.SCRIPT, **spec):

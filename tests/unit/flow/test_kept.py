@@ -13,8 +13,6 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 from rota.agents.command.reader import CommandReader
 from rota.errors import Unavailable
 from rota.flow.execute import hearing as hearing_module
-from rota.flow.execute import minding as minding_module
-from rota.flow.execute import patiently as patiently_module
 from rota.flow.execute.hearing import Hearing
 from rota.flow.execute.listening import PART, Listening
 from rota.flow.execute.minding import Minding
@@ -31,12 +29,6 @@ from rota.model.wishes import Output
 @pytest.fixture
 def yard():
     return FakeYard()
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
 async def test_a_program_is_told_of_its_run_and_its_last_line_is_the_result(desk, chance, yard):

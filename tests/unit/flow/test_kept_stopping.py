@@ -9,8 +9,6 @@ import json
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, a_few_turns, assignment, leave, texts, work_on
 
-from rota.flow.execute import minding as minding_module
-from rota.flow.execute import patiently as patiently_module
 from rota.model.outcomes import Cancelled, Drained, Failed, Succeeded
 from rota.model.tasks import TaskKind
 from rota.runtime.attempts import Stop
@@ -20,12 +18,6 @@ from rota.runtime.worker import Worker
 @pytest.fixture
 def yard():
     return FakeYard()
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
 async def test_a_cancelled_one_is_stopped_and_waited_for(desk, chance, yard):

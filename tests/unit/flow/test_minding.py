@@ -10,7 +10,6 @@ import pytest
 from tests.unit.flow.kept_yard import FakeYard, a_few_turns, assignment, leave, texts, work_on
 
 from rota.flow.execute import minding as minding_module
-from rota.flow.execute import spending as spending_module
 from rota.flow.execute.discarding import GONE_ON
 from rota.flow.execute.kept import UNHEARD
 from rota.flow.execute.overstaying import ASKED_MICROS, HAS_ASKED
@@ -32,12 +31,6 @@ class Full(FakeYard):
             self.refused.append(why)
             raise OSError(ENOSPC, "No space left on device")
         super().cancel(kept, grace_seconds, why)
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(spending_module, "LOOK_SECONDS", 0.0)
 
 
 async def until(condition):

@@ -6,10 +6,8 @@ import asyncio
 import json
 from datetime import timedelta
 
-import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
-from rota.flow.execute import minding as minding_module
 from rota.flow.execute.overstaying import ASKED_MICROS, HAS_ASKED
 from rota.flow.settle import settle_attempts
 from rota.model.outcomes import Succeeded
@@ -18,11 +16,6 @@ from rota.model.tasks import TaskKind
 from rota.testing.talk import Talk
 
 OVERLOAD = b'{"rota": "error", "class": "overload", "message": "529 Overloaded"}\n'
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
 
 
 async def asks(desk, given):

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
-from rota.flow.execute import minding as minding_module
 from rota.model.outcomes import Cancelled, Failed, Succeeded
 
 
@@ -35,11 +34,6 @@ class FakeMailboxes:
 
     def leave(self, run_id):
         self.done.append(("leave", run_id))
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(minding_module, "LOOK_SECONDS", 0.0)
 
 
 async def test_a_mailbox_is_opened_told_drained_and_left(desk, chance):

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.flow.kept_yard import assignment, work_on
 from tests.unit.flow.many_yard import ManyYard
-from tests.unit.flow.test_spending import RESULT, WISH, at_once, given_to  # noqa: F401 - fixture
+from tests.unit.flow.test_spending import RESULT, WISH, given_to
 
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent

@@ -12,8 +12,6 @@ from tests.unit.flow.many_yard import Counting, ManyYard
 
 from rota.flow.claim import assigned
 from rota.flow.define.runs import answer_question
-from rota.flow.execute import patiently as patiently_module
-from rota.flow.execute import spending as spending_module
 from rota.flow.execute.spending import cheaper, models_of
 from rota.flow.settle import settle_attempts
 from rota.model.budgets import BudgetScope, Caps
@@ -30,12 +28,6 @@ RESULT = b'{"rota": "result", "text": "done"}\n'
 def usage(tokens, cost=None):
     told = {"rota": "usage", "input_tokens": tokens}
     return json.dumps(told if cost is None else {**told, "cost_usd": cost}).encode() + b"\n"
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(spending_module, "LOOK_SECONDS", 0.001)
 
 
 async def given_to(desk, **caps):

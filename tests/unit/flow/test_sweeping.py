@@ -64,11 +64,6 @@ async def renewed(work):
     await asyncio.gather(*work._discarding._going.values())
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(minding, "LOOK_SECONDS", 0.0)
-
-
 async def test_an_attempt_is_over_only_when_nothing_of_it_is_left(desk, chance):
     yard = Clinging(2)
     given = await assignment(desk)

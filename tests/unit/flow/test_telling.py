@@ -13,7 +13,6 @@ from tests.unit.flow.test_trying import DONE, OVERLOAD, House, Trial, line, said
 
 from rota.flow.define.runs import enqueue
 from rota.flow.define.tasks import put_task
-from rota.flow.execute import patiently as patiently_module
 from rota.flow.observe.verify import verify
 from rota.flow.settle import settle_attempts
 from rota.model.checks import Mark
@@ -21,11 +20,6 @@ from rota.model.deliveries import DeliveryKind
 from rota.model.tasks import OnLost, Policy, Retry, TaskKind
 from rota.rules.permission import LOCAL
 from rota.rules.telling import BEGUN, MOST_ANSWERS
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
 
 
 async def talking(desk, **policy):

@@ -15,8 +15,6 @@ from rota.errors import Invalid
 from rota.flow.claim import assigned
 from rota.flow.define.budgets import forecast_of, set_task_budget
 from rota.flow.define.runs import answer_question
-from rota.flow.execute import patiently as patiently_module
-from rota.flow.execute import spending as spending_module
 from rota.flow.settle import settle_attempts
 from rota.model.budgets import Amounts, BudgetScope, Caps
 from rota.model.instants import from_micros
@@ -29,12 +27,6 @@ from rota.testing.contracts.spending import spender_of
 
 RESULT = b'{"rota": "result", "text": "done"}\n'
 QUESTION = b'{"rota": "question", "text": "Which colour?"}\n'
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(patiently_module, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(spending_module, "LOOK_SECONDS", 0.001)
 
 
 async def given_to(desk, **caps):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
 import asyncpg
@@ -86,28 +86,23 @@ class PostgresStore(SqlStore):
 
     async def open(self) -> None:
         """Connect, bring the schema up to date and read the database's clock."""
-        if self._connections is not None:
-            return
-        connections = Connections(self._connect)
-        try:
-            async with connections.lend() as connection:
-                await migrate(connection, self._place)
-                self.incarnation = await read_incarnation(connection)
-                await self._clock.set_by(connection)
-        except BaseException as fault:
-            await connections.close()
-            self._translated(fault)
-            raise
-        self._connections = connections
+        await self._begin(self._connect, migrate)
 
     async def look(self) -> None:
         """Connect for reading alone; a standby will do."""
+        await self._begin(self._connect_to_look, check_schema)
+
+    async def _begin(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        prepare: Callable[[Connection, str], Awaitable[object]],
+    ) -> None:
         if self._connections is not None:
             return
-        connections = Connections(self._connect_to_look)
+        connections = Connections(connect)
         try:
             async with connections.lend() as connection:
-                await check_schema(connection, self._place)
+                await prepare(connection, self._place)
                 self.incarnation = await read_incarnation(connection)
                 await self._clock.set_by(connection)
         except BaseException as fault:

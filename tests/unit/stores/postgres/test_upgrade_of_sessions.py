@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import json
 
-import apsw
-import asyncpg
-import pytest
-
 from rota.model.sessions import SessionFilter
-from rota.stores.kit.migrating import load_migrations
-from rota.stores.postgres import connection as postgres
-from rota.stores.postgres.store import PostgresStore
-from rota.stores.sqlite import connection as sqlite
-from rota.stores.sqlite.store import SqliteStore
 
 BEFORE = 3
 TASKS = """
@@ -34,36 +25,11 @@ insert into {0}sessions (task_id, thread, session) values
 """
 
 
-async def old_sqlite(tmp_path, clock, _request):
-    path = str(tmp_path / "rota.db")
-    made = apsw.Connection(path)
-    for step in load_migrations("rota.stores.sqlite"):
-        if step.number <= BEFORE:
-            sqlite.apply_step(made, step)
-    made.execute(TASKS.format(""))
-    made.close()
-    return SqliteStore(path, clock)
+def test_sessions_and_wishes_are_carried_over(old_store, runner):
+    runner.run(_carried_over(runner.run(old_store(BEFORE, TASKS))))
 
 
-async def old_postgres(_tmp_path, clock, request):
-    address = request.getfixturevalue("bare_address")
-    made = await asyncpg.connect(address)
-    for step in load_migrations("rota.stores.postgres"):
-        if step.number <= BEFORE:
-            await postgres.apply_step(made, step)
-    await made.execute(TASKS.format("rota."))
-    await made.close()
-    return PostgresStore(address, clock)
-
-
-@pytest.mark.parametrize("old", [old_sqlite, old_postgres])
-def test_sessions_and_wishes_are_carried_over(old, tmp_path, clock, request, runner):
-    request.getfixturevalue("bare_address") if old is old_postgres else None
-    runner.run(_carried_over(old, tmp_path, clock, request))
-
-
-async def _carried_over(old, tmp_path, clock, request):
-    store = await old(tmp_path, clock, request)
+async def _carried_over(store):
     await store.open()
     try:
         found = await store.list_sessions(SessionFilter())

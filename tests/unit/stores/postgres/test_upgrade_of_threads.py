@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import apsw
-import asyncpg
-import pytest
-
 from rota.model.messages import MessageState, NewMessage
 from rota.model.tasks import Pool
 from rota.model.threads import ThreadFilter
-from rota.stores.kit.migrating import load_migrations
-from rota.stores.postgres import connection as postgres
-from rota.stores.postgres.store import PostgresStore
-from rota.stores.sqlite import connection as sqlite
-from rota.stores.sqlite.store import SqliteStore
 
 BEFORE = 10
 ROWS = """
@@ -32,36 +23,11 @@ delete from {0}messages where body = 'gone';
 """
 
 
-async def old_sqlite(tmp_path, clock, _request):
-    path = str(tmp_path / "rota.db")
-    made = apsw.Connection(path)
-    for step in load_migrations("rota.stores.sqlite"):
-        if step.number <= BEFORE:
-            sqlite.apply_step(made, step)
-    made.execute(ROWS.format(""))
-    made.close()
-    return SqliteStore(path, clock)
+def test_messages_and_pools_are_carried_over(old_store, runner):
+    runner.run(_carried_over(runner.run(old_store(BEFORE, ROWS))))
 
 
-async def old_postgres(_tmp_path, clock, request):
-    address = request.getfixturevalue("bare_address")
-    made = await asyncpg.connect(address)
-    for step in load_migrations("rota.stores.postgres"):
-        if step.number <= BEFORE:
-            await postgres.apply_step(made, step)
-    await made.execute(ROWS.format("rota."))
-    await made.close()
-    return PostgresStore(address, clock)
-
-
-@pytest.mark.parametrize("old", [old_sqlite, old_postgres])
-def test_messages_and_pools_are_carried_over(old, tmp_path, clock, request, runner):
-    request.getfixturevalue("bare_address") if old is old_postgres else None
-    runner.run(_carried_over(old, tmp_path, clock, request))
-
-
-async def _carried_over(old, tmp_path, clock, request):
-    store = await old(tmp_path, clock, request)
+async def _carried_over(store):
     await store.open()
     try:
         two, one = await store.list_messages("cli:default", None, 1 << 62, 10)
