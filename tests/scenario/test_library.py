@@ -102,7 +102,9 @@ async def test_a_failure_keeps_its_sentence_and_its_trace(make):
 
 
 @pytest.mark.parametrize(
-    "result", [{1, 2}, object(), float("nan"), "x" * 300_000], ids=["set", "object", "nan", "long"]
+    "result",
+    [{1, 2}, object(), float("nan"), "x" * 300_000, json.loads("[" * 300 + "]" * 300)],
+    ids=["set", "object", "nan", "long", "deep"],
 )
 async def test_a_result_that_cannot_be_kept_fails_the_run(make, result):
     rota = make()

@@ -44,7 +44,8 @@ class Verdict:
     """What an attempt came to.
 
     `text` is the agent's last answer; it is kept for people also when it does not count. `results`
-    is how many it gave. After an agent was stopped, `usage` is at least what was used.
+    is how many it gave. After an agent was stopped, `usage` is at least what was used. A `guessed`
+    fault is one that words of the program's own seem to tell.
     """
 
     outcome: Judged
@@ -55,8 +56,9 @@ class Verdict:
     until: datetime | None = None
     results: int = 0
     tool_calls: int = 0
+    guessed: bool = False
 
     @property
     def transient(self) -> bool:
-        """Whether to try again inside the attempt, without counting it."""
-        return self.fault is not None and self.fault.transient
+        """Whether to try again inside the attempt, without counting it; never on a guess."""
+        return self.fault is not None and self.fault.transient and not self.guessed

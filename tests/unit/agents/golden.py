@@ -26,7 +26,8 @@ def named(value):
 
 
 def judged(verdict):
-    return {**to_json(verdict), "outcome": named(verdict.outcome)}
+    told = {**to_json(verdict), "outcome": named(verdict.outcome)}
+    return told if told.pop("guessed") is False else {**told, "guessed": True}
 
 
 def load_exit(end):

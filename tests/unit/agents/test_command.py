@@ -74,6 +74,7 @@ def test_agreed_on_lines_a_program_that_gives_no_result_has_failed():
         {"rota": "text"},
         {"rota": "session", "id": 5},
         {"rota": "read"},
+        {"rota": "progress", "percent": "x", "message": 5},
     ],
 )
 def test_a_line_that_is_not_understood_is_text(line):
@@ -117,6 +118,23 @@ def test_a_result_line_wins_over_the_text():
 def test_data_are_kept_as_they_are():
     _, verdict = told({"rota": "result", "text": "two", "data": {"n": 2, "ä": [None]}})
     assert json.loads(verdict.outcome.result) == {"n": 2, "ä": [None]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["[" * 101 + "]" * 101, '{"n": 1e999}', '{"n": [-1e999]}', '{"k":' * 300 + "1" + "}" * 300],
+)
+def test_data_that_nobody_could_read_again_are_a_bad_result(data):
+    _, verdict = told(f'{{"rota": "result", "text": "a", "data": {data}}}'.encode())
+    assert (verdict.fault, verdict.outcome.result if verdict.fault is None else None) == (
+        FaultKind.BAD_RESULT,
+        None,
+    )
+
+
+def test_data_of_a_hundred_levels_are_kept():
+    _, verdict = told(b'{"rota": "result", "data": ' + b"[" * 99 + b"]" * 99 + b"}")
+    assert isinstance(verdict.outcome, Succeeded)
 
 
 def test_data_that_are_too_long_are_a_bad_result():

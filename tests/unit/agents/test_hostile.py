@@ -15,6 +15,7 @@ from rota.agents.command.reader import CommandReader
 from rota.agents.kit.reading import MOST_SAYINGS
 from rota.agents.kit.text import LONGEST_TEXT, clean
 from rota.agents.pi.steered import SteeredPiReader
+from rota.model.faults import FaultKind
 from rota.model.outcomes import LONGEST_RESULT, Succeeded
 from rota.model.said import Progress, Result, Usage
 from rota.model.verdicts import Exit
@@ -74,6 +75,35 @@ RECORDED = [
     for path in sorted(FOLDER.glob("*.jsonl"))
     for line in path.read_text().splitlines()
 ]
+
+
+@pytest.mark.parametrize("size", [64 * 1024, 1024 * 1024, 1_500_000])
+def test_an_answer_of_codex_that_is_too_long_to_be_read_is_no_result(size):
+    def item(text):
+        return {"type": "item.completed",
+                "item": {"id": "item_1", "type": "agent_message", "text": text}}  # fmt: skip
+
+    reader = CodexReader()
+    for record in (item("I will look first."), item("x" * size), {"type": "turn.completed"}):
+        line, part = json.dumps(record, separators=(",", ":")).encode() + b"\n", 64 * 1024
+        for at in range(0, len(line), part):
+            reader.feed(line[at : at + part], cut=at + part < len(line))
+    verdict = reader.end(Exit(code=0))
+    read = size < 1024 * 1024
+    assert (verdict.fault, verdict.text == "x" * size) == (
+        None if read else FaultKind.NO_RESULT,
+        read,
+    )
+
+
+@pytest.mark.parametrize("reader", [SteeredPiReader, ClaudeReader])
+def test_a_tool_may_be_used_for_whatever_is_deep(reader):
+    for depth in range(100, 1_100):
+        deep = b'{"a":' * depth + b"1" + b"}" * depth
+        one = b'{"type":"tool_execution_start","toolName":"x","args":' + deep + b"}\n"
+        two = b'{"type":"tool_use","name":"x","input":' + deep + b"}"
+        other = b'{"type":"assistant","message":{"content":[' + two + b"]}}\n"
+        reader().feed(one if reader is SteeredPiReader else other)
 
 
 @st.composite

@@ -220,6 +220,16 @@ def test_an_empty_answer_is_a_result_only_of_an_agent_that_did_something():
         ("Prompt is too long", FaultKind.CONTEXT_TOO_LONG),
         ("Claude AI usage limit reached|1794767832", FaultKind.RATE_LIMIT),
         ('{"type":"error","error":{"type":"overloaded_error"}}', FaultKind.OVERLOAD),
+        ('{"error": "rate limited by the gateway: rate limit"}', FaultKind.RATE_LIMIT),
+        ('Failed to authenticate. API Error: 401 {"type":"error"}', FaultKind.AUTHENTICATION),
+        ("Not logged in · Please run /login", FaultKind.AUTHENTICATION),
+        ("Please run /login · API Error: 403 forbidden", FaultKind.AUTHENTICATION),
+        ("OAuth token revoked · Please run /login", FaultKind.AUTHENTICATION),
+        ("Repeated 529 Overloaded errors", FaultKind.OVERLOAD),
+        ("Claude usage limit reached. It resets at 6pm", FaultKind.RATE_LIMIT),
+        ("Error: 429 Too Many Requests", FaultKind.RATE_LIMIT),
+        ("Error code: 429 - {'error': {'message': 'slow down'}}", FaultKind.RATE_LIMIT),
+        ("[API Error: 503 Service Unavailable]", FaultKind.OVERLOAD),
     ],
 )
 def test_an_answer_that_is_only_a_banner_is_a_failure(banner, kind):
@@ -234,6 +244,12 @@ def test_an_answer_that_is_only_a_banner_is_a_failure(banner, kind):
         "I looked at the log: API Error: 529 appears twice.",
         "The prompt is too long for a tweet; here is a shorter one.",
         '{"type": "report", "errors": 0}',
+        '{"error": {"seen": 3}, "done": true}',
+        '{"error": null}',
+        '{"error": "the invoice has no number"}',
+        "API Error handling is now in place in client.py; all 40 tests pass.",
+        "Error: 404 pages are styled now.",
+        "Error 429 is handled by waiting.",
         "API Error handling, a summary. " + "Long text. " * 200,
     ],
 )
@@ -272,10 +288,32 @@ def test_a_question_is_asked_when_nothing_came_after_it():
         ("FileNotFoundError: 'notes.txt'", None, FaultKind.OTHER),
         ("line 500 of the file", None, FaultKind.OTHER),
         ("stop_reason: refusal", None, FaultKind.REFUSED),
+        ('Error: Model "nope/none" not found. Use --list-models', None, FaultKind.UNKNOWN_MODEL),
+        ("The 'x' model is not supported when using it so", 400, FaultKind.UNKNOWN_MODEL),
+        ("Error code: 429 - slow down", None, FaultKind.RATE_LIMIT),
+        ("imported (500 rows)\nValueError: bad row 501", None, FaultKind.OTHER),
+        ('File "/srv/billing.py", line 3\nValueError: no', None, FaultKind.OTHER),
+        ("billing_hard_limit_reached", None, FaultKind.BILLING),
     ],
 )
 def test_errors_are_told_apart(words, status, kind):
     assert classify(words, status) is kind
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("500 rows were read\nValueError: no", FaultKind.OTHER),
+        ("psycopg.OperationalError: connection refused: is the database up?", FaultKind.OTHER),
+        ("HTTP 429 from the model", FaultKind.RATE_LIMIT),
+    ],
+)
+def test_what_a_program_says_itself_is_never_tried_again_on_a_guess(words, kind):
+    heard = Heard(own_errors=True)
+    judged = judge(heard, Exit(code=1, stderr_tail=words.encode()))
+    assert (judged.fault, judged.transient) == (kind, False)
+    heard.note(LIMITED)
+    assert judge(heard, Exit(code=1)).transient
 
 
 def test_what_is_tried_again_soon_is_also_tried_again():

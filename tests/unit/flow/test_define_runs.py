@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -27,6 +28,7 @@ from rota.rules.permission import LOCAL, OWNER, Caller
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench, failed
 
+DEEP = "[" * 101 + "]" * 101
 MEMBER = Caller(space="ann", role=Role.MEMBER, name="ann")
 
 
@@ -41,8 +43,8 @@ def test_plain_json_values_are_payloads(payload):
 
 @pytest.mark.parametrize(
     "payload",
-    [float("nan"), float("inf"), {1, 2}, object(), b"x", {"a": MINUTE}],
-    ids=["nan", "inf", "set", "object", "bytes", "timedelta"],
+    [float("nan"), float("inf"), {1, 2}, object(), b"x", {"a": MINUTE}, json.loads(DEEP)],
+    ids=["nan", "inf", "set", "object", "bytes", "timedelta", "deep"],
 )
 def test_anything_else_is_refused(payload):
     with pytest.raises(Invalid, match="^payload .*plain JSON"):

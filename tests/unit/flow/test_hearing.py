@@ -44,6 +44,15 @@ def test_only_whole_lines_count_until_the_end():
     assert heard.reader.end(Exit(code=0)).outcome.result == '"two"'
 
 
+@pytest.mark.parametrize("blank", [b"  ", b"\r", b" \t"])
+def test_blanks_before_a_line_of_rotas_do_not_make_it_text(blank):
+    heard = Hearing(CommandReader(Output.LINES))
+    line = blank + b'{"rota": "usage", "input_tokens": 5, "cost_usd": 50}\n'
+    assert heard.take_part(Stream.OUT, blank) is None
+    part = heard.take(Stream.OUT, line)
+    assert part.used.used.cost == 50_000_000
+
+
 def test_the_streams_are_counted_apart():
     heard = hearing()
     out, err = heard.take(Stream.OUT, b"a\n"), heard.take(Stream.ERR, b"oh\x1b[31m no\n")

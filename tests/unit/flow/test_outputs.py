@@ -9,8 +9,9 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
 from rota.agents.command.reader import CommandReader
 from rota.flow.execute import hearing as hearing_module
-from rota.flow.execute.hearing import MOST_EVENTS, NOT_COUNTED, Hearing
+from rota.flow.execute.hearing import LONGEST_LINE, MOST_EVENTS, NOT_COUNTED, Hearing
 from rota.flow.execute.outputs import END, MOST_LAST, MOST_TEXT
+from rota.flow.execute.scripts import result_line
 from rota.model.keeping import Ending, Reason, Spooled, Stream
 from rota.model.verdicts import Exit
 from rota.model.wishes import Output
@@ -75,6 +76,25 @@ def test_the_result_is_found_behind_more_than_a_spool_holds():
     out = Spooled(size=5, total=1_005 + len(tail), tail=tail)
     last = heard.finish(Ending(reason=Reason.EXITED, code=0, out=out), 0)
     assert texts(last) == ["… 1,000 bytes are left out\nthe end"]
+    assert heard.reader.end(Exit(code=0)).text == "done"
+
+
+@pytest.mark.parametrize("size", [1, 2, 17])
+def test_a_result_is_found_behind_a_long_line_that_a_spool_ended_in(size):
+    heard = hearing(Output.LINES)
+    heard.take(Stream.OUT, b"y" * size * LONGEST_LINE, last=True)
+    tail = b'yyy\n{"rota": "result", "text": "done"}\n'
+    out = Spooled(size=size * LONGEST_LINE, total=10**9, tail=tail)
+    heard.finish(Ending(reason=Reason.EXITED, code=0, out=out), 0)
+    assert heard.reader.end(Exit(code=0)).text == "done"
+
+
+def test_a_result_file_counts_though_the_last_line_has_no_end():
+    heard = hearing(Output.LAST_LINE)
+    heard.take(Stream.OUT, b"y" * LONGEST_LINE, last=True)
+    last = heard.finish(Ending(reason=Reason.EXITED, code=0), 0)
+    assert len("".join(texts(last))) == LONGEST_LINE
+    heard.reader.feed(result_line(b"done"))
     assert heard.reader.end(Exit(code=0)).text == "done"
 
 

@@ -12,7 +12,7 @@ from rota.flow.claim import assigned
 from rota.flow.define import adhoc
 from rota.flow.execute.errands import unfolded
 from rota.flow.execute.preparing import bounds_of, ids_of, wish_of
-from rota.flow.execute.scripts import local_timeout, profile_of
+from rota.flow.execute.scripts import local_timeout, profile_of, result_line
 from rota.model.tasks import NewTask, Overlap, Policy, TaskKind
 from rota.model.wishes import Output
 from rota.rules.permission import LOCAL
@@ -106,6 +106,17 @@ async def test_a_script_that_somebody_asked_for_is_of_no_schedule(desk):
 async def test_a_payload_that_is_too_long_for_a_variable_is_in_none(desk):
     given = await assignment(desk, command=["x"], payload="é" * 60_000)
     assert "ROTA_PAYLOAD" not in ids_of(given)
+
+
+@pytest.mark.parametrize("given", [b'{"n": 1e999}', b"[" * 200 + b"]" * 200])
+def test_a_result_file_that_nobody_could_read_again_is_a_bad_result(given):
+    record = json.loads(result_line(given))
+    assert (record["rota"], record["class"]) == ("error", "bad_result")
+
+
+def test_a_result_file_of_control_characters_is_no_line_of_rotas():
+    record = json.loads(result_line(b"a" + b"\x00" * 200_000 + b"b"))
+    assert record == {"rota": "result", "text": "ab"}
 
 
 async def test_a_shell_gets_one_line(desk):

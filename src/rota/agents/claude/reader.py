@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,7 @@ from rota.agents.kit.lines import (
     string,
     words,
 )
-from rota.agents.kit.reading import JsonReader, texts
+from rota.agents.kit.reading import JsonReader, gist, texts
 from rota.agents.kit.text import LONGEST_NAME, detail, one_line
 from rota.model.faults import FaultKind
 from rota.model.said import Fault, Progress, Said, Session, Taken, ToolCall, Usage
@@ -148,7 +147,8 @@ class ClaudeReader(JsonReader):
     def _result(self, record: Json) -> Iterator[Said]:
         yield self._billed(record)
         text = string(record, "result")
-        if record.get("is_error") is not True and record.get("subtype") == "success":
+        erred = record.get("is_error") is True or self._named
+        if not erred and record.get("subtype") == "success":
             refused = record.get("stop_reason") == "refusal"
             yield (
                 Fault(kind=FaultKind.REFUSED, detail=detail(text))
@@ -216,9 +216,5 @@ def _usage(usage: Json, model: str) -> Usage:
 
 
 def _tool(block: Json) -> ToolCall:
-    given = mapping(block, "input")
-    telling = next((text for key in TELLING if (text := string(given, key))), "")
-    return ToolCall(
-        name=string(block, "name", most=LONGEST_NAME),
-        summary=one_line(telling or json.dumps(given)[:1000] if given else ""),
-    )
+    name = string(block, "name", most=LONGEST_NAME)
+    return ToolCall(name=name, summary=gist(mapping(block, "input"), TELLING))

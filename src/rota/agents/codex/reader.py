@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rota.agents.kit.judging import told
-from rota.agents.kit.lines import Json, count, items, mapping, string
+from rota.agents.kit.lines import TOO_LONG, Json, count, items, mapping, string
 from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, one_line
-from rota.model.said import Progress, Result, Said, Session, ToolCall, Usage
+from rota.model.faults import FaultKind
+from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
 
 
 class CodexReader(JsonReader):
@@ -18,10 +20,14 @@ class CodexReader(JsonReader):
     session, of which those `used` before are taken away, and tells neither the model nor the cost.
     """
 
+    marks = re.compile(
+        rb'\A\{"type":"item\.completed","item":\{"id":"[^"]{0,99}","type":"agent_message"'
+    )
+
     def __init__(self, *, resumed: bool = False, used: Usage | None = None) -> None:
         super().__init__()
         self._of_session = resumed and used is None
-        self._answer = ""
+        self._answer: str | None = ""
         self._counted = used or Usage()
 
     def read(self, record: Json) -> Iterator[Said]:
@@ -35,18 +41,28 @@ class CodexReader(JsonReader):
                 yield from self._item(str(stage), mapping(record, "item"))
             case "turn.completed":
                 yield self._used(mapping(record, "usage"))
-                yield Result(text=self._answer)
+                yield self._ended()
             case "turn.failed":
                 yield told(string(record, "error", "message"))
             case "error":
                 yield told(string(record, "message"))
 
+    def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
+        """Note that its answer cannot be read; what it said before is not its answer."""
+        self._answer = None
+        return iter(())
+
+    def _ended(self) -> Said:
+        if self._answer is None:
+            return Fault(kind=FaultKind.NO_RESULT, detail=TOO_LONG)
+        return Result(text=self._answer)
+
     def _item(self, stage: str, item: Json) -> Iterator[Said]:
         begun, ended = stage == "item.started", stage == "item.completed"
         match item.get("type"):
             case "agent_message" if ended:
-                self._answer = string(item, "text")
-                yield from texts(self._answer)
+                answer = self._answer = string(item, "text")
+                yield from texts(answer)
             case "todo_list":
                 yield from _todo(item)
             case "command_execution" if begun:

@@ -36,7 +36,7 @@ class CommandReader:
 
     def __init__(self, output: Output, *, told: bool = False, has_provider: bool = True) -> None:
         self._output = output
-        self._heard = Heard(may_be_silent=True, has_provider=has_provider)
+        self._heard = Heard(may_be_silent=True, has_provider=has_provider, own_errors=True)
         self._lines = Lines(LAST if told else None)
         self._text = Gathered()
 

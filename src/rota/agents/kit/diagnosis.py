@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from http import HTTPStatus
 
+from rota.agents.kit.lines import mapping, parse
 from rota.model.faults import FaultKind
 
 LONGEST_BANNER = 1_000
@@ -15,7 +16,7 @@ LATEST_RESET = 4_102_444_800
 WORDS = {
     FaultKind.SESSION_LOST: r"no conversation found|no rollout found|no session found",
     FaultKind.BILLING: r"credit balance|insufficient[_ ]quota|quota exceeded|current quota"
-    r"|billing|payment required",
+    r"|billing[_ ](?:error|hard|not|details)|payment required",
     FaultKind.CONTEXT_TOO_LONG: r"prompt[_ ](?:is[_ ])?too[_ ]long|context[_ ]length[_ ]exceeded"
     r"|maximum context length|context[_ ]window|input is too long|request_too_large",
     FaultKind.RATE_LIMIT: r"rate[_ -]?limit|too many requests|usage limit|hit your (?:\w+ )?limit",
@@ -23,9 +24,10 @@ WORDS = {
     r"|service unavailable|gateway time-?out",
     FaultKind.AUTHENTICATION: r"authentication|unauthori[sz]ed|forbidden|oauth token"
     r"|permission_error|(?:invalid|incorrect|missing|no) (?:x-)?api[ -]?key"
-    r"|please run /login|not logged in",
+    r"|please run /login|not logged in|failed to authenticate",
     FaultKind.UNKNOWN_MODEL: r"model[_ ]not[_ ]found|model `?[\w./:-]+`? does not exist"
-    r"|no such model|selected model|unknown model|^model: ",
+    r"|no such model|selected model|unknown model|^model: |model \"[^\"\n]{1,200}\" not found"
+    r"|'[^'\n]{1,200}' model is not supported",
     FaultKind.REFUSED: r"\brefusal\b|usage policy|content[_ ]filter|content policy",
     FaultKind.TURNS: r"maximum number of turns",
     FaultKind.NETWORK: r"\b(?:econnrefused|econnreset|enotfound|etimedout)\b|fetch failed"
@@ -52,20 +54,32 @@ BY_STATUS = {
 VAGUE = frozenset({400, 404, 422, 429})
 """Statuses that stand for several things; a 429 also says that there is no credit left."""
 STATUS = re.compile(
-    r"(?:\bstatus:?(?: code)?:? |\berror:? |\bhttp |\(|^)([45]\d\d)\b", re.IGNORECASE
+    r"(?:\bstatus:?(?: code)?:? |\berror(?: code)?:? |\bhttp |\bapi error[^\n(]{0,80}\()"
+    r"([45]\d\d)\b",
+    re.IGNORECASE,
 )
+FIRST = re.compile(r"\s*([45]\d\d)\b")
+"""What an error begins with that an agent tells; in a program's own words it may be 500 rows."""
 BANNER = re.compile(
-    r"\s*(?:API Error\b|Invalid API key\b|Credit balance is too low|Prompt is too long\b"
-    r"|Claude AI usage limit reached|You've hit your \w*\s?limit|OAuth token has expired"
-    r'|\{\s*"(?:type"\s*:\s*"error"|error"\s*:\s*\{)|There\'s an issue with the selected model)'
+    r"\s*(?:\[?API Error(?::| \(?\d{3})|Invalid API key\b|Credit balance is too low"
+    r"|Prompt is too long\b|Claude(?: AI)? usage limit reached|You've hit your \w*\s?limit"
+    r"|OAuth token (?:has expired|revoked)|Failed to authenticate\b|Not logged in\b"
+    r"|Please run /login\b|Repeated \d{3} \w+ errors|There's an issue with the selected model"
+    r"|Error(?: code)?: [45]\d\d(?=\s*\Z|:|\s+(?:[-{\"<]|(?-i:[A-Z]))))",
+    re.IGNORECASE,
 )
+ERROR_FIELDS = frozenset({"type", "error", "request_id"})
 RESET = re.compile(r"limit reached\|(\d{10})\b")
 
 
-def classify(words: str, status: int | None = None) -> FaultKind:
-    """Return the kind of an error, from its own words and the status, if there was one."""
+def classify(words: str, status: int | None = None, *, guess: bool = False) -> FaultKind:
+    """Return the kind of an error, from its own words and the status, if there was one.
+
+    With a `guess` the words may be about something else than a provider.
+    """
     words = words[: 4 * LONGEST_BANNER]
-    if status is None and (found := STATUS.search(words)):
+    first = None if guess else FIRST.match(words)
+    if status is None and (found := first or STATUS.search(words)):
         status = int(found[1])
     by_words = next((kind for kind, pattern in BY_WORDS if pattern.search(words)), None)
     if status is None:
@@ -83,7 +97,20 @@ def classify_own(words: str) -> FaultKind:
 
 def is_banner(text: str) -> bool:
     """Whether an answer is nothing but the error of a provider."""
-    return len(text) <= LONGEST_BANNER and BANNER.match(text) is not None
+    if len(text) > LONGEST_BANNER:
+        return False
+    return BANNER.match(text) is not None or _is_error_body(text)
+
+
+def _is_error_body(text: str) -> bool:
+    """Whether a text is what a provider answers to a request that it refuses."""
+    record = parse(text.encode("utf-8", "replace"))
+    if record is None or not record.keys() <= ERROR_FIELDS:
+        return False
+    error = record.get("error")
+    return bool(mapping(error).keys() & {"type", "message", "code"}) or (
+        isinstance(error, str) and classify(error) is not FaultKind.OTHER
+    )
 
 
 def reset_in(text: str) -> datetime | None:

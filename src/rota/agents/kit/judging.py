@@ -70,6 +70,8 @@ class Heard:
     tool_calls: int = 0
     may_be_silent: bool = False
     has_provider: bool = True
+    own_errors: bool = False
+    """Whether standard error is the program's own: what it tells of a provider is a guess."""
     told: int = 0
     """How many answers were for people before the last one."""
     untold: Result | None = None
@@ -135,6 +137,7 @@ def judge(heard: Heard, end: Exit, stray: str = "") -> Verdict:
         until=None if fault is None else fault.until,
         results=heard.results,
         tool_calls=heard.tool_calls,
+        guessed=heard.own_errors and end.code != 0 and not isinstance(heard.last, Fault),
     )
 
 
@@ -242,7 +245,9 @@ def _broken(heard: Heard, end: Exit, stray: str) -> Fault:
     if end.code == NOT_STARTED and not end.begun:
         return Fault(kind=FaultKind.NOT_STARTED, detail=f"exit code {end.code}\n{words}".strip())
     told_ = f"{_ended(end)}\n{words}".strip()
-    kind = classify(words) if heard.has_provider else FaultKind.OTHER
+    kind = classify(words, guess=heard.own_errors) if heard.has_provider else FaultKind.OTHER
+    if heard.own_errors and kind is FaultKind.NETWORK:  # it may be about whatever it talks to
+        kind = FaultKind.OTHER
     if kind is FaultKind.OTHER:  # want of memory is told before a long trace
         kind = classify_own(decoded(end.stderr_tail) or stray)
     return Fault(kind=kind, detail=told_, until=reset_in(words) if heard.has_provider else None)

@@ -16,8 +16,10 @@ LONGEST_LINE = 1024 * 1024
 TOO_LONG = "its result is longer than 1 MiB and was not read"
 LONGEST_MARK = 200
 """How many bytes of a line that is too long are kept, to find what is at the seam of two parts."""
-MOST_TOKENS = 2**53
-MOST_DOLLARS = 1_000_000.0
+MOST_TOKENS = 10**9
+MOST_DOLLARS = 10_000.0
+"""What one line may tell of what was used: the sum of a day's lines has room in a column."""
+LARGEST = 2**53
 
 Json: TypeAlias = dict[str, object]
 Mark: TypeAlias = bytes
@@ -140,8 +142,8 @@ def number(record: object, *path: str) -> float | None:
     found = inside(record, *path)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return None
-    if isinstance(found, int) and abs(found) > MOST_TOKENS:
-        return float(math.copysign(MOST_TOKENS, found))
+    if isinstance(found, int) and abs(found) > LARGEST:
+        return float(math.copysign(LARGEST, found))
     return float(found) if math.isfinite(found) else None
 
 

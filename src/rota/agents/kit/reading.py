@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -9,8 +10,8 @@ from itertools import islice
 from typing import ClassVar
 
 from rota.agents.kit.judging import Heard, judge
-from rota.agents.kit.lines import Json, Line, Lines, parse
-from rota.agents.kit.text import decoded, detail, pieces
+from rota.agents.kit.lines import Json, Line, Lines, parse, string
+from rota.agents.kit.text import decoded, detail, one_line, pieces
 from rota.model.said import Said, Session, Text, Usage
 from rota.model.verdicts import Exit, Verdict
 
@@ -72,6 +73,15 @@ class JsonReader(ABC):
         if self._lines.spilled:
             return f"{self._lines.spilled} of its lines were longer than 1 MiB and not read"
         return self._stray
+
+
+def gist(given: Json, telling: Sequence[str]) -> str:
+    """Return what a tool is used for in one line: the first word of it that tells, or all of it."""
+    found = next((text for key in telling if (text := string(given, key))), "")
+    try:
+        return one_line(found or (json.dumps(given)[:1000] if given else ""))
+    except RecursionError:
+        return ""
 
 
 def texts(text: str) -> Iterator[Text]:

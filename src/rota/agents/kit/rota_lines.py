@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,10 +33,12 @@ from rota.model.said import (
     ToolCall,
     Usage,
 )
+from rota.model.values import encode
 
 TELLABLE = frozenset(kind.value for kind in FaultKind) - {FaultKind.CANCELLED.value}
 """What a program may say of itself; only Rota says that somebody stopped it."""
 RESULT_WORDS = frozenset({"rota", "text", "data", "silent", "next_check"})
+NOTHING_NEW = Progress()
 NO_QUESTION = "a question needs a text"
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
@@ -54,9 +55,8 @@ def said(record: Json, *, has_provider: bool = True) -> Sequence[Said] | None:
     match record.get("rota"):
         case "text" if isinstance(record.get("text"), str):
             told = [Text(text=piece) for piece in pieces(string(record, "text"))]
-        case "progress" if record.keys() & {"percent", "message"}:
-            share = percent(number(record, "percent"))
-            told = [Progress(percent=share, message=one_line(string(record, "message")))]
+        case "progress" if (progress := _progress(record)) != NOTHING_NEW:
+            told = [progress]
         case "tool" if name := string(record, "name", most=LONGEST_NAME):
             told = [ToolCall(name=name, summary=one_line(string(record, "summary")))]
         case "usage":
@@ -65,13 +65,18 @@ def said(record: Json, *, has_provider: bool = True) -> Sequence[Said] | None:
             told = [Session(id=name)]
         case "question":
             told = [question(record) or Fault(kind=FaultKind.BAD_RESULT, detail=NO_QUESTION)]
-        case "read" if message := count(record, "id"):
-            told = [Taken(message=message)]
+        case "read" if (message := number(record, "id") or 0) >= 1:
+            told = [Taken(message=int(message))]
         case "result":
             told = [_result(record)]
         case "error":
             told = [_fault(record, has_provider=has_provider)]
     return told
+
+
+def _progress(record: Json) -> Progress:
+    share = percent(number(record, "percent"))
+    return Progress(percent=share, message=one_line(string(record, "message")))
 
 
 def question(record: Json | None) -> Question | None:
@@ -138,9 +143,9 @@ def _result(record: Json) -> Said:
             return Fault(kind=FaultKind.BAD_RESULT, detail=words_)
         return Result(text=text, **aside)
     try:
-        data = json.dumps(record["data"], ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return Fault(kind=FaultKind.BAD_RESULT, detail="the data are nested too deeply")
+        data = encode(record["data"], ensure_ascii=False)
+    except ValueError as fault:
+        return Fault(kind=FaultKind.BAD_RESULT, detail=f"its data cannot be kept: {fault}")
     data = data.encode("utf-8", "replace").decode()
     if len(data.encode()) > LONGEST_RESULT:
         return Fault(kind=FaultKind.BAD_RESULT, detail="at most 256 KiB of data are kept")

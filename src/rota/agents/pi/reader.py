@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from rota.agents.kit.judging import told
 from rota.agents.kit.lines import Json, count, dollars, items, mapping, string
-from rota.agents.kit.reading import JsonReader, texts
-from rota.agents.kit.text import LONGEST_NAME, detail, one_line
+from rota.agents.kit.reading import JsonReader, gist, texts
+from rota.agents.kit.text import LONGEST_NAME, detail
 from rota.agents.pi import todos
 from rota.model.faults import FaultKind
 from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
@@ -37,11 +36,8 @@ class PiReader(JsonReader):
             case "message_end":
                 yield from message_of(mapping(record, "message"))
             case "tool_execution_start" if record.get("toolName") != todos.TOOL:
-                given = mapping(record, "args")
-                telling = next((text for key in TELLING if (text := string(given, key))), "")
-                summary = telling or (json.dumps(given)[:1000] if given else "")
                 name = string(record, "toolName", most=LONGEST_NAME)
-                yield ToolCall(name=name, summary=one_line(summary))
+                yield ToolCall(name=name, summary=gist(mapping(record, "args"), TELLING))
             case "tool_execution_end":
                 yield from self._todos.result(record)
             case "auto_retry_start":

@@ -24,6 +24,7 @@ from rota.doors.kit.perform import digest_of, is_key, perform, refused
 from rota.errors import Fenced, Invalid, NotFound, RotaError
 from rota.model.inside import Held
 from rota.model.spaces import Role
+from rota.model.values import is_deeper
 from rota.rules.inside import inherited
 from rota.rules.permission import Caller, attempt_caller
 
@@ -151,15 +152,5 @@ class Desk:
 
 def check_depth(value: object) -> None:
     """Refuse a value that is nested too deep to be read with care."""
-    level: list[object] = [value]
-    for _ in range(DEEPEST_REQUEST):
-        inner: list[object] = []
-        for one in level:
-            if isinstance(one, Mapping):
-                inner.extend(one.values())
-            elif isinstance(one, list | tuple):
-                inner.extend(one)
-        if not inner:
-            return
-        level = inner
-    raise Invalid("request", "", f"nest values {DEEPEST_REQUEST} deep at most")
+    if is_deeper(value, DEEPEST_REQUEST):
+        raise Invalid("request", "", f"nest values {DEEPEST_REQUEST} deep at most")

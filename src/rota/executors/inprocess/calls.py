@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from rota.errors import Invalid, RotaError
 from rota.executors.inprocess.handle import RunHandle
 from rota.model.outcomes import LONGEST_RESULT
+from rota.model.values import encode
 
 Function: TypeAlias = Callable[[RunHandle], Any]
 
@@ -25,8 +25,8 @@ def encode_result(result: object) -> str | None:
     if result is None:
         return None
     try:
-        text = json.dumps(result, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as fault:
+        text = encode(result)
+    except (TypeError, ValueError) as fault:
         message = f"it returned something that is not JSON ({fault}): return plain values"
         raise BadResult(message) from None
     if len(text.encode()) > LONGEST_RESULT:

@@ -77,14 +77,7 @@ class HomeArtifacts:
 
     def open(self, space: str, run_id: int, name: str) -> Opened:
         """Open an artifact; NotFound if it is no plain file, Refused if it is too large."""
-        steps = tuple(name.split("/"))
-        if not _nameable(steps):
-            raise NotFound("artifact", name, f"see `rota artifacts {run_id}`")
-        try:
-            with self._shelf(space, run_id) as shelf, _below(shelf, steps[:-1]) as folder:
-                held = _open_plain(folder, steps[-1])
-        except OSError:
-            held = None
+        held = self._opened(space, run_id, name)
         if held is None:
             raise NotFound("artifact", name, f"see `rota artifacts {run_id}`")
         facts = os.fstat(held)
@@ -95,12 +88,21 @@ class HomeArtifacts:
 
     def read(self, space: str, run_id: int, name: str, most: int) -> bytes | None:
         """Return the beginning of a small artifact, None if there is no such plain file."""
-        try:
-            _, file = self.open(space, run_id, name)
-        except (NotFound, Refused):
+        held = self._opened(space, run_id, name)
+        if held is None:
             return None
-        with file:
+        with os.fdopen(held, "rb") as file:
             return file.read(most)
+
+    def _opened(self, space: str, run_id: int, name: str) -> int | None:
+        steps = tuple(name.split("/"))
+        if not _nameable(steps):
+            return None
+        try:
+            with self._shelf(space, run_id) as shelf, _below(shelf, steps[:-1]) as folder:
+                return _open_plain(folder, steps[-1])
+        except OSError:
+            return None
 
     def shelves(self) -> list[Shelf]:
         """Return the folders of all runs."""

@@ -6,10 +6,20 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from rota.errors import Invalid
 from rota.executors.kit.artifacts import remove
 from rota.ports.mailboxes import FILES, IN, MESSAGES, OUT, REPLIES
 
 PRIVATE = 0o700
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for this user alone, with all above it, if it is not there."""
+    try:
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    except FileExistsError:
+        advice = "something else stands in the place of this folder: remove it"
+        raise Invalid("folder", str(folder), advice) from None
 
 
 def make_box(attempt: Path, name: str) -> str:

@@ -6,10 +6,10 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import quote
 
 from rota.errors import Invalid
+from rota.model.values import encode
 
 CONFIGS = ("task_config.json", "config.json")
 LONGEST_CONFIG = 64 * 1024
@@ -33,15 +33,11 @@ def read_config(folder: Path) -> str | None:
             plain = stat.S_ISREG(os.fstat(held).st_mode)
             text = file.read(LONGEST_CONFIG + 1) if plain else b""
         try:
-            found = json.loads(text, parse_constant=_refuse)
+            found = json.loads(text)
+            told = encode(found)
         except (ValueError, RecursionError):
-            found = None
-        told = json.dumps(found)
-        if not isinstance(found, dict) or len(text) > LONGEST_CONFIG or len(told) > LONGEST_CONFIG:
+            found, told = None, ""
+        if not isinstance(found, dict) or max(len(text), len(told)) > LONGEST_CONFIG:
             raise Invalid(name, str(folder), "write one JSON object of at most 64 KiB")
         return told
     return None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)

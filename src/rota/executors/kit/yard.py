@@ -17,7 +17,7 @@ from rota.executors.kit.apart import Apart
 from rota.executors.kit.artifacts import HomeArtifacts, result_name, shelf_of
 from rota.executors.kit.aside import Aside
 from rota.executors.kit.bells import UNWATCHED_SECONDS, Bells
-from rota.executors.kit.boxes import delete, make_box, write_anew
+from rota.executors.kit.boxes import delete, make_box, make_folder, write_anew
 from rota.executors.kit.building import Program, build
 from rota.executors.kit.cells import cell_of
 from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
@@ -111,7 +111,7 @@ class HomeYard:
         if self._lock >= 0:
             return True
         for folder in (self._folder, self._attempts, self._rooms, self._mailboxes):
-            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            make_folder(folder)
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,7 +181,7 @@ class HomeYard:
             resources = resources_of(own, assignment.task.name)
             folders = (room, room / "files", own / "work", own / "home", room / "tmp", resources)
             for folder in folders:
-                folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+                make_folder(folder)
             files, work, home, tmp, given = (str(folder.absolute()) for folder in folders[1:])
             shelf = shelf_of(own, lease.run_id)
             is_script = assignment.task.kind is TaskKind.SCRIPT

@@ -21,6 +21,7 @@ from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Question, Run, Ru
 from rota.model.settlements import Settlement
 from rota.model.states import FINISHED, Move, RunState
 from rota.model.tasks import Task
+from rota.model.values import encode
 from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.rules.approvals import APPROVAL, APPROVE, check_decision
@@ -38,14 +39,12 @@ MOST_BACKFILLED = 1_000
 Deciding: TypeAlias = Callable[[Run, Control], Awaitable[Deed]]
 """Says what is done for an action that a run asked Rota for."""
 
-_ENCODE = json.JSONEncoder(allow_nan=False).encode
-
 
 def encode_payload(payload: object) -> str:
     """Return a payload as JSON text, or refuse it."""
     try:
-        text = _ENCODE(payload)
-    except (TypeError, ValueError, RecursionError) as fault:
+        text = encode(payload)
+    except (TypeError, ValueError) as fault:
         raise Invalid("payload", payload, f"must be plain JSON values ({fault})") from None
     if len(text) > LONGEST_PAYLOAD // 4 and len(text.encode()) > LONGEST_PAYLOAD:
         advice = (

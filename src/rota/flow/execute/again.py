@@ -36,9 +36,9 @@ def again(
 
     A try that could not begin before the attempt's timeout is not waited for.
     """
-    fault = None if verdict is None else verdict.fault
-    if fault is None:
+    if verdict is None or verdict.fault is None:
         return None
+    fault = verdict.fault
     if fault in OF_THE_SESSION and kept.session is not None:
         why: dict[str, object] = {
             "kind": fault.value,
@@ -51,7 +51,7 @@ def again(
     until = now + patience.wait // timedelta(microseconds=1)
     timeout = None if hard_seconds is None else kept.began + int(hard_seconds * 1_000_000)
     too_late = timeout is not None and until >= timeout
-    if not fault.transient or kept.tries >= patience.retries or too_late:
+    if not verdict.transient or kept.tries >= patience.retries or too_late:
         return None
     why = {
         "kind": fault.value,

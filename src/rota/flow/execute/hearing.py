@@ -74,6 +74,7 @@ class Hearing:
         self._following = following
         self._at = dict.fromkeys(Stream, 0)
         self._parts = dict.fromkeys(Stream, 0)
+        self._cut = dict.fromkeys(Stream, False)
         self.unfinished = dict.fromkeys(Stream, 0)
         """How many bytes there are behind the last line of a stream that was heard."""
         self._rest = Rest()
@@ -129,6 +130,7 @@ class Hearing:
         self._used = NOTHING_USED
         for line, cut in lines_of(data, last=last):
             happened += self._hear(stream, start + used, line, cut=cut)
+            self._cut[stream] = cut
             used += len(line)
         if known and used < len(data):
             happened += self._hear_part(stream, start + used, data[used:])
@@ -204,6 +206,7 @@ class Hearing:
         """
         self._used = NOTHING_USED
         beyond = [*self._beyond(Stream.OUT, ending.out), *self._beyond(Stream.ERR, ending.err)]
+        beyond += self._broken_off(Stream.OUT, ending.out.total)
         happened = [*self._counted(joined(beyond)), *self._rest.events()]
         if self._result is not None and (ending.reason is not Reason.EXITED or ending.code):
             happened += _not_counted(self._result, self._at[Stream.OUT])
@@ -218,9 +221,21 @@ class Hearing:
         if not spooled.tail:
             return
         yield from self._bounded(output(stream, spooled.size, f"… {gap:,} bytes are left out"))
+        if gap:
+            yield from self._broken_off(stream, spooled.size)
         lines = spooled.tail.partition(b"\n")[2] if gap else spooled.tail
         for line, cut in lines_of(lines, last=True):
             yield from self._hear(stream, spooled.total, line, cut=cut)
+            self._cut[stream] = cut
+
+    def _broken_off(self, stream: Stream, at: int) -> Iterator[Happened]:
+        """Hear the end of a line that nobody knows the end of: what comes next is another one."""
+        cut, shown = self._cut[stream], self._parts[stream]
+        self._cut[stream], self._parts[stream] = False, 0
+        if stream is Stream.OUT and shown:
+            self.reader.feed(b"\n")
+        elif stream is Stream.OUT and cut:
+            yield from self._hear(stream, at, b"\n", cut=False)
 
     def left(self, verdict: Verdict | None) -> Verdict | None:
         """Return what the attempt came to, with what is left of it to tell people."""
@@ -297,8 +312,9 @@ def presentable(part: bytes) -> bytes:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether a line is none of Rota's, which begin with a brace."""
-    return not data.lstrip().startswith(b"{")
+    """Whether a line is none of Rota's, which begin with a brace; of blanks alone nobody knows."""
+    begun = data.lstrip()
+    return bool(begun) and not begun.startswith(b"{")
 
 
 def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:

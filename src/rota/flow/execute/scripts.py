@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from rota.errors import Invalid
 from rota.model.outcomes import LONGEST_RESULT
 from rota.model.tasks import Pool
+from rota.model.texts import clean
+from rota.model.values import encode
 from rota.model.wishes import Output, Wish
 from rota.ports.runner import Assignment
 from rota.timing.durations import parse_duration
@@ -83,12 +85,16 @@ def result_line(given: bytes) -> bytes | None:
         found = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         found = text
-    told = {"text": found} if isinstance(found, str) else {"data": found}
-    return _line({"rota": "result", **told})
+    told = {"text": clean(found)} if isinstance(found, str) else {"data": found}
+    try:
+        return _line({"rota": "result", **told})
+    except ValueError as fault:
+        message = f"its result file cannot be kept: {fault}"
+        return _line({"rota": "error", "class": "bad_result", "message": message})
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return encode(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _seconds(length: timedelta | None) -> float | None:

@@ -341,6 +341,8 @@ def test_the_first_attempt_finds_nothing_of_an_earlier_life(kept, shelf):
 def test_a_result_is_read_up_to_a_bound(kept, shelf):
     (shelf / "result-1").write_bytes(b"x" * 100)
     assert kept.read("main", 7, "result-1", 10) == b"x" * 10
+    os.truncate(shelf / "result-1", 2 * LARGEST)
+    assert kept.read("main", 7, "result-1", 10) == b"x" * 10
     (shelf / "result-1").unlink()
     (shelf / "result-1").symlink_to("/etc/passwd")
     assert kept.read("main", 7, "result-1", 10) is None

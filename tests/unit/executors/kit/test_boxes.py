@@ -2,7 +2,10 @@
 
 import os
 
-from rota.executors.kit.boxes import delete, make_box, outbox_of, shown_of
+import pytest
+
+from rota.errors import Invalid
+from rota.executors.kit.boxes import delete, make_box, make_folder, outbox_of, shown_of
 
 
 def test_a_mailbox_is_made_once_and_is_private(tmp_path):
@@ -16,6 +19,14 @@ def test_a_mailbox_is_made_once_and_is_private(tmp_path):
     assert make_box(tmp_path / "7-2", "00000000") != box
     assert (shown_of(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
     assert (shown_of(None), outbox_of(None)) == ([], None)
+
+
+def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path):
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    (tmp_path / "gone").symlink_to("nowhere")
+    with pytest.raises(Invalid, match="gone.*: remove it"):
+        make_folder(tmp_path / "gone")
 
 
 def test_whatever_a_program_left_there_goes(tmp_path):

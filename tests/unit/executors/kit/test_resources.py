@@ -21,7 +21,7 @@ def test_the_first_name_wins(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{", b"null", b"\xff", b'{"a": NaN}', b"[" * 50_000,
+    "content", [b"", b"[]", b"{", b"null", b"\xff", b'{"a": NaN}', b'{"a": 1e999}', b"[" * 50_000,
                 b'{"a": "' + b"x" * LONGEST_CONFIG + b'"}',
                 '{"ä": "'.encode() + "é".encode() * (LONGEST_CONFIG // 3) + b'"}'],
     ids=lambda content: repr(content[:8]),
