@@ -50,12 +50,15 @@ def test_auto_is_a_guard_where_namespaces_are_forbidden(plain_user):
     plain_user.play(body)
 
 
-def test_auto_is_a_guard_even_if_they_were_allowed_when_the_daemon_looked(plain_user):
+def test_a_certain_end_that_was_promised_is_kept_or_nothing_begins(plain_user):
+    """The daemon has looked while they were allowed, and has said that a kill is certain."""
+
     def body(attempts):
         assert certain_kill(Tree.AUTO, attempts.program)
         forbid_namespaces()
-        ending = attempts.start(["sh", "-c", "exit 6"]).ending()
-        assert (ending.tree, ending.code) == ("guard", 6)
+        ending = attempts.start(["sh", "-c", "echo ran"]).ending()
+        assert (ending.reason, ending.proven) == (Reason.SPAWN_FAILED, True)
+        assert "unshare" in ending.detail
 
     plain_user.play(body)
 

@@ -13,11 +13,32 @@ def test_a_lease_that_nobody_renews_ends_the_tree(scene, stopwatch):
             before = stopwatch()
             attempt = attempts.start(attempts.python(STUBBORN), lease=lease, slack=0.3, epoch=1)
             ending = attempt.ending(5.0)
-        assert 1.1 <= stopwatch() - before < 2.2
+        assert 1.0 <= stopwatch() - before < 2.2
         assert (ending.reason, ending.proven) == (Reason.LEASE_EXPIRED, True)
         attempt.until(lambda: attempt.processes() == [], 1.0)
 
     scene.play(body)
+
+
+def test_who_is_on_its_own_waits_for_no_long_grace(attempts):
+    """Others begin the same work when they believe the tree to be gone."""
+    with Lease(attempts.home / "lease", 1) as lease:
+        lease.renew(0.3)
+        bounds = Bounds(grace_seconds=3600.0)
+        program = attempts.python(STUBBORN)
+        attempt = attempts.start(program, lease=lease, slack=0.3, epoch=1, bounds=bounds)
+        ending = attempt.ending(10.0)
+    assert (ending.reason, ending.proven) == (Reason.LEASE_EXPIRED, True)
+
+
+def test_who_is_being_ended_is_fenced_all_the_same(attempts):
+    with Lease(attempts.home / "lease", 1) as lease:
+        lease.renew(1.0)
+        attempt = attempts.start(attempts.python(STUBBORN), lease=lease, slack=0.3, epoch=1)
+        attempt.says(b"ready")
+        attempt.cancel(3600.0, epoch=1)
+        ending = attempt.ending(10.0)
+    assert (ending.reason, ending.killed) == (Reason.CANCELLED, True)
 
 
 def test_a_lease_renewed_in_time_keeps_the_tree(attempts, stopwatch):
@@ -80,6 +101,16 @@ def test_silence_ends_the_input_first(attempts):
     attempt = attempts.start(WAITS, keep_stdin_open=True, bounds=bounds)
     ending = attempt.ending(10.0)
     assert (ending.reason, attempt.out()) == (Reason.EXITED, b"done\nover\n")
+
+
+def test_who_does_not_read_is_not_told_that_its_input_is_over(attempts):
+    """What waits for it is more than a pipe holds: it must not take a part of it for all."""
+    bounds = Bounds(idle_seconds=0.4, grace_seconds=5.0)
+    given = b"x" * 200_000
+    program = ["sh", "-c", "trap '' TERM; sleep 1; wc -c"]
+    attempt = attempts.start(program, stdin=given, bounds=bounds)
+    ending = attempt.ending(10.0)
+    assert (ending.reason, attempt.out().strip()) == (Reason.IDLE_TIMEOUT, b"200000")
 
 
 def test_silence_after_that_ends_the_tree(attempts):

@@ -1,5 +1,8 @@
 """Control groups, on trees that look like the kernel's."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from rota.errors import Unavailable
@@ -79,6 +82,26 @@ def test_bounds_are_written_before_anybody_steps_in(tmp_path):
     with pytest.raises(FileNotFoundError):  # a plain folder has none of the kernel's files
         join(whole.path("a"), ",".join(f"{name}={value}" for name, value in settings.items()))
     assert not (tmp_path / "rota-a" / "cgroup.procs").exists()
+
+
+def test_groups_that_a_program_made_inside_its_own_go_with_it(tmp_path, monkeypatch):
+    folder = a_group(tmp_path, "/rota-a")
+    inner = a_group(tmp_path, "/rota-a/own/deeper")
+    for group in (folder, inner.parent, inner):
+        (group / "cgroup.kill").write_text("")
+    gone = []
+
+    def as_the_kernel_does(path):
+        """Its files are no files: a group without groups in it can be removed."""
+        if any(one.is_dir() for one in path.iterdir()):
+            raise OSError(16, "Device or resource busy")
+        assert (path / "cgroup.kill").read_text() == "1"
+        gone.append(path.name)
+        shutil.rmtree(path)
+
+    monkeypatch.setattr(Path, "rmdir", as_the_kernel_does)
+    clear(Hierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
+    assert gone == ["deeper", "own", "rota-a"]
 
 
 def test_a_group_that_does_not_empty_is_told(tmp_path):

@@ -22,7 +22,7 @@ class Yard:
     """The input of one program."""
 
     def __init__(self):
-        self.data, self.ended, self.full = PROMPT, False, False
+        self.data, self.ended, self.full, self.rings = PROMPT, False, False, 0
 
     def input(self, kept):
         return self.data, self.ended
@@ -30,6 +30,7 @@ class Yard:
     def write(self, kept, offset, data, *, end=False):
         if self.full:
             raise OSError(28, "No space left on device")
+        self.rings += 1
         self.data = self.data[:offset] + data
         self.ended = self.ended or end
 
@@ -40,6 +41,19 @@ class Yard:
 @pytest.fixture
 def yard():
     return Yard()
+
+
+@pytest.mark.anyio
+async def test_what_was_put_there_by_who_was_killed_before_it_rang_is_rung_for(yard):
+    one = steer(yard)
+    yard.data += CommandAgent().line(message(5, "a"))
+    yard.rings = 0
+    two = steer(yard)
+    assert (yard.rings, two.has(message(5))) == (1, True)
+    two.close()
+    yard.rings = 0
+    steer(yard)
+    assert (yard.rings, yard.ended, one.kept) == (1, True, two.kept)
 
 
 def steer(yard):

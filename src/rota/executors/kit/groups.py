@@ -123,12 +123,20 @@ def clear(hierarchy: Hierarchy, name: str, patience: float = PATIENCE) -> None:
     until = time.monotonic() + patience
     while folder.exists():
         try:
-            _kill(folder)
-            folder.rmdir()
+            _remove(folder)
         except OSError as fault:
             if time.monotonic() > until:
                 raise Unavailable(f"{folder} is not empty: {fault.strerror}; try again") from fault
             time.sleep(PAUSE)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a group with those that were made inside it, of which each is ended by itself."""
+    _kill(folder)
+    for inner in folder.iterdir():
+        if inner.is_dir():
+            _remove(inner)
+    folder.rmdir()
 
 
 def _kill(folder: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from rota.errors import NotPermitted, shown
 from rota.executors.kit.beneath import LAST
@@ -45,7 +46,8 @@ def _hold(above: Held, path: str) -> Held:
     try:
         found = os.open(name, LAST, dir_fd=above.descriptor)
     except FileNotFoundError:
-        os.mkdir(name, EMPTY, dir_fd=above.descriptor)
+        with suppress(FileExistsError):  # another attempt may have made it a moment ago
+            os.mkdir(name, EMPTY, dir_fd=above.descriptor)
         return Held(path, os.open(name, LAST, dir_fd=above.descriptor), write=False)
     facts = os.fstat(found)
     if stat.S_ISDIR(facts.st_mode):

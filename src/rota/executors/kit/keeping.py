@@ -199,7 +199,8 @@ def _words_of(spec: Spec, *, certain: bool) -> list[tuple[bytes, bytes]]:
     command = spec.command
     _check(spec)
     environment = {**command.env, MARKER: spec.name}
-    tree = spec.tree if spec.tree is not Tree.AUTO or certain else Tree.GUARD
+    automatic = Tree.PIDNS if certain else Tree.GUARD
+    tree = automatic if spec.tree is Tree.AUTO else spec.tree
     told = {"name": spec.name, "cwd": command.cwd, "tree": tree.value, "term": spec.term.value}
     bounds = {key: value for key, value in asdict(spec.bounds).items() if value is not None}
     return [

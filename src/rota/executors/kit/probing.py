@@ -283,5 +283,7 @@ def _never_made(identity: Identity, sweep: Callable[[str], int | None]) -> Endin
     found = 0 if reason is Reason.LOST_REBOOT else sweep(identity.name)
     if found is None:
         return None
+    if found:
+        reason = Reason.LOST_KEEPER_DIED
     detail = "it has no folder"
     return Ending(reason=reason, detail=detail, nonce=identity.nonce, proven=not found)

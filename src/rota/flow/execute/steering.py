@@ -49,6 +49,14 @@ class Steer:
         self._torn = b""
         self._ended = True
         self._look()
+        self._ring()
+
+    def _ring(self) -> None:
+        """Have what lies there read: who put it there may have been killed before it rang."""
+        try:
+            self._yard.write(self.kept, self._at + len(self._torn), b"", end=self._ended)
+        except OSError as fault:
+            log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
 
     def _look(self) -> None:
         """Learn what lies there, whoever has put it there."""

@@ -25,7 +25,7 @@ from rota.executors.kit.keeping import (
     write_input,
 )
 from rota.executors.kit.lease import NANOSECONDS, boot_time
-from rota.executors.kit.probing import Alive, look, probe
+from rota.executors.kit.probing import Alive, look, look, probe
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.model.keeping import Reason
 from rota.model.programs import Bounds, Command
@@ -75,19 +75,19 @@ def test_orders_arrive_as_they_were_given():
     assert (orders.argv, orders.cwd) == ([b"a", b"b c", b""], b"/x\xff")
     assert orders.env == {b"K": b"v=w", b"ROTA_KEEPER": "näme".encode()}
     assert (orders.hard, orders.idle, orders.memory, orders.processes) == (1.5, None, 7, 3)
-    assert (orders.tree, orders.term, orders.grace, orders.epoch) == ("auto", "main", 10.0, 2)
+    assert (orders.tree, orders.term, orders.grace, orders.epoch) == ("pidns", "main", 10.0, 2)
 
 
 @pytest.mark.parametrize(
     ("wanted", "certain", "told"),
     [
-        (Tree.AUTO, True, "auto"),
+        (Tree.AUTO, True, "pidns"),
         (Tree.AUTO, False, "guard"),
         (Tree.PIDNS, False, "pidns"),
         (Tree.GUARD, True, "guard"),
     ],
 )
-def test_only_auto_falls_back(wanted, certain, told):
+def test_only_auto_falls_back_and_only_where_no_certain_end_was_promised(wanted, certain, told):
     given = Spec(name="n", command=Command(argv=["true"]), tree=wanted)
     assert dict(_words_of(given, certain=certain))[b"tree"] == told.encode()
 
@@ -104,6 +104,12 @@ def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
     assert not (tmp_path / "attempt").exists()
     ending = probe(tmp_path / "attempt", identity).ending
     assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
+
+
+def test_whose_folder_is_gone_was_started_if_anybody_of_it_lived(tmp_path):
+    identity = introduce("run-1.1")
+    ending = look(tmp_path / "attempt", identity, sweep=lambda _name: 2)
+    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, False)
 
 
 def test_a_folder_is_used_once(tmp_path):

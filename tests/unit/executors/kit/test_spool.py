@@ -3,6 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from rota.executors.kit.keeper.spool import Feed, Ringer, Spool
 from rota.executors.kit.keeper.words import TAIL_BYTES
 from rota.executors.kit.wake import Wake
+from rota.model.programs import MIB
 
 PIECES = st.lists(st.tuples(st.integers(0, 255), st.integers(0, 40_000)), max_size=12)
 
@@ -52,6 +54,17 @@ def test_a_file_that_takes_no_more_is_a_clean_prefix(tmp_path):
     assert (spool.errno, spool.size, spool.total) == (28, 4, 13)
     assert (tmp_path / "out").read_bytes() == b"one "
     assert spool.tail() == b"two three"
+
+
+def test_a_spool_leaves_room_on_the_disk_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        os, "fstatvfs", lambda _file: SimpleNamespace(f_bavail=9, f_frsize=MIB, f_blocks=1000)
+    )
+    spool = Spool(str(tmp_path / "out"), 100 * MIB)
+    for _ in range(64):
+        spool.take(b"x" * (64 * 1024))
+    os.close(spool.file)
+    assert (spool.errno, spool.size, spool.total) == (28, MIB, 4 * MIB)
 
 
 @pytest.fixture

@@ -258,7 +258,8 @@ class Keeper:
 
     def _idle(self) -> None:
         due = self.last_output + (self.orders.idle or 0.0)
-        if time.monotonic() >= due and self._hang_up():
+        if time.monotonic() >= due and self._waits_for_more():
+            self._hang_up()
             self.alarms[self._idle] = due + self.orders.grace
         elif time.monotonic() >= due:
             self._end("idle_timeout", self.orders.grace)
@@ -268,7 +269,8 @@ class Keeper:
     def _mind_lease(self) -> None:
         """End when the lease has expired in boot time and stays so for a slack of awake time.
 
-        After a sleep of the machine every lease looks expired before the daemon has run.
+        After a sleep of the machine every lease looks expired before the daemon has run. Others
+        count on the end, so a long grace is cut short, also of what is being ended already.
         """
         words = unseal(read_file(os.fsdecode(self.orders.lease)))
         if words and int(words[1]) >= self.epoch:
@@ -282,20 +284,22 @@ class Keeper:
         self.expired_at = self.expired_at or now
         waited = now - self.expired_at
         if waited >= self.orders.slack:
-            self._end("lease_expired", self.orders.grace)
+            self._end("lease_expired", min(self.orders.grace, self.orders.slack / 2))
         else:
-            if waited >= self.orders.slack / 2:
+            if waited >= self.orders.slack / 2 and self._waits_for_more():
                 self._hang_up()
             rest = min(self.orders.slack - waited, LEASE_LOOK_SECONDS)
             self.alarms[self._mind_lease] = now + rest
 
-    def _hang_up(self) -> bool:
-        """Tell a program that may only wait for more to read that none will come; once."""
-        was_open = self.feed.open
+    def _waits_for_more(self) -> bool:
+        """Whether a program has read all it was given, and may only wait for more."""
+        return bool(self.started) and not self.feed.push() and self.feed.open
+
+    def _hang_up(self) -> None:
+        """Tell a program that there is no more to read."""
         if self.answers.pop(self.feed.pipe, None):
             self.poll.unregister(self.feed.pipe)
         self.feed.close()
-        return was_open
 
     def _end(self, reason: str, grace: float, detail: str = "") -> None:
         """Begin to end the tree, or hurry what has begun; the first reason stays."""
@@ -305,7 +309,7 @@ class Keeper:
                 self.alarms[self._kill] = min(kill_at, self.alarms[self._kill])
             return
         self.reason, self.detail = reason, detail
-        for alarm in (self._hard, self._idle, self._mind_lease):
+        for alarm in (self._hard, self._idle):
             self.alarms.pop(alarm, None)
         self.alarms[self._kill] = kill_at
         everyone = self.status is not None or self.orders.term != "main"

@@ -8,6 +8,10 @@ from rota.executors.kit.keeper.words import TAIL_BYTES
 
 CHUNK_BYTES = 64 * 1024
 SMALL_BYTES = 4096
+LEFT_BYTES = 16 * 1024 * 1024
+"""How much of a disk a spool leaves to others, a tenth of a small one: room is made by writing."""
+LOOK_BYTES = 1024 * 1024
+ENOSPC = 28
 
 
 def read_now(end: int, most: int) -> bytes | None:
@@ -32,12 +36,15 @@ class Spool:
         self.size = 0
         self.total = 0
         self.errno = 0
+        self._looked = 0
         self._tail: list[bytes] = []
         self._tail_size = 0
 
     def take(self, data: bytes) -> None:
         """Keep what was read."""
         self.total += len(data)
+        if self.size - self._looked >= LOOK_BYTES:
+            self._look()
         room = 0 if self.errno else self.cap - self.size
         kept = self._write(data if len(data) <= room else data[:room]) if room > 0 else 0
         if kept < len(data):
@@ -54,6 +61,13 @@ class Spool:
                 os.fsync(self.file)
         except OSError as fault:
             self.errno = self.errno or fault.errno or 5
+
+    def _look(self) -> None:
+        """Take a disk for full while others still find room on it."""
+        self._looked = self.size
+        disk = os.fstatvfs(self.file)
+        if disk.f_bavail * disk.f_frsize < min(LEFT_BYTES, disk.f_blocks * disk.f_frsize // 10):
+            self.errno = self.errno or ENOSPC
 
     def _write(self, data: bytes) -> int:
         written = 0
