@@ -25,7 +25,7 @@ from rota.executors.kit.keeping import (
     write_input,
 )
 from rota.executors.kit.lease import NANOSECONDS, boot_time
-from rota.executors.kit.probing import Alive, look, look, probe
+from rota.executors.kit.probing import Alive, look, probe
 from rota.executors.kit.spec import Spec, Term, Tree
 from rota.model.keeping import Reason
 from rota.model.programs import Bounds, Command
