@@ -2,8 +2,8 @@
 
 What exists becomes read-only. What does not exist is made as an empty folder and becomes read-only
 too: a name that is free can be taken, and `git`, an editor or an agent would run what it finds
-there. A folder on the way is bound to itself, because a name below it only holds while it cannot
-be moved aside.
+there. A folder that is read-only already is held with all that is in it. One on the way is bound
+to itself, because a name below it only holds while it cannot be moved aside.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import stat
 from contextlib import suppress
 
 from rota.errors import NotPermitted, shown
-from rota.executors.kit.beneath import LAST
+from rota.executors.kit.beneath import LAST, STEP, open_beneath
 
-EMPTY = 0o555
+EMPTY, WRITABLE = 0o555, 0o222
 
 
 class Held:
@@ -51,9 +51,37 @@ def _hold(above: Held, path: str) -> Held:
         return Held(path, os.open(name, LAST, dir_fd=above.descriptor), write=False)
     facts = os.fstat(found)
     if stat.S_ISDIR(facts.st_mode):
-        return Held(path, found, write=True)
+        return Held(path, found, write=bool(facts.st_mode & WRITABLE))
     if not stat.S_ISREG(facts.st_mode):
         raise NotPermitted(f"{shown(name)} in {above.path} is no file and no folder: remove it")
     if facts.st_nlink > 1:
         raise NotPermitted(f"{shown(name)} in {above.path} has a second, open name: copy it")
     return Held(path, found, write=False)
+
+
+def unguard(root: str, folder: str, names: list[str]) -> None:
+    """Take away the folders that were made only to hold a name, where nobody works any more.
+
+    Known by being empty and read-only; whatever else lies there stays as it is.
+    """
+    with suppress(NotPermitted, OSError):
+        held = open_beneath(root, folder)
+        try:
+            for name in names:
+                _let_go(held, name.split("/"))
+        finally:
+            os.close(held)
+
+
+def _let_go(above: int, steps: list[str]) -> None:
+    first, *rest = steps
+    with suppress(OSError):
+        held = os.open(first, STEP, dir_fd=above)
+        try:
+            if rest:
+                _let_go(held, rest)
+            made = not os.fstat(held).st_mode & WRITABLE
+        finally:
+            os.close(held)
+        if made:
+            os.rmdir(first, dir_fd=above)

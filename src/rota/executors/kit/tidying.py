@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rota.executors.kit.boxes import delete
+from rota.executors.kit.claims import Claims
 from rota.executors.kit.keeper.words import read_file
 from rota.executors.kit.leading import attempt_called, attempt_name, room_name
 from rota.model.keeping import Kept
@@ -19,7 +20,7 @@ LEFT_SECONDS = 3600.0
 """How long they are left before they are taken away."""
 
 
-def tidy(keepers: Path, known: Sequence[Kept]) -> None:
+def tidy(keepers: Path, known: Sequence[Kept], claims: Claims) -> None:
     """Delete what has ended long ago in a home's folder of keepers, and is not known."""
     names = {attempt_name(kept) for kept in known}
     rooms = {room_name(kept.run_id, kept.epoch) for kept in known}
@@ -29,9 +30,10 @@ def tidy(keepers: Path, known: Sequence[Kept]) -> None:
             continue
         if _is_older(folder / "exit", before):
             shutil.rmtree(folder, ignore_errors=True)
-    for folder in (*(keepers / "rooms").iterdir(), *(keepers / "mailboxes").iterdir()):
-        if folder.name not in rooms and _is_older(folder, before):
-            delete(folder)
+    for place, drop in (("rooms", claims.drop), ("mailboxes", delete)):
+        for folder in (keepers / place).iterdir():
+            if folder.name not in rooms and _is_older(folder, before):
+                drop(folder)
 
 
 def unswept(keepers: Path, home: str, known: Sequence[Kept]) -> list[Kept]:

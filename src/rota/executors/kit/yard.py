@@ -20,7 +20,8 @@ from rota.executors.kit.bells import UNWATCHED_SECONDS, Bells
 from rota.executors.kit.boxes import delete, make_box, make_folder, write_anew
 from rota.executors.kit.building import Program, build
 from rota.executors.kit.cells import cell_of
-from rota.executors.kit.executor import Executor, Interpreter, Outlet, Windowed
+from rota.executors.kit.claims import Claims
+from rota.executors.kit.executor import GUARDED, Executor, Interpreter, Outlet, Windowed
 from rota.executors.kit.gateways import Gateway
 from rota.executors.kit.holding import walled
 from rota.executors.kit.keeper.words import boot_id
@@ -96,6 +97,7 @@ class HomeYard:
         self._place = lru_cache(MOST_PLACES)(self._attempts.joinpath)
         self._way_out = WayOut(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
+        self._claims = Claims(self._rooms, self._spaces, GUARDED)
         self._bells = Bells()
         self._aside = Aside(self._bells.ring)
         self._sweeps, self._looks = Apart(), Apart()
@@ -241,6 +243,8 @@ class HomeYard:
             await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
         state.mkdir(mode=PRIVATE)
+        if site.isolated:
+            await asyncio.to_thread(self._claims.make, state, room.cwd)
         executor = self._executor(kept.executor)
         outlet = await self._way_out.handed(kept, room, site)
         named = (_name(kept), str(state), room, site, role)
@@ -345,11 +349,9 @@ class HomeYard:
         await asyncio.to_thread(self._forget, kept)
 
     def _forget(self, kept: Kept) -> None:
-        for folder in (
-            self._place(_name(kept)),
-            self._rooms / _room_name(kept.run_id, kept.epoch),
-            self._mailboxes / _room_name(kept.run_id, kept.epoch),
-        ):
+        room = _room_name(kept.run_id, kept.epoch)
+        self._claims.drop(self._rooms / room)
+        for folder in (self._place(_name(kept)), self._mailboxes / room):
             delete(folder)
 
     async def tidy(self, known: Sequence[Kept]) -> None:
@@ -357,7 +359,7 @@ class HomeYard:
         self._way_out.keep(known)
         if self.moment() >= self._tidy_at:
             self._tidy_at = self.moment() + TIDY_SECONDS
-            await asyncio.to_thread(tidy, self._folder, known)
+            await asyncio.to_thread(tidy, self._folder, known, self._claims)
 
     async def sign(self, kept: Kept) -> Sign:
         """Return what can be seen of an attempt without disturbing it."""

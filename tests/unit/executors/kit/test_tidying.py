@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Unavailable
+from rota.executors.kit.claims import Claims
 from rota.executors.kit.leading import attempt_name, room_name
 from rota.executors.kit.tidying import LEFT_SECONDS, UNSWEPT, tidy, unswept
 from rota.executors.kit.yard import HomeYard
@@ -33,6 +34,10 @@ def keepers(tmp_path):
     return tmp_path
 
 
+def claims(keepers):
+    return Claims(keepers / "rooms", keepers / "spaces", ())
+
+
 def leave(keepers, one, at, *, ended=True):
     """Leave the folders of an attempt behind, and return their paths."""
     attempt = keepers / "attempts" / attempt_name(one)
@@ -49,25 +54,25 @@ def leave(keepers, one, at, *, ended=True):
 
 def test_what_ended_long_ago_and_is_not_known_goes(keepers):
     left = leave(keepers, kept(1), LONG_AGO)
-    tidy(keepers, [])
+    tidy(keepers, [], claims(keepers))
     assert not [path for path in left if path.exists()]
 
 
 def test_what_is_known_stays_however_old(keepers):
     left = leave(keepers, kept(1), LONG_AGO)
-    tidy(keepers, [kept(1)])
+    tidy(keepers, [kept(1)], claims(keepers))
     assert all(path.exists() for path in left)
 
 
 def test_what_has_just_ended_stays(keepers):
     left = leave(keepers, kept(1), NOW)
-    tidy(keepers, [])
+    tidy(keepers, [], claims(keepers))
     assert all(path.exists() for path in left)
 
 
 def test_an_attempt_without_an_ending_is_not_taken_away(keepers):
     attempt, *_ = leave(keepers, kept(1), LONG_AGO, ended=False)
-    tidy(keepers, [])
+    tidy(keepers, [], claims(keepers))
     assert attempt.exists()
 
 
@@ -80,10 +85,10 @@ def not_swept(keepers, one, **left):
 
 def test_what_is_not_swept_stays_until_it_is(keepers):
     attempt = not_swept(keepers, kept(1))
-    tidy(keepers, [])
+    tidy(keepers, [], claims(keepers))
     assert attempt.exists()
     (attempt / UNSWEPT).unlink()
-    tidy(keepers, [])
+    tidy(keepers, [], claims(keepers))
     assert not attempt.exists()
 
 
@@ -126,4 +131,4 @@ async def test_an_executor_is_remembered_until_it_has_swept(tmp_path):
 
 def test_what_somebody_else_takes_away_meanwhile_is_no_fault(keepers):
     (keepers / "rooms" / "9-1").symlink_to(keepers / "nowhere")
-    tidy(keepers, [])
+    tidy(keepers, [], claims(keepers))
