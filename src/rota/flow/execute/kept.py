@@ -16,7 +16,13 @@ from typing import NamedTuple, NoReturn
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.faultpoints import reach
-from rota.flow.execute.again import Patience, again, killed_before_its_start, what_is_left
+from rota.flow.execute.again import (
+    Patience,
+    again,
+    given_back,
+    killed_before_its_start,
+    what_is_left,
+)
 from rota.flow.execute.beating import Watch
 from rota.flow.execute.beside import Beside
 from rota.flow.execute.checking import Checking
@@ -183,7 +189,8 @@ class KeptWork:
         reach("kept.promised")
         self._yard.promise(promised)
         known = await self._store.kept_of(self.home)
-        self._discarding.begin(list(filter(self._is_stale, known)), known)
+        gone_on = [one for one in known if not one.current and one.run_id not in self._going]
+        self._discarding.begin(gone_on, known)
         await end_overstayers(self._store, self._minding, known)
         await self._yard.tidy(known)
         await self._tidy_now_and_then()
@@ -200,10 +207,6 @@ class KeptWork:
         if self._tidy is not None and now >= self._tidy_at:
             self._tidy_at = now + TIDY_MICROS
             await self._tidy()
-
-    def _is_stale(self, kept: Kept) -> bool:
-        """Whether the run of an attempt has gone on without it."""
-        return not kept.current and kept.run_id not in self._going
 
     async def run(self, assignment: Assignment) -> Report:
         """Run one attempt to its end, or carry on what was kept of it.
@@ -292,6 +295,7 @@ class KeptWork:
                 report = report_of(ending, verdict, kind, ready.bounds)
                 wrote = partial(has_written, self._yard, kept)
                 report = lost_because(report, self._watch.ended.get(kept.run_id), wrote)
+                report = given_back(report, verdict, going.assignment, self._store.now())
                 report = failed_because(report, broken)
                 if asked:
                     return report  # it is not done, so there is nothing to check
@@ -338,8 +342,8 @@ class KeptWork:
         room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
         going.written = True
-        aloud = begun(assignment, kept)
-        if not await patiently(lambda: self._store.begin_kept(kept, going.holder, aloud)):
+        begin, aloud = partial(self._store.begin_kept, kept, going.holder), begun(assignment, kept)
+        if not await patiently(lambda: begin(aloud)):
             await self._wait_to_be_fenced(kept)
         await self._posting.open(assignment, kept)
         if going.stopped:
@@ -361,7 +365,8 @@ class KeptWork:
         reach("kept.started")
         if left:
             raise asyncio.CancelledError
-        self._stop_if_told(going)
+        if going.stopped:
+            self._stop(going)
         return None
 
     async def _drop(self, going: Going, kept: Kept) -> None:
@@ -387,10 +392,6 @@ class KeptWork:
         going.halting.halted.set()
         for kept in filter(None, (going.kept, going.halting.holding)):
             self._minding.cancel(kept, going.grace, "cancelled")
-
-    def _stop_if_told(self, going: Going) -> None:
-        if going.stopped:
-            self._stop(going)
 
     async def _end(self, going: Going) -> None:
         """End a program that nobody can hear."""
