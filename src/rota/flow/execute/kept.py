@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.faultpoints import reach
@@ -52,6 +52,7 @@ from rota.flow.execute.scripts import SCRIPT
 from rota.flow.execute.spending import Spending
 from rota.flow.execute.steering import steered
 from rota.flow.execute.telling import begun
+from rota.flow.execute.terms import TERMS, Terms
 from rota.flow.execute.trying import Trying, hearing_of, in_session
 from rota.model.beats import Sign
 from rota.model.keeping import Kept, Pause
@@ -76,20 +77,6 @@ CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
 UNHEARD = "it cannot be carried on"
 DRAINED = Report(outcome=Drained())
 CANCELLED = Report(outcome=Cancelled(reason="it was cancelled before it began"))
-
-
-class Terms(NamedTuple):
-    """How long keepers go on without hearing from this home.
-
-    `doubt` is for slack, grace and clocks: how much later than promised one may really be gone.
-    """
-
-    seconds: float = 15 * 60.0
-    doubt: float = 180.0
-    renew: float = 10.0
-
-
-TERMS = Terms()
 
 
 class KeptWork:
@@ -342,8 +329,8 @@ class KeptWork:
         room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
         going.written = True
-        begin, aloud = partial(self._store.begin_kept, kept, going.holder), begun(assignment, kept)
-        if not await patiently(lambda: begin(aloud)):
+        aloud = begun(assignment, kept)
+        if not await patiently(lambda: self._store.begin_kept(kept, going.holder, aloud)):
             await self._wait_to_be_fenced(kept)
         await self._posting.open(assignment, kept)
         if going.stopped:
@@ -365,8 +352,7 @@ class KeptWork:
         reach("kept.started")
         if left:
             raise asyncio.CancelledError
-        if going.stopped:
-            self._stop(going)
+        self._stop_if_told(going)
         return None
 
     async def _drop(self, going: Going, kept: Kept) -> None:
@@ -392,6 +378,10 @@ class KeptWork:
         going.halting.halted.set()
         for kept in filter(None, (going.kept, going.halting.holding)):
             self._minding.cancel(kept, going.grace, "cancelled")
+
+    def _stop_if_told(self, going: Going) -> None:
+        if going.stopped:
+            self._stop(going)
 
     async def _end(self, going: Going) -> None:
         """End a program that nobody can hear."""

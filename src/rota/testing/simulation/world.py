@@ -15,7 +15,8 @@ from random import Random
 from rota.agents.command.agent import CommandAgent
 from rota.agents.command.script import ScriptAgent
 from rota.errors import RotaError, Unavailable
-from rota.flow.execute.kept import KeptWork, Terms
+from rota.flow.execute.kept import KeptWork
+from rota.flow.execute.terms import Terms
 from rota.model.spaces import Role
 from rota.ports.agent import Agent
 from rota.runtime.crew import Crew, CrewSettings
