@@ -115,13 +115,13 @@ BAD = [
     (("--every", "5m", "--exclude", "2026-13-01"), "2026-13-01"),
     (("--every", "5m", "--quiet", "22-7"), "quiet"),
     (("--every", "5m", "--quiet-mode", "loud"), "loud"),
-    (("--every", "5m", "--starts-at", "later"), "starts_at"),
-    (("--every", "5m", "--ends-at", "never"), "ends_at"),
+    (("--every", "5m", "--starts-at", "later"), "--starts-at"),
+    (("--every", "5m", "--ends-at", "never"), "--ends-at"),
     (("--every", "5m", "--gap", "leap"), "leap"),
     (("--every", "5m", "--fold", "third"), "third"),
     (("--retry", "0"), "retry"),
     (("--retry", "many"), "many"),
-    (("--retry-base", "x"), "retry.base"),
+    (("--retry-base", "x"), "--retry-base"),
     (("--timeout", "forever"), "timeout"),
     (("--priority", "high"), "high"),
     (("--pool", "deep"), "deep"),
@@ -310,7 +310,7 @@ def test_a_task_may_choose_no_more_when_it_looks_again(rota):
 
 def test_results_go_only_where_something_leads(rota):
     said = rota.refused("task", "create", "x", *HELLO, "--deliver-to", "pigeon:home")
-    assert said == "deliver_to \"pigeon:home\": there is no channel 'pigeon': use log"
+    assert said == "--deliver-to \"pigeon:home\": there is no channel 'pigeon': use log"
     rota.ok("task", "create", "x", *HELLO, "--deliver-to", "log:home")
     assert "use log" in rota.refused("task", "edit", "x", "--deliver-to", "pigeon:home")
     rota.ok("thread", "register", "web:home")

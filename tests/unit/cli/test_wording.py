@@ -6,8 +6,8 @@ import pytest
 
 from rota.doors.cli.log_words import as_it_stands, not_told, told_once
 from rota.doors.cli.run_words import event_row, fault_words
-from rota.doors.cli.show import NOTHING
 from rota.doors.cli.status import gone_words, worker_rows
+from rota.doors.cli.tables import NOTHING
 from rota.model.texts import MORE
 
 HELLO = ("--call", "rota.samples:hello")

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from rota.doors.cli.desk import Record
 from rota.doors.cli.log_words import FAULT, told_once
-from rota.doors.cli.show import NOTHING, Output, compact, instant, wall, wall_named
+from rota.doors.cli.show import Output, compact, instant, wall, wall_named
+from rota.doors.cli.tables import NOTHING
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import now
 from rota.flow.observe.checked import MARKS as MARK_WORDS

@@ -7,28 +7,11 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-NOTHING = "-"
-STYLES = {
-    "succeeded": "green",
-    "sent": "green",
-    "failed": "red",
-    "dead": "red",
-    "expired": "yellow",
-    "cancelled": "yellow",
-    "unknown": "yellow",
-    "running": "cyan",
-    "waiting": "magenta",
-    "disabled": "dim",
-    "off": "dim",
-}
+from rota.doors.cli.tables import NOTHING, rich_table
 
 
 class Output:
@@ -73,14 +56,24 @@ class Output:
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             raise typer.Abort
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-        """Write rows under their columns, or a sentence when there are none."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        empty: str,
+        *,
+        every: bool = False,
+    ) -> None:
+        """Write rows under their columns, or a sentence when there are none.
+
+        A terminal is shown the columns in which something stands, or `every` one.
+        """
         if self.as_json:
             return
         if not rows:
             self.line(empty)
         elif sys.stdout.isatty():
-            _rich_table(columns, rows)
+            _rich_table(columns, rows, every=every)
         else:
             _plain_table(columns, rows)
 
@@ -103,24 +96,10 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to load
 
-    Console().print(rich_table(columns, rows))
-
-
-def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return rows under their columns, with the colours of states."""
-    from rich.table import Table  # noqa: PLC0415 - slow to load
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    last = len(columns) - 1
-    for n, name in enumerate(columns):
-        table.add_column(name, no_wrap=n < last, overflow="fold" if n == last else "ellipsis")
-    for row in rows:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    return table
+    Console().print(rich_table(columns, rows, every=every), soft_wrap=True)
 
 
 @cache
