@@ -14,10 +14,18 @@ def lines(*rows, columns=COLUMNS, width=80, **more):
 
 
 def test_what_is_long_stands_below_in_whole_words():
-    row = ("12", "report", "failed", "-", START, "2.5 s", "schedule", REASON)
+    row = ("12", "daily-report-of-the-news", "failed", "-", START, "2.5 s", "schedule", REASON)
     head, first, *below = lines(row)
-    assert head.split() == ["run", "task", "state", "start", "(UTC)", "took", "source", "result"]
-    assert first.split() == ["12", "report", "failed", *START.split(), "2.5", "s", "schedule"]
+    assert head.split() == ["run", "task", "state", "start", "(UTC)", "took", "source"]
+    assert first.split() == [
+        "12",
+        "daily-report-of-the-news",
+        "failed",
+        *START.split(),
+        "2.5",
+        "s",
+        "schedule",
+    ]
     assert " ".join(line.strip() for line in below) == REASON
     assert max(map(len, (head, first, *below))) <= 80
 

@@ -340,3 +340,13 @@ def test_places_are_set_listed_and_removed(rota):
     rota.ok("notify", "remove", "log:ops", "--yes")
     rota.refused("notify", "remove", "log:ops", "--yes", code=3)
     assert rota.json("notify", "list")["preferences"] == []
+
+
+def test_a_rehearsed_deletion_tells_what_would_go(rota):
+    rota.ok("task", "create", "x", *HELLO, "--every", "5m")
+    rota.ok("run", "x")
+    told = rota.ok("task", "delete", "x", "--dry-run").out
+    assert told.startswith("Deleting x takes away 1 schedule, cancels 1 run that wait")
+    assert told.endswith("It would be done; nothing was changed.\n")
+    assert rota.json("runs")["runs"][0]["state"] == "queued"
+    assert rota.json("task", "delete", "x", "--dry-run") == {"dry_run": True}

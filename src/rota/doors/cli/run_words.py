@@ -46,7 +46,7 @@ def run_row(run: Record, zone: str) -> list[str]:
         wall(run["started_at"], zone),
         took(run),
         run["source"],
-        said(run, SHORT),
+        said(run, 2 * SHORT),
     ]
 
 

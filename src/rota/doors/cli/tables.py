@@ -59,7 +59,9 @@ def rich_table(
             text.append(
                 f"{part:<{most}}{GAP}", style="dim" if number == 0 else STYLES.get(cell, "")
             )
-        if below and number:
+        if below and number == 0:
+            text.append(last if len(last) <= left else "", style="dim")
+        elif below:
             if last not in EMPTY:
                 text.append("\n" + textwrap.indent(_wrapped(last, width - 4), "    "))
         else:
