@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.doors.cli.tables import rich_table
+from rota.doors.cli.tables import in_lines, rich_table
 
 COLUMNS = ("run", "task", "state", "checked", "start (UTC)", "took", "source", "result")
 START = "2026-11-15 12:00:00"
@@ -50,3 +50,10 @@ def test_times_are_never_shortened_and_long_names_are():
 def test_a_column_that_was_asked_for_is_there_when_it_is_empty():
     assert lines(("1", "-"), columns=("a", "b"))[0].split() == ["a"]
     assert lines(("1", "-"), columns=("a", "b"), every=True)[0].split() == ["a", "b"]
+
+
+def test_a_sentence_is_not_broken_within_a_word():
+    told = in_lines("  to do: install the package and say so in /etc/a-long-path/of-a-file", 4, 30)
+    assert told.splitlines()[0] == "  to do: install the package"
+    assert told.splitlines()[1] == "    and say so in"
+    assert told.splitlines()[2] == "    /etc/a-long-path/of-a-file"

@@ -350,3 +350,10 @@ def test_a_rehearsed_deletion_tells_what_would_go(rota):
     assert told.endswith("It would be done; nothing was changed.\n")
     assert rota.json("runs")["runs"][0]["state"] == "queued"
     assert rota.json("task", "delete", "x", "--dry-run") == {"dry_run": True}
+
+
+def test_words_of_a_shell_are_told_to_be_words_like_others(rota):
+    said = rota.ok("task", "create", "x", "--command", "ls '|' wc")
+    assert "no shell is asked, so | is a word like others: see --shell" in said.out + said.err
+    said = rota.ok("task", "create", "y", "--shell", "--command", "ls | wc")
+    assert "no shell is asked" not in said.out + said.err

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from rota.doors.cli.tables import NOTHING, rich_table
+from rota.doors.cli.tables import NOTHING, in_lines, rich_table
 
 
 class Output:
@@ -31,6 +31,12 @@ class Output:
             begin = "\n" if self.is_open and not goes_on else ""
             sys.stdout.write(f"{begin}{text}{'' if opened else chr(10)}")
             self.is_open = opened
+
+    def words(self, text: str, indent: int = 0) -> None:
+        """Write a sentence; a terminal is shown it in lines that no word is broken by."""
+        if sys.stdout.isatty() and not self.as_json:
+            text = in_lines(text, indent)
+        self.line(text)
 
     def record(self, value: object) -> None:
         """Write the answer as JSON, if that was asked for."""

@@ -90,3 +90,19 @@ def _wrapped(text: str, width: int) -> str:
     import textwrap  # noqa: PLC0415 - slow to load
 
     return "\n".join(textwrap.wrap(text, max(width, NARROWEST), break_on_hyphens=False))
+
+
+def in_lines(text: str, indent: int, width: int = 0) -> str:
+    """Return a sentence in lines as wide as the terminal; those after the first are indented."""
+    import shutil  # noqa: PLC0415 - slow to load
+    import textwrap  # noqa: PLC0415
+
+    return textwrap.fill(
+        text,
+        width or shutil.get_terminal_size().columns,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        drop_whitespace=True,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
