@@ -109,7 +109,7 @@ def engine():
         pytest.skip("the agents were not run in container: node, env or bash is not installed here")
     programs += map(str, Path("/usr/lib").glob("*-linux-gnu/librt.so.1"))  # Claude Code's
     with a_podman("overlay", *programs) as podman:
-        yield program_of(podman), podman.image
+        yield podman
 
 
 @pytest.fixture(params=TOOLS)
@@ -143,10 +143,12 @@ def lodging(request, agent, folder, bytecode, provider):
         pytest.skip(f"the agents were not run in {name}: {missing[0]} is not installed here")
     settings = {}
     if name == "container":
-        program, image = request.getfixturevalue("engine")
-        options, settings = (*options, "--image", image), {"ROTA_ENGINE": program}
+        podman = request.getfixturevalue("engine")
+        settings = {"ROTA_ENGINE": program_of(podman)}
     house = House(folder, bytecode)
     made = Lodging(house, space, options)
+    if name == "container":
+        made.options += ("--image", podman.changed(f"ENV PATH={made.own}/bin:/usr/bin:/bin"))
     made.extra |= settings
     made.move_in(agent, provider, folder / "out")
     if space != "main":

@@ -17,6 +17,8 @@ del UNSEEN[ord("\n")], UNSEEN[ord("\t")]
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+MORE = "… there is more; the end of it follows once it has ended"
+"""What stands in the place of output that is too much for the record as it comes."""
 COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 PLAIN_AGAIN = "\x1b[0m"
 

@@ -63,14 +63,15 @@ class Room:
     sessions, and both it and `cwd` must be the same again for a session to be resumed. `work` is
     the space's folder, in which `cwd` lies: the programs of the space are there. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
-    `isolated` says that nothing outside can be harmed, `outlet` that it is handed the one socket
-    that leads out, `desk` that it is handed the one of the desk. `used` is what is known to have
-    been used in the session before. `python` is an interpreter that is there. `artifacts` is where
-    files for people go, and `result` the one there that counts as a script's result; `resources`
-    has files for the task, and `config` is what they say of it, in JSON. `mailbox` is the folder of
-    the try through which it talks to Rota. With `steered` its input stays open, and messages come
-    there while it works. `settled` says that what is there stays as it is: no new attempt begins;
-    `writes`, that what it writes to somewhere outside may be passed on.
+    `isolated` says that nothing outside can be harmed, `in_image` that the files there are those of
+    an image and not the host's, `outlet` that it is handed the one socket that leads out, `desk`
+    that it is handed the one of the desk. `used` is what is known to have been used in the session
+    before. `python` is an interpreter that is there. `artifacts` is where files for people go, and
+    `result` the one there that counts as a script's result; `resources` has files for the task, and
+    `config` is what they say of it, in JSON. `mailbox` is the folder of the try through which it
+    talks to Rota. With `steered` its input stays open, and messages come there while it works.
+    `settled` says that what is there stays as it is: no new attempt begins; `writes`, that what it
+    writes to somewhere outside may be passed on.
     """
 
     folder: str
@@ -84,6 +85,7 @@ class Room:
     offered: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     isolated: bool = False
+    in_image: bool = False
     python: str = "python3"
     artifacts: str | None = None
     resources: str | None = None

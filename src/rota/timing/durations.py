@@ -36,6 +36,8 @@ _UNITS = MappingProxyType(
     }
 )
 _AMOUNT = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+TOO_LONG = re.compile(r"(?<![0-9.])[1-9][0-9]{15}")
+AT_MOST = "use at most 100 years"
 _PART = re.compile(rf"({_AMOUNT})\s*([a-z]+)(?:\s*,\s*|\s+and\s+|\s*)")
 _ISO = re.compile(
     rf"p(?:(?P<w>{_AMOUNT})w)?(?:(?P<d>{_AMOUNT})d)?"
@@ -48,12 +50,14 @@ def parse_duration(text: str, *, field: str = "duration") -> timedelta:
     if len(text) > LONGEST_TEXT:
         raise Invalid(field, text, ADVICE)
     plain = text.strip().lower()
+    if TOO_LONG.search(plain):
+        raise Invalid(field, text, AT_MOST)
     total = _iso_parts(plain) if plain.startswith("p") else _worded_parts(plain)
     if total is None:
         raise Invalid(field, text, ADVICE)
     microseconds = int(total.to_integral_value(ROUND_HALF_EVEN))
     if microseconds > LONGEST / timedelta(microseconds=1):
-        raise Invalid(field, text, "use at most 100 years")
+        raise Invalid(field, text, AT_MOST)
     return check_duration(timedelta(microseconds=microseconds), field=field, shown=text)
 
 
@@ -62,7 +66,7 @@ def check_duration(delta: timedelta, *, field: str, shown: str = "") -> timedelt
     if delta <= timedelta():
         raise Invalid(field, shown or str(delta), "use a length of time above zero")
     if delta > LONGEST:
-        raise Invalid(field, shown or str(delta), "use at most 100 years")
+        raise Invalid(field, shown or str(delta), AT_MOST)
     return delta
 
 
@@ -124,7 +128,7 @@ def _iso_parts(text: str) -> Decimal | None:
 
 def _counted(n: int, unit: timedelta, field: str) -> timedelta:
     if n > LONGEST // unit:
-        raise Invalid(field, n, "use at most 100 years")
+        raise Invalid(field, n, AT_MOST)
     if n <= 0:
         raise Invalid(field, n, "use a number above zero")
     return n * unit

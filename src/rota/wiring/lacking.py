@@ -23,6 +23,8 @@ from rota.wiring.surroundings import offered
 PROGRAM = "command"
 """The agent that is any program."""
 NOT_ON_PATH = "is not on the PATH"
+OF_SCRIPTS = frozenset({".py", ".sh", ".js", ".rb", ".pl"})
+"""How names of programs end that people write into the folder themselves."""
 
 
 class Lack(NamedTuple):
@@ -83,6 +85,8 @@ def _look(program: str, folder: Path) -> Lack | None:
         return Lack(what, trouble, f"it is looked for as {own}")
     if shutil.which(program, path=search_path()) is not None:
         return None
+    if own.suffix in OF_SCRIPTS:
+        return Lack(what, "is not there", f"it is looked for as {own}, and on the PATH")
     return Lack(what, NOT_ON_PATH, "install it, or see that the daemon's PATH has it")
 
 

@@ -27,6 +27,7 @@ from pydantic import (
 from rota.errors import Invalid, Refused
 from rota.faultpoints import parse_fault
 from rota.model.prices import NO_PRICES, Prices
+from rota.rules.shapes import advice_on
 from rota.timing.durations import parse_duration
 from rota.timing.zones import zone
 from rota.wiring.addresses import check_address
@@ -367,11 +368,14 @@ def _sentences(fault: ValidationError) -> Iterable[str]:
     for error in fault.errors():
         name = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
         if error["type"] == "extra_forbidden":
-            yield str(Invalid("setting", name, f"no such setting; there are {_names()}"))
-            continue
-        advice = error["msg"].removeprefix("Value error, ")
-        yield str(Invalid(name, error["input"], advice[:1].lower() + advice[1:]))
+            yield str(Invalid("setting", name, _no_setting(name)))
+        else:
+            yield str(Invalid(name, error["input"], advice_on(error)))
 
 
-def _names() -> str:
-    return ", ".join(Wanted.model_fields)
+def _no_setting(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for faults
+
+    near = get_close_matches(name, Wanted.model_fields, 1)
+    meant = f": did you mean {near[0]}? There" if near else "; there"
+    return f"no such setting{meant} are {', '.join(Wanted.model_fields)}"

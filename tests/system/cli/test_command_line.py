@@ -11,7 +11,7 @@ def test_help_answers(house):
 def test_a_refusal_is_one_sentence_with_exit_code_two(house):
     done = house.rota("task", "create", "x", "--call", "work:patient", "--cron", "nonsense")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("rota: cron")
+    assert done.stderr.startswith('rota: --cron "nonsense"')
     assert done.stderr.count("\n") == 1
 
 

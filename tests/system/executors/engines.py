@@ -54,6 +54,14 @@ class Kit:
         with an_image(*programs) as content:
             return self.ask("import", "-", "localhost/rota-test:1", given=content).split()[-1]
 
+    def changed(self, *changes):
+        """Return the image of the tests with further words of its own."""
+        made = self.ask("create", self.image, "/bin/true")
+        words = [word for change in changes for word in ("--change", change)]
+        own = self.ask("commit", *words, made).split()[-1]
+        self.ask("rm", made)
+        return f"sha256:{own.removeprefix('sha256:')}"
+
     def _quietly(self, *words):
         subprocess.run(
             self.engine.words(*words), capture_output=True, env=dict(self.engine.env), check=False

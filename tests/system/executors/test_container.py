@@ -35,6 +35,7 @@ def container(ground, podman):
 @pytest.fixture
 def run(ground, podman, container):
     def run(*argv, **changes):
+        (ground.state / "container.id").unlink(missing_ok=True)  # every attempt has its own
         return ground.run(container, *argv, **({"image": podman.image} | changes))
 
     return run
@@ -50,6 +51,15 @@ def test_words_environment_input_and_exit_code_come_through(run, ground, podman)
     assert done.stdout.decode() == f"['a b', '$HOME'] x y hi {ground.folder}\n", done.stderr
     assert done.returncode == 7
     assert podman.ask("ps", "--all", "--quiet") == ""
+
+
+def test_the_environment_of_the_image_holds(run, podman):
+    """A path of the host names nothing there."""
+    own = podman.changed("ENV PATH=/opt/own/bin:/bin", "ENV LANG=C")
+    text = 'echo "$PATH $LANG"'
+    assert run("sh", "-c", text, image=own).stdout == b"/opt/own/bin:/bin C\n"
+    named = run("/bin/sh", "-c", text, image=own, env={"PATH": "/named"})
+    assert named.stdout == b"/named C\n"
 
 
 def test_no_value_of_the_environment_stands_on_a_command_line(container, ground, podman):
@@ -197,6 +207,19 @@ def test_an_engine_that_wavers_may_be_asked_again_and_a_missing_image_not(ground
     whole = ContainerExecutor(Interpreter.running(), ground.mounts, podman.engine)
     done = ground.run(whole, "/bin/true", image=f"localhost/none@sha256:{'0' * 64}")
     assert (done.returncode, b"image not known" in done.stderr) == (126, True), done.stderr
+
+
+def test_a_program_that_the_image_lacks_never_began(run, ground, podman):
+    (ground.folder / "tool").write_text("#!/bin/sh\necho here\n")
+    (ground.folder / "tool").chmod(0o755)
+    for missing in ("nosuchprog", "/opt/nosuchprog", "./nosuchprog"):
+        done = run(missing)
+        told = f"cannot start container: {missing} is not in the image {podman.image}: "
+        assert done.stderr.decode() == f"{told}name a program that it has\n"
+        assert (done.returncode, done.stdout) == (126, b"")
+    assert podman.ask("ps", "--all", "--quiet") == ""
+    for there in ("python3", "./tool", f"{ground.folder}/tool"):
+        assert run(there, "-c", "1").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,9 @@ def test_a_missing_image_is_not_the_end_of_a_program(docker, ground):
     done = ground.run(docker, "/bin/true", image=f"localhost/none@sha256:{'0' * 64}")
     assert (done.returncode, done.stderr.startswith(CANNOT_START.encode())) == (126, True), done
     assert b"No such image" in done.stderr
+
+
+def test_the_environment_of_the_image_holds(docker, ground, kit):
+    own = kit.changed("ENV PATH=/opt/own/bin:/bin", "ENV LANG=C")
+    done = ground.run(docker, "sh", "-c", 'echo "$PATH $LANG"', image=own)
+    assert done.stdout == b"/opt/own/bin:/bin C\n", done.stderr

@@ -83,6 +83,13 @@ def test_a_line_that_is_not_understood_is_text(line):
     assert verdict.text == json.dumps(line)
 
 
+def test_usage_in_words_that_nobody_knows_is_shown():
+    line = {"rota": "usage", "cost": 0.01}
+    assert told(line)[0] == [Text(text=json.dumps(line))]
+    line = {"rota": "usage", "input_tokens": 3, "cost": 0.01}
+    assert told(line)[0] == [Text(text=json.dumps(line)), Usage(input=3)]
+
+
 def test_a_line_that_has_no_text_says_nothing():
     assert told({"rota": "text", "text": ""})[0] == []
 

@@ -136,6 +136,20 @@ def test_an_agent_sees_what_it_needs_and_nothing_else(agent, names):
     assert env["PATH"] == "/opt/bin"
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_paths_and_languages_of_the_host_do_not_stand_for_those_of_an_image(agent):
+    host = {"LANG": "de_DE.UTF-8", "SSL_CERT_FILE": "/etc/own.pem", "TZ": "Europe/Berlin"}
+    room = replace(ROOM, in_image=True, offered={"PATH": "/opt/bin", "TMPDIR": "/x", **host})
+    env = AGENTS[agent].prepare(OWN[agent], room).command.env
+    assert {*room.offered} & {*env} == {"TZ"}
+
+
+def test_a_program_in_an_image_is_given_a_path_of_the_host_if_its_task_names_it():
+    room = replace(ROOM, in_image=True)
+    wish = replace(OWN["command"], variables=("PATH",))
+    assert AGENTS["command"].prepare(wish, room).command.env["PATH"] == "/opt/bin"
+
+
 @pytest.mark.parametrize(
     ("address", "told"),
     [

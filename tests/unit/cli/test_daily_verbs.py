@@ -27,6 +27,13 @@ def test_add_takes_the_time_first_and_echoes_what_it_means(rota):
     assert made["instructions"] == "Summarise my inbox"
 
 
+def test_a_name_is_made_of_letters_as_people_write_them_without_their_marks(rota):
+    named = [
+        rota.json("add", "every day at 9", words)["name"] for words in ("Zähle Wörter", "Café")
+    ]
+    assert named == ["zaehle-woerter", "cafe"]
+
+
 def test_results_go_to_the_conversation_a_task_was_added_in(rota):
     made = rota.json("add", "every day at 9", "Read", "--in", "telegram:chat:42")
     assert (made["thread"], made["policy"]["deliver_to"]) == ("telegram:chat:42",) * 2

@@ -115,13 +115,13 @@ BAD = [
     (("--every", "5m", "--exclude", "2026-13-01"), "2026-13-01"),
     (("--every", "5m", "--quiet", "22-7"), "quiet"),
     (("--every", "5m", "--quiet-mode", "loud"), "loud"),
-    (("--every", "5m", "--starts-at", "later"), "starts_at"),
-    (("--every", "5m", "--ends-at", "never"), "ends_at"),
+    (("--every", "5m", "--starts-at", "later"), "--starts-at"),
+    (("--every", "5m", "--ends-at", "never"), "--ends-at"),
     (("--every", "5m", "--gap", "leap"), "leap"),
     (("--every", "5m", "--fold", "third"), "third"),
     (("--retry", "0"), "retry"),
     (("--retry", "many"), "many"),
-    (("--retry-base", "x"), "retry.base"),
+    (("--retry-base", "x"), "--retry-base"),
     (("--timeout", "forever"), "timeout"),
     (("--priority", "high"), "high"),
     (("--pool", "deep"), "deep"),
@@ -310,7 +310,7 @@ def test_a_task_may_choose_no_more_when_it_looks_again(rota):
 
 def test_results_go_only_where_something_leads(rota):
     said = rota.refused("task", "create", "x", *HELLO, "--deliver-to", "pigeon:home")
-    assert said == "deliver_to \"pigeon:home\": there is no channel 'pigeon': use log"
+    assert said == "--deliver-to \"pigeon:home\": there is no channel 'pigeon': use log"
     rota.ok("task", "create", "x", *HELLO, "--deliver-to", "log:home")
     assert "use log" in rota.refused("task", "edit", "x", "--deliver-to", "pigeon:home")
     rota.ok("thread", "register", "web:home")
@@ -340,3 +340,20 @@ def test_places_are_set_listed_and_removed(rota):
     rota.ok("notify", "remove", "log:ops", "--yes")
     rota.refused("notify", "remove", "log:ops", "--yes", code=3)
     assert rota.json("notify", "list")["preferences"] == []
+
+
+def test_a_rehearsed_deletion_tells_what_would_go(rota):
+    rota.ok("task", "create", "x", *HELLO, "--every", "5m")
+    rota.ok("run", "x")
+    told = rota.ok("task", "delete", "x", "--dry-run").out
+    assert told.startswith("Deleting x takes away 1 schedule, cancels 1 run that wait")
+    assert told.endswith("It would be done; nothing was changed.\n")
+    assert rota.json("runs")["runs"][0]["state"] == "queued"
+    assert rota.json("task", "delete", "x", "--dry-run") == {"dry_run": True}
+
+
+def test_words_of_a_shell_are_told_to_be_words_like_others(rota):
+    said = rota.ok("task", "create", "x", "--command", "ls '|' wc")
+    assert "no shell is asked, so | is a word like others: see --shell" in said.out + said.err
+    said = rota.ok("task", "create", "y", "--shell", "--command", "ls | wc")
+    assert "no shell is asked" not in said.out + said.err

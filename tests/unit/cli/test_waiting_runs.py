@@ -66,7 +66,7 @@ def test_what_an_earlier_attempt_came_to_is_not_told_as_the_outcome(rota, ended)
     assert "\nerror " not in shown
     assert any(line.split()[:3] == ["2", "lost", "running"] for line in shown.splitlines())
     logs = rota.ok("logs", "1")
-    assert logs.out.splitlines()[-1] == "earlier attempt 1: its keeper was killed"
+    assert logs.out.splitlines()[-1] == "earlier  attempt 1: its keeper was killed"
     assert "Run 1 is running." in logs.err
 
 

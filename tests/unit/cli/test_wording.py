@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rota.doors.cli.run_words import event_row
-from rota.doors.cli.show import NOTHING
+from rota.doors.cli.log_words import as_it_stands, not_told, told_once
+from rota.doors.cli.run_words import event_row, fault_words
 from rota.doors.cli.status import gone_words, worker_rows
+from rota.doors.cli.tables import NOTHING
+from rota.model.texts import MORE
 
 HELLO = ("--call", "rota.samples:hello")
 
@@ -22,10 +24,46 @@ def test_a_policy_tells_lengths_as_people_say_them(rota):
     assert "timeout 10 min, deadline 1 h 30 min" in shown
 
 
-@pytest.mark.parametrize(("percent", "told"), [(4.0, "4 %"), (12.5, "12.5 %"), (None, "percent=")])
+@pytest.mark.parametrize(("percent", "told"), [(4.0, "4 %"), (12.5, "12.5 %"), (None, "")])
 def test_a_share_is_told_in_percent(percent, told):
     event = {"name": "run.progress", "at": "2026-11-15T12:00:00Z", "data": {"percent": percent}}
     assert event_row(event, "UTC")[2].startswith(told)
+
+
+def test_what_an_event_does_not_know_is_left_out():
+    used = {"input": 3, "output": 0, "cost": None, "model": None, "of_session": False}
+    event = {"name": "run.usage", "at": "2026-11-15T12:00:00Z", "data": used}
+    assert event_row(event, "UTC")[2] == "input=3 output=0"
+
+
+def an_event(number, name, **data):
+    return {"id": number, "name": name, "at": "2026-11-15T12:00:00Z", "data": data}
+
+
+def test_a_fault_and_the_wait_that_follows_are_told_once():
+    busy = an_event(1, "run.fault", kind="overload", detail="busy at provider")
+    wait = {"kind": "overload", "retry": 1, "of": 3, "at": "2026-11-15T12:00:05Z"}
+    again, end = an_event(2, "run.fault", **wait), an_event(3, "run.settled")
+    one, last = told_once([busy, again, end])
+    told = "The model's provider is overloaded (busy at provider); Rota tries again"
+    assert fault_words(one["data"], "UTC") == f"{told} at 2026-11-15 12:00:05 (1 of 3)."
+    assert last == end
+    assert list(told_once([busy, end])) == [busy, end]
+    assert list(told_once([busy])) == [busy]
+
+
+def test_the_end_of_an_output_is_not_promised_once_it_is_there():
+    begin = an_event(1, "run.output", stream="out", text=f"a\n{MORE}")
+    alone, end = an_event(2, "run.output", text=MORE), an_event(3, "run.output", text="z")
+    assert [event["data"]["text"] for event in as_it_stands([begin, alone, end])] == ["a\n", "z"]
+    assert as_it_stands([begin]) == [begin]
+
+
+def test_an_error_does_not_repeat_what_the_output_has_told():
+    wrote = "Traceback:\n  File x\nValueError: no"
+    run = {"logs": [{"text": f"{wrote}\n"}]}
+    assert not_told(f"ValueError: no\nexit code 1\n{wrote}", run) == "ValueError: no\nexit code 1"
+    assert not_told("exit code 1\nanother line", run) == "exit code 1\nanother line"
 
 
 def test_a_run_that_never_began_has_no_start(rota, hello):

@@ -10,7 +10,6 @@ from rota.agents.claude.reader import ClaudeReader
 from rota.agents.command.reader import CommandReader
 from rota.flow.execute.hearing import (
     LONGEST_LINE,
-    MORE,
     MOST_EVENTS,
     MOST_TEXT,
     Hearing,
@@ -19,7 +18,7 @@ from rota.flow.execute.hearing import (
 )
 from rota.model.events import EventName
 from rota.model.keeping import Stream
-from rota.model.texts import COLOUR, clean, coloured
+from rota.model.texts import COLOUR, MORE, clean, coloured
 from rota.model.verdicts import Exit
 from rota.model.wishes import Output
 

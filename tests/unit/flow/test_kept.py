@@ -22,6 +22,7 @@ from rota.model.keeping import Kept, Reason
 from rota.model.outcomes import Failed, Lost, Succeeded
 from rota.model.programs import Bounds
 from rota.model.tasks import Policy, TaskKind
+from rota.model.texts import MORE
 from rota.model.verdicts import Exit
 from rota.model.wishes import Output
 
@@ -338,5 +339,5 @@ async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, 
     assert kept.out_at == len(yard.out)
     events = await desk.store.run_output(given.lease.run_id, 1_000)
     as_it_came = [event.data["text"] for event in events if END not in event.data]
-    assert as_it_came == ["a line"] * 19 + [hearing_module.MORE]
+    assert as_it_came == ["a line"] * 19 + [MORE]
     assert [event.data["text"].count("a line") for event in events if END in event.data] == [11]

@@ -55,6 +55,7 @@ def agent(name, **spec):
         (script("gone", executor="sandbox"), []),
         (script("gone", executor="container", image="python@sha256:" + "0" * 64), []),
         (agent("command", command=["there"]), []),
+        (script("gone.py"), ["the program gone.py is not there: it is looked for as /"]),
         (script("gone"), [f"the program gone {INSTALL}"]),
         (agent("claude"), [f"the program claude {INSTALL}"]),
         (agent("command", command=["gone"]), [f"the program gone {INSTALL}"]),

@@ -88,6 +88,11 @@ class CommandReader:
 
 
 def _is_unkept(told: Sequence[Said], record: Json | None) -> bool:
-    """Whether a line is told to be a fault and was not meant as one: then people may look at it."""
+    """Whether a line has more than is kept of it: then people may look at it.
+
+    It is told to be a fault and was not meant as one, or has words that nobody knows.
+    """
+    if record is not None and rota_lines.is_partly_kept(record):
+        return True
     meant = record is not None and record.get("rota") == "error"
     return not meant and any(isinstance(said, Fault) for said in told)

@@ -39,6 +39,8 @@ TELLABLE = frozenset(kind.value for kind in FaultKind) - {FaultKind.CANCELLED.va
 """What a program may say of itself; only Rota says that somebody stopped it."""
 RESULT_WORDS = frozenset({"rota", "text", "data", "silent", "next_check"})
 NOTHING_NEW = Progress()
+FIGURES = frozenset({"input_tokens", "output_tokens", "cached_tokens", "cost_usd"})
+USAGE_WORDS = FIGURES | {"rota", "model"}
 NO_QUESTION = "a question needs a text"
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
@@ -59,7 +61,7 @@ def said(record: Json, *, has_provider: bool = True) -> Sequence[Said] | None:
             told = [progress]
         case "tool" if name := string(record, "name", most=LONGEST_NAME):
             told = [ToolCall(name=name, summary=one_line(string(record, "summary")))]
-        case "usage":
+        case "usage" if record.keys() & FIGURES:
             told = [_usage(record)]
         case "session" if name := string(record, "id", most=LONGEST_NAME):
             told = [Session(id=name)]
@@ -77,6 +79,11 @@ def said(record: Json, *, has_provider: bool = True) -> Sequence[Said] | None:
 def _progress(record: Json) -> Progress:
     share = percent(number(record, "percent"))
     return Progress(percent=share, message=one_line(string(record, "message")))
+
+
+def is_partly_kept(record: Json) -> bool:
+    """Whether a line tells of usage in words that nobody knows, and so is shown besides."""
+    return record.get("rota") == "usage" and bool(record.keys() - USAGE_WORDS)
 
 
 def question(record: Json | None) -> Question | None:

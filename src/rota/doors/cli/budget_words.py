@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.doors.cli.desk import Record
-from rota.doors.cli.show import NOTHING
+from rota.doors.cli.tables import NOTHING
 from rota.flow.observe.telling import span
 
 

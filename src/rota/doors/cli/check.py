@@ -43,7 +43,7 @@ def check(context: typer.Context) -> None:
     desk.out.line(f"The settings are right ({FILE_NAME}: {there}).")
     desk.out.pairs(
         [
-            (name, f"{value}{'  (set)' if name in settings.given else ''}")
+            (name, f"{_written(value)}{'  (set)' if name in settings.given else ''}")
             for name, value in shown.items()
         ]
     )
@@ -52,6 +52,11 @@ def check(context: typer.Context) -> None:
 def _shown(settings: Settings) -> dict[str, str | int | bool]:
     values = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "given"}
     return {name: _plain(value) for name, value in values.items()}
+
+
+def _written(value: str | int | bool) -> str:
+    """Return a value as it stands in the file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plain(value: object) -> str | int | bool:

@@ -99,14 +99,14 @@ def doctor(
     told |= {"executors": executor_records(executors), "gateway": gateway_record(gate)}
     desk.out.record(told)
     for finding, done in zip(found, mended, strict=True):
-        desk.out.line(f"✗ {finding.sentence}")
-        desk.out.line(f"  {'mended' if done else 'to do: ' + finding.advice}")
+        desk.out.words(f"✗ {finding.sentence}", 2)
+        desk.out.words(f"  {'mended' if done else 'to do: ' + finding.advice}", 2)
     if not found:
         desk.out.line("Nothing is wrong.")
     elif not fix and any(finding.mend is not None for finding in found):
         desk.out.talk("Some of it can be mended here: rota doctor --fix")
     for line in (*executor_lines(executors), *gateway_lines(gate, SystemClock().now())):
-        desk.out.line(line)
+        desk.out.words(line, 4)
     if not all(mended):
         raise typer.Exit(1)
 

@@ -29,9 +29,17 @@ def executor_records(tried: Sequence[Tried]) -> list[dict[str, object]]:
 
 
 def executor_lines(tried: Sequence[Tried]) -> Iterator[str]:
-    """Yield for each executor whether it can be had, and what to do where it cannot."""
+    """Yield for each executor whether it can be had, and what to do where it cannot.
+
+    What several lack is told once, below them.
+    """
     if tried:
         yield "Programs can run in:"
+    lacking: dict[str, list[str]] = {}
+    for each in tried:
+        for one in each.missing:
+            words = f"{'needs' if one.needed else 'without'} {one}"
+            lacking.setdefault(words, []).append(each.executor.name)
     for each in tried:
         name = each.executor.name
         if each.available:
@@ -41,6 +49,8 @@ def executor_lines(tried: Sequence[Tried]) -> Iterator[str]:
             yield f"  ✓ {name:<9}  every stop is certain{unless}"
         else:
             yield f"  ✗ {name:<9}  cannot be had here"
-        for one in each.missing:
-            lack = "needs" if one.needed else "without"
-            yield f"      {lack} {one}"
+        own = [words for words, names in lacking.items() if names == [each.executor.name]]
+        yield from (f"      {words}" for words in own)
+    for words, names in lacking.items():
+        if len(names) > 1:
+            yield f"  {', '.join(names)}: {words}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
-from rota.doors.cli.show import NOTHING
+from rota.doors.cli.tables import NOTHING
 from rota.doors.cli.values import DryRun, Yes, maybe_whole, whole
 from rota.errors import Invalid
 from rota.flow.observe.telling import span

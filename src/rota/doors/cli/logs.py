@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
+from rota.doors.cli.log_words import OUTPUT, as_it_stands, not_told, told_once
 from rota.doors.cli.run_words import checked_words, error_pairs, event_row, result_words
 from rota.doors.cli.values import SpaceName
 from rota.doors.kit.faults import INTERRUPTED
@@ -19,7 +20,6 @@ from rota.model.states import FINISHED
 LOOK_SECONDS = 0.05
 """How often a run is looked at where no daemon tells of it."""
 WIDTH = 18
-OUTPUT = "run.output"
 SETTLED = "run.settled"
 RESET = "reset"
 """What a daemon sends that cannot go on from where the reader was."""
@@ -55,17 +55,25 @@ def logs(
         desk.out.line(f"run {run['id']} of {run['task']}")
     try:
         told = 0
-        for event in _recorded(run):
+        recorded, ended = _recorded(run), run["state"] in FINISHED
+        for event in _legible(desk, recorded, ended=ended):
             _tell(desk, event, run)
             told = event["id"]
-        if follow and run["state"] not in FINISHED:
-            for event in _following(desk, number, told):
+        if follow and not ended:
+            for event in _legible(desk, _following(desk, number, told)):
                 _tell(desk, event, run)
             run = desk.call("GET", f"/v1/runs/{number}")
     except KeyboardInterrupt:
         desk.out.talk(f"Detached: run {number} goes on.")
         raise typer.Exit(INTERRUPTED) from None
     _end(desk, run)
+
+
+def _legible(desk: Desk, events: Iterable[Record], *, ended: bool = False) -> Iterable[Record]:
+    """Return events as people read them; JSON has them as they are on record."""
+    if desk.out.as_json:
+        return events
+    return told_once(as_it_stands(list(events)) if ended else events)
 
 
 def _recorded(run: Record) -> list[Record]:
@@ -164,7 +172,8 @@ def _tell(desk: Desk, event: Record, run: Record) -> None:
         data = event["data"]
         text = data.get("ansi", data["text"]) if _coloured(desk) else data["text"]
         opened, goes_on = (data.get(flag, False) for flag in ("open", "continues"))
-        desk.out.line(str(text).removesuffix("\n"), opened=opened, goes_on=goes_on)
+        ended = str(text) if opened else str(text).removesuffix("\n")
+        desk.out.line(ended, opened=opened, goes_on=goes_on)
     else:
         name, at, data = event_row(event, desk.zone(run["space"]))
         desk.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())
@@ -183,10 +192,9 @@ def _end(desk: Desk, run: Record) -> None:
         to = f"{delivery['channel']}:{delivery['target']}"
         desk.out.line(f"message to {to} ({delivery['state']}): {delivery['body']}")
     if run["state"] == "succeeded" and run["result"] is not None:
-        desk.out.line(result_words(run))
+        desk.out.pairs([("result", result_words(run))])
     else:
-        for name, said in error_pairs(run):
-            desk.out.line(f"{'' if name == 'error' else name + ' '}{said.rstrip()}")
+        desk.out.pairs([(name, not_told(said.rstrip(), run)) for name, said in error_pairs(run)])
     if run["mark"] or run["checked"] not in {None, "unverified"}:
         desk.out.talk(f"Run {run['id']} is {checked_words(run)}.")
     if run["state"] not in FINISHED:

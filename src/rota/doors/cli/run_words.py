@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.doors.cli.desk import Record
-from rota.doors.cli.show import NOTHING, Output, compact, instant, wall, wall_named
+from rota.doors.cli.log_words import FAULT, told_once
+from rota.doors.cli.show import Output, compact, instant, wall, wall_named
+from rota.doors.cli.tables import NOTHING
 from rota.doors.cli.task_words import said
 from rota.doors.cli.values import now
 from rota.flow.observe.checked import MARKS as MARK_WORDS
@@ -16,7 +18,6 @@ from rota.model.states import FINISHED
 from rota.model.texts import clean
 
 SHORT = 60
-FAULT = "run.fault"
 PERCENT = "percent"
 COLOURED = "ansi"
 """What is for terminals alone."""
@@ -45,7 +46,7 @@ def run_row(run: Record, zone: str) -> list[str]:
         wall(run["started_at"], zone),
         took(run),
         run["source"],
-        said(run, SHORT),
+        said(run, 2 * SHORT),
     ]
 
 
@@ -58,8 +59,11 @@ def event_row(event: Record, zone: str) -> list[str]:
     """Return an event as a row of a list."""
     if event["name"] == FAULT:
         return [event["name"], wall(event["at"], zone), fault_words(event["data"], zone)]
-    told = {name: value for name, value in event["data"].items() if name != COLOURED}
-    data = " ".join(_datum(name, value) for name, value in told.items())
+    data = " ".join(
+        _datum(name, value)
+        for name, value in event["data"].items()
+        if name != COLOURED and value is not None and value is not False
+    )
     return [event["name"], wall(event["at"], zone), first_line(data)]
 
 
@@ -77,7 +81,10 @@ def fault_words(data: Record, zone: str) -> str:
     if data.get("new_session"):
         return f"{sentence} It goes on in a new one."
     if "retry" in data:
-        return f"{sentence} Retry {data['retry']} of {data['of']} at {wall(data['at'], zone)}."
+        what, said = sentence.rstrip(".").partition(";")[0], _short(data.get("detail", ""))
+        what += f" ({said})" if said else ""
+        again = f"Rota tries again at {wall(data['at'], zone)}"
+        return f"{what}; {again} ({data['retry']} of {data['of']})."
     return f"{sentence} {_short(data.get('detail', ''))}".rstrip()
 
 
@@ -148,7 +155,7 @@ def tell_run(out: Output, run: Record, zone: str) -> None:
         + going_row(run),
     )
     _section(out, ["attempt", "check", "holds", "evidence"], check_rows(run["attempts"]))
-    events = [event_row(event, zone) for event in run["events"]]
+    events = [event_row(event, zone) for event in told_once(run["events"])]
     _section(out, ["event", f"at ({zone})", "data"], events)
     _section(
         out,

@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from rota.doors.cli.app import as_typed, build_app
+from rota.doors.cli.refusals import as_typed_there
 from rota.doors.kit.faults import DONE, FAILED, INTERRUPTED, USAGE, fault_record, told
 from rota.errors import RotaError
 
@@ -38,8 +39,11 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
         return DONE
     except RotaError as fault:
         error = fault_record(fault)["error"]
-        if getattr(fault, "field", None) is not None:
-            error["field"] = getattr(fault, "field", None)
+        field = getattr(fault, "field", None)
+        if field is not None:
+            error["field"] = field
+        if field is not None and not as_json:
+            error["message"] = as_typed_there(error["message"], field, words)
         return _tell(error, getattr(fault, "exit_code", told(fault).exit_code), as_json=as_json)
     except Exception as fault:  # noqa: BLE001 - the last word of the program
         if debug:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.show import NOTHING, wall_named
+from rota.doors.cli.show import wall_named
+from rota.doors.cli.tables import NOTHING
 from rota.doors.cli.values import SpaceName, whole
 from rota.errors import RotaError
 from rota.flow.observe.telling import first_line

@@ -7,28 +7,11 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-NOTHING = "-"
-STYLES = {
-    "succeeded": "green",
-    "sent": "green",
-    "failed": "red",
-    "dead": "red",
-    "expired": "yellow",
-    "cancelled": "yellow",
-    "unknown": "yellow",
-    "running": "cyan",
-    "waiting": "magenta",
-    "disabled": "dim",
-    "off": "dim",
-}
+from rota.doors.cli.tables import NOTHING, in_lines, rich_table
 
 
 class Output:
@@ -48,6 +31,12 @@ class Output:
             begin = "\n" if self.is_open and not goes_on else ""
             sys.stdout.write(f"{begin}{text}{'' if opened else chr(10)}")
             self.is_open = opened
+
+    def words(self, text: str, indent: int = 0) -> None:
+        """Write a sentence; a terminal is shown it in lines that no word is broken by."""
+        if sys.stdout.isatty() and not self.as_json:
+            text = in_lines(text, indent)
+        self.line(text)
 
     def record(self, value: object) -> None:
         """Write the answer as JSON, if that was asked for."""
@@ -73,14 +62,24 @@ class Output:
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             raise typer.Abort
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-        """Write rows under their columns, or a sentence when there are none."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        empty: str,
+        *,
+        every: bool = False,
+    ) -> None:
+        """Write rows under their columns, or a sentence when there are none.
+
+        A terminal is shown the columns in which something stands, or `every` one.
+        """
         if self.as_json:
             return
         if not rows:
             self.line(empty)
         elif sys.stdout.isatty():
-            _rich_table(columns, rows)
+            _rich_table(columns, rows, every=every)
         else:
             _plain_table(columns, rows)
 
@@ -103,24 +102,10 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to load
 
-    Console().print(rich_table(columns, rows))
-
-
-def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return rows under their columns, with the colours of states."""
-    from rich.table import Table  # noqa: PLC0415 - slow to load
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    last = len(columns) - 1
-    for n, name in enumerate(columns):
-        table.add_column(name, no_wrap=n < last, overflow="fold" if n == last else "ellipsis")
-    for row in rows:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    return table
+    Console().print(rich_table(columns, rows, every=every), soft_wrap=True)
 
 
 @cache

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk
-from rota.doors.cli.show import NOTHING, compact
+from rota.doors.cli.show import compact
+from rota.doors.cli.tables import NOTHING
 from rota.doors.cli.values import text_or_input
 
 ROLE = "role"
@@ -40,7 +41,7 @@ def sql(
     found = desk.call("POST", "/v1/sql", wanted)
     desk.out.record(found)
     rows = [[_cell(value) for value in row] for row in found["rows"]]
-    desk.out.table(found["columns"], rows, "No rows.")
+    desk.out.table(found["columns"], rows, "No rows.", every=True)
     if found["truncated"]:
         desk.out.talk("There is more than is given.")
 

@@ -37,6 +37,7 @@ from rota.doors.cli.values import (
     whole,
 )
 from rota.errors import Invalid
+from rota.flow.observe.telling import counted
 
 MOST_LISTED = 1_000
 MOST_FIRES = 100
@@ -305,6 +306,24 @@ def delete(
     name = real_name(desk, name, space)
     question = f"Delete the task {name}, and cancel its runs?"
     desk.out.confirm(question, yes=yes or dry_run)
+    told = _would_go(desk, name, space) if dry_run else ""
+    if told:
+        desk.out.line(told)
     gone = desk.task("DELETE", name, said={"space": space}, dry_run=dry_run)
     desk.out.record(gone)
     desk.out.line(deleted_words(gone))
+
+
+def _would_go(desk: Desk, name: str, space: str | None) -> str:
+    """Return what deleting a task would take away, and what stays."""
+    about: Record = {"task": desk.reference(name, space), "space": space}
+    schedules = len(desk.call("GET", "/v1/schedules", about)["schedules"])
+    runs = {
+        state: len(desk.call("GET", "/v1/runs", {**about, "state": state})["runs"])
+        for state in ("queued", "waiting", "running")
+    }
+    ended = counted(runs["queued"] + runs["waiting"], "run")
+    return (
+        f"Deleting {name} takes away {counted(schedules, 'schedule')}, cancels {ended} "
+        f"that wait, and asks {counted(runs['running'], 'run')} to stop. Its history stays."
+    )

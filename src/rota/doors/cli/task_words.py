@@ -59,6 +59,9 @@ def tell_defined(out: Output, task: Record, what: str) -> None:
         out.line(f"  a run uses: {forecast_words(task['forecast'])}")
 
 
+OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
+
+
 def deleted_words(gone: Record) -> str:
     """Return what was deleted, and what becomes of its runs."""
     parts = [f"Deleted {gone['name']}"]
@@ -105,7 +108,15 @@ def site_words(task: Record) -> str:
 
 def warnings_of(task: Record) -> list[str]:
     """Return what would go wrong with a task where it was asked."""
-    return [*task["lacks"], *unheld_words(task)]
+    return [*task["lacks"], *unheld_words(task), *_for_a_shell(task)]
+
+
+def _for_a_shell(task: Record) -> list[str]:
+    """Return that no shell is asked, where a word alone means something to a shell only."""
+    if task["shell"]:
+        return []
+    found = [word for word in task["command"] or () if word in OF_SHELLS]
+    return [f"no shell is asked, so {found[0]} is a word like others: see --shell"] if found else []
 
 
 def unheld_words(task: Record) -> list[str]:

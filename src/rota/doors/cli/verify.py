@@ -11,6 +11,7 @@ from rota.flow.observe.verify import MOST_TOLD, verify
 from rota.model.verification import MEANINGS, Verification
 from rota.ports.store import Store
 
+INDENT = 7
 HOLDS, BROKEN = "✓", "✗"
 NOUNS = (("runs", "run"), ("schedules", "schedule"), ("deliveries", "message"))
 
@@ -36,7 +37,7 @@ def verify_store(context: typer.Context) -> None:
     found = desk.look(work)
     desk.out.record(_record(found))
     for line in _lines(found):
-        desk.out.line(line)
+        desk.out.words(line, INDENT)
     if not found.clean:
         raise typer.Exit(1)
 

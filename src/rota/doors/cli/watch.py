@@ -13,6 +13,7 @@ from rota.doors.cli.idle_words import NOBODY, idle_words
 from rota.doors.cli.run_words import run_columns, run_row
 from rota.doors.cli.show import wall_named
 from rota.doors.cli.status import queue_pairs, tell_status, worker_rows
+from rota.doors.cli.tables import rich_table
 from rota.doors.cli.values import whole
 from rota.errors import Unavailable
 
@@ -69,8 +70,6 @@ def _show_once(desk: Desk, most: int) -> None:
 def _screen(desk: Desk, most: int) -> RenderableType:
     from rich.console import Group  # noqa: PLC0415 - slow to load
     from rich.text import Text  # noqa: PLC0415
-
-    from rota.doors.cli.show import rich_table  # noqa: PLC0415
 
     try:
         zone = desk.zone()

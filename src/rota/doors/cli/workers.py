@@ -10,8 +10,9 @@ import typer
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.idle_words import NOBODY
 from rota.doors.cli.requests import MOST_LISTED
-from rota.doors.cli.show import NOTHING, instant, iso, wall
+from rota.doors.cli.show import instant, iso, wall
 from rota.doors.cli.status import gone_words, in_sight
+from rota.doors.cli.tables import NOTHING
 from rota.doors.cli.values import now, whole
 from rota.flow.observe.telling import first_line, span
 from rota.model.programs import MIB

@@ -20,6 +20,8 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
+from rota.flow.define.names import NAME_ADVICE
+
 MOST_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
@@ -114,7 +116,7 @@ TaskName = Annotated[
     str,
     Spelled(
         r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}",
-        "write 1 to 128 letters, digits and _ . : / -, such as daily-report",
+        NAME_ADVICE,
     ),
 ]
 NewTaskName = Annotated[TaskName, Field(json_schema_extra={"not": {"pattern": "^[0-9]+$"}})]

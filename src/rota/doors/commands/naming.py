@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from rota.doors.commands.task_requests import WholeTask
 from rota.doors.kit.office import Office
 
 LONGEST_SLUG = 40
+SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "æ": "ae", "ø": "oe"})
 
 
 async def free_name(office: Office, space_id: int, asked: WholeTask) -> str:
     """Return a name that nobody has, made of what the task is about."""
     said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
-    slug = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")[:LONGEST_SLUG].strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", _plain(said.lower())).strip("-")[:LONGEST_SLUG].strip("-")
     if not slug or slug.isdigit():  # a number alone is an id
         slug = f"task-{slug}".strip("-")
     name, count = slug, 1
@@ -21,3 +23,10 @@ async def free_name(office: Office, space_id: int, asked: WholeTask) -> str:
         count += 1
         name = f"{slug}-{count}"
     return name
+
+
+def _plain(text: str) -> str:
+    """Return text with letters for those that have marks."""
+    whole = unicodedata.normalize("NFC", text).translate(SPELLED)
+    parted = unicodedata.normalize("NFKD", whole)
+    return "".join(sign for sign in parted if not unicodedata.combining(sign))

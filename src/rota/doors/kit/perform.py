@@ -14,6 +14,7 @@ from rota.doors.kit.office import Office
 from rota.errors import Conflict, Invalid, Rehearsed
 from rota.model.requests import NewRequest, Request
 from rota.rules.permission import check_scope
+from rota.rules.shapes import advice_on
 
 NO_CONTENT = 204
 _KEY = re.compile(r"[!-~]{1,256}")
@@ -77,16 +78,12 @@ def read_request(takes: type[BaseModel], values: dict[str, Any]) -> BaseModel:
 
 def refused(fault: ValidationError) -> Invalid:
     """Return the first thing that is wrong with a request."""
-    first = fault.errors(include_url=False, include_context=False)[0]
+    first = fault.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
-    advice = first["msg"].removeprefix("Value error, ")
     untold = first["type"] in {"missing", "json_invalid"} or isinstance(
         first["input"], (dict, list)
     )
-    value = "" if untold else first["input"]
-    if first["type"] == "too_short":
-        advice = "give it something, or leave it out"
-    return Invalid(field, value, advice[:1].lower() + advice[1:])
+    return Invalid(field, "" if untold else first["input"], advice_on(first))
 
 
 def digest_of(command: Command, asked: BaseModel) -> str:

@@ -14,7 +14,7 @@ from rota.executors.container.lobby import lobby, trial
 from rota.executors.container.runtimes import ASKING, outdated
 from rota.executors.container.seccomp import ARCHITECTURES, profile
 from rota.executors.container.words import LABEL, Engine, mounted, pinned, walls
-from rota.executors.kit.executor import Interpreter, Missing, Room, environment, refuse
+from rota.executors.kit.executor import Interpreter, Missing, Room, given, refuse
 from rota.executors.kit.holding import timed
 from rota.executors.kit.mounts import MountList
 from rota.executors.kit.spec import Spec, Term, Tree
@@ -101,7 +101,7 @@ class ContainerExecutor:
             *(*mounted(room, self._mounts.of(room)), "--"),
             *(pinned(engine, room.image), *command.argv),
         )
-        wrapped = replace(command, argv=argv, env=environment(command, room), cwd="/")
+        wrapped = replace(command, argv=argv, env=given(command, room), cwd="/")
         return Spec(
             name=room.name,
             command=wrapped,

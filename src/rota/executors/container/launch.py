@@ -17,14 +17,15 @@ Words: KIND STATE PROFILE [--client NAME=VALUE]... ENGINE... -- LOBBY... -- WALL
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
 import subprocess
 import sys
 
-from rota.errors import NotPermitted, RotaError, Unavailable, shown
-from rota.executors.kit.beneath import open_beneath
+from rota.errors import NotPermitted, Refused, RotaError, Unavailable, shown
+from rota.executors.kit.beneath import is_there, open_beneath
 from rota.executors.kit.guard import guard
 from rota.executors.kit.start import CANNOT_START, NOT_STARTED, handed_over
 
@@ -34,6 +35,8 @@ ENGINE_FAILED = 125
 """As docker says it: another attempt may find the engine in a better state."""
 NO_IMAGE = ("image not known", "No such image")
 """What podman and docker say where another attempt is in vain."""
+MADE = "{{.State.Pid}} {{json .Config}}"
+"""What podman tells of a container: its first process, and what became of the image's words."""
 
 
 class Seen:
@@ -79,7 +82,10 @@ def main(words: list[str]) -> int:
         container = ask(client, *engine, "create", *told, given=(env,)).split()[-1]
         if kind == "podman":
             ask(client, *engine, "init", container)
-            compare(seen, ask(client, *engine, "inspect", "--format", "{{.State.Pid}}", container))
+            made = ask(client, *engine, "inspect", "--format", MADE, container)
+            pid, _, config = made.partition(" ")
+            compare(seen, pid)
+            find(f"/proc/{int(pid)}/root", program, config)
         start = [*engine, "start", "--attach", "--interactive", container]
         os.execve(engine[0], start, client)  # noqa: S606 - becoming the client is the point
     except (OSError, RotaError) as fault:
@@ -193,6 +199,16 @@ def compare(seen: list[Seen], pid: str) -> None:
     for each in seen:
         if not each.is_at(f"/proc/{int(pid)}/root{each.inside}"):
             raise NotPermitted(f"{shown(each.source)} was swapped while the container was made")
+
+
+def find(root: str, program: list[str], config: str) -> None:
+    """Raise Refused unless the program lies in the container, as its init will look for it."""
+    made = json.loads(config)
+    env = dict(pair.split("=", 1) for pair in made["Env"])
+    image, name = program[:2]
+    folders = [made["WorkingDir"]] if "/" in name else env.get("PATH", "").split(":")
+    if not any(is_there(root, os.path.join(folder, name)) for folder in folders):  # noqa: PTH118
+        raise Refused(f"{name} is not in the image {image}: name a program that it has")
 
 
 def keep(path: str, text: str) -> None:

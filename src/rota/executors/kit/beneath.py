@@ -6,12 +6,14 @@ every step is taken from the folder already held.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
 from rota.errors import NotPermitted, shown
 
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_LINKS = 40
 LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -41,6 +43,35 @@ def open_beneath(root: str, path: str) -> int:
         os.close(held)
         raise NotPermitted(f"{shown(path)} is a symbolic link; name what it leads to")
     return held
+
+
+def is_there(root: str, path: str) -> bool:
+    """Return whether something lies at a path for whoever has a folder as the root.
+
+    Links are followed as they are meant there. Whatever cannot be looked at counts as there.
+    """
+    held: list[str] = []
+    steps, links = path.split("/")[::-1], 0
+    while steps:
+        step = steps.pop()
+        if step in {"", ".", ".."}:
+            held = held[:-1] if step == ".." else held
+            continue
+        try:
+            aim = os.readlink("/".join([root, *held, step]))  # noqa: PTH115
+        except OSError as fault:
+            if fault.errno in {errno.ENOENT, errno.ENOTDIR}:
+                return False
+            if fault.errno != errno.EINVAL:  # which says that it is no link
+                return True
+            held.append(step)
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return False
+        held = [] if aim.startswith("/") else held
+        steps += aim.split("/")[::-1]
+    return True
 
 
 def _open(path: str, step: str, flags: int, above: int | None = None) -> int:

@@ -186,13 +186,18 @@ RUN_MODULE = (
 
 
 def environment(command: Command, room: Room) -> dict[str, str]:
-    """Return the whole environment of a program: what it was given, its home, and a path."""
+    """Return the whole environment of a program of the host: what it was given, and a path."""
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **given(command, room)}
+
+
+def given(command: Command, room: Room) -> dict[str, str]:
+    """Return what a program was given of an environment, and its home."""
     for name, value in command.env.items():
         if not VARIABLE.fullmatch(name) or "\0" in value:
             raise Invalid("environment", name, "use letters, digits and _, and no NUL")
         if room.isolated and LOADER.match(name):
             raise Invalid("environment", name, "it would reach outside; set it with env(1) inside")
-    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **command.env, "HOME": room.home}
+    return {**command.env, "HOME": room.home}
 
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -197,6 +197,7 @@ class HomeYard:
                 offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
                 ids={**ids, **led, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
                 isolated=site.isolated,
+                in_image=site.executor == CONTAINER,
                 python="python3" if site.executor == CONTAINER else self._python,
                 artifacts=str(shelf),
                 resources=given,

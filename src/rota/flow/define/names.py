@@ -10,16 +10,13 @@ from rota.ports.store import Store
 from rota.rules.permission import Caller, check_space
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+NAME_ADVICE = "write 1 to 128 letters, digits and _ . : / -, such as daily-report"
 
 
 def check_name(field: str, name: str) -> None:
     """Refuse what could not be typed, listed or put in a path."""
     if not NAME.fullmatch(name):
-        raise Invalid(
-            field,
-            name,
-            "use 1 to 128 letters, digits and _ . : / -, beginning with a letter or digit",
-        )
+        raise Invalid(field, name, NAME_ADVICE)
 
 
 def check_new_name(name: str) -> None:

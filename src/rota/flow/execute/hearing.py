@@ -40,7 +40,7 @@ from rota.model.said import (
     Usage,
     Wanted,
 )
-from rota.model.texts import clean, coloured
+from rota.model.texts import MORE, clean, coloured
 from rota.model.verdicts import Verdict
 from rota.ports.agent import Reader, Summing
 from rota.rules.internal import public_text
@@ -51,7 +51,6 @@ MOST_EVENTS = 10_000
 MOST_TOOLS = 1_000
 WHOLE = re.compile(rb"[ \t\r]+|([^\w\s\x80-\xff\x1b])\1{2,}")
 COLOURED = re.compile(rb"\x1b\[[0-9;:]*m")
-MORE = "… there is more; the end of it follows once it has ended"
 NOT_COUNTED = "the result that it gave, which does not count:"
 
 
