@@ -14,9 +14,8 @@ def codes(answer):
 
 
 @pytest.fixture
-def sound(rota):
+def sound(there, rota):
     """A home with nothing wrong in it."""
-    rota.ok("space", "list")
     (rota.home / "admin.key").write_text("rota_x\n")
     (rota.home / "admin.key").chmod(0o600)
     return rota
@@ -49,8 +48,9 @@ def test_a_list_of_mounts_that_cannot_be_trusted_is_found(sound):
     assert (answer.code, codes(answer)) == (1, ["executors"])
 
 
-def test_a_home_that_does_not_exist_yet_is_not_made(rota):
-    rota.ok("doctor")
+def test_a_home_that_does_not_exist_is_found_and_not_made(rota):
+    answer = rota("doctor", "--json")
+    assert (answer.code, codes(answer)) == (1, ["home"])
     assert not rota.home.exists()
 
 

@@ -62,7 +62,7 @@ def test_an_unknown_command_is_refused(rota):
     assert "ghost" in rota.refused("ghost", "--help")
 
 
-def test_an_option_that_takes_one_value_is_not_given_two(rota):
+def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
     answer = rota("task", "create", "two", "--command", "echo a", "--command", "echo b")
     assert (answer.code, answer.err) == (2, "rota: --command is given 2 times: give it once\n")
     assert rota("task", "show", "two").code == 3
@@ -77,7 +77,8 @@ def test_the_version_is_told(capsys):
 
 
 def test_a_database_that_cannot_be_opened_is_unavailable(rota, tmp_path):
-    answer = rota("task", "list", "--store", f"sqlite:///{tmp_path}/no/such/folder/rota.db")
+    store = f"sqlite:///{tmp_path}/no/such/folder/rota.db"
+    answer = rota("task", "create", "x", "--command", "true", "--store", store)
     assert answer.code == 6
     assert answer.err.startswith("rota: cannot open the database")
     assert answer.err.count("\n") == 1
@@ -87,8 +88,7 @@ def test_a_store_address_must_make_sense(rota):
     assert "sqlite:///" in rota.refused("task", "list", "--store", "mysql://x")
 
 
-def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(rota):
-    rota.ok("task", "list")
+def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(there, rota):
     connection = apsw.Connection(str(rota.home / "rota.db"))
     connection.execute("drop table events")
     connection.close()

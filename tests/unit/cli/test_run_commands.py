@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("there")
 HELLO = ("--call", "rota.samples:hello")
 
 
@@ -22,11 +23,6 @@ def test_a_dry_run_tells_and_changes_nothing(rota, hello):
     assert answer.out == "Would process 1 run; nothing was changed.\n  hello: run 1 is ready\n"
     assert rota.json("once", "--dry-run")["would_run"] == 1
     assert rota.json("runs")["runs"] == before
-
-
-def test_a_dry_run_makes_no_database(rota):
-    assert rota.json("once", "--dry-run")["would_run"] == 0
-    assert not rota.home.exists()
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "some", "9999999999"])

@@ -87,7 +87,7 @@ def doctor(
     executors: list[Tried] = []
     gate = Gatekeeping(None, [])
     if settings is not None:
-        found += examine(settings)
+        found += [*_absence(desk, settings), *examine(settings)]
         gate, wrong = _gateway(settings)
         found += wrong
         try:
@@ -109,6 +109,14 @@ def doctor(
         desk.out.line(line)
     if not all(mended):
         raise typer.Exit(1)
+
+
+def _absence(desk: Desk, settings: Settings) -> Iterator[Finding]:
+    """Look whether there is a database where somebody says that there is one."""
+    lost = desk.absence(settings)
+    if lost is not None and lost.named:
+        what, _, advice = lost.sentence.partition(": ")
+        yield _wrong("home", what, advice)
 
 
 def examine(settings: Settings) -> list[Finding]:

@@ -68,7 +68,7 @@ def change(
 
     Example: rota limit set pool background --cap 3
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     most = maybe_whole("cap", cap, 0, MOST)
     count, period = _read_rate(rate)
     if most is None and count is None:

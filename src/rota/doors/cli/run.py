@@ -80,7 +80,7 @@ def run(
 
     Example: rota run report --input "only the last week" --wait
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=task is None)
     waiting = _waiting(wait=wait, timeout=timeout, interval=interval_ms)
     asked = {"input": text, "payload": payload, "key": key}
     asked |= {"instructions": instructions, "command": command}
