@@ -71,6 +71,23 @@ def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
     rota.ok("task", "list", "--json", "--json", "--home", "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("run", ""), "task|run"),
+        (("why", ""), "task|run"),
+        (("logs", ""), "run|task"),
+        (("cancel", ""), "run"),
+        (("task", "show", ""), "task"),
+        (("runs", "--task", ""), "task"),
+        (("space", "set", "", "--timezone", "UTC"), "name"),
+        (("thread", "show", ""), "thread"),
+    ],
+)
+def test_an_empty_name_is_refused_by_the_name_of_its_argument(rota, words, name):
+    assert rota.refused(*words) == f'{name} "": it is empty: say which one'
+
+
 def test_the_version_is_told(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rota ")
