@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -214,3 +215,19 @@ def test_a_daemon_may_open_more_files_than_usual_and_its_programs_may_not(house)
     house.json("task", "run", "limit")
     daemon.log.wait("run.settled", "limit")
     assert house.json("run", "1")["result"] == "512"
+
+
+def test_the_doctor_tells_which_programs_the_daemon_finds(house):
+    for name in ("daemons", "terminals"):
+        program = house.folder / f"of-{name}" / f"only-{name}"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        house.rota("task", "create", name, "--command", program.name)
+    usual = os.environ["PATH"]
+    house.up("--port", "0", PATH=f"{house.folder}/of-daemons:{usual}")
+    done = house.rota("doctor", "--json", PATH=f"{house.folder}/of-terminals:{usual}")
+    found = json.loads(done.stdout)["findings"]
+    end = "is not on the PATH of the daemon, wanted by the task terminals"
+    told = [each["message"] for each in found if each["code"] == "programs"]
+    assert told == [f"the program only-terminals {end}"]

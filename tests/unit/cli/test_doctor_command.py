@@ -187,8 +187,14 @@ def test_programs_that_tasks_name_and_that_cannot_be_found_are_told(sound, monke
     answer = sound("doctor", "--json")
     assert answer.code == 1
     told = [found["message"] for found in answer.json["findings"] if found["code"] == "programs"]
-    end = "is not on the PATH of this terminal"
+    end = "is not on the PATH of this terminal, wanted by the"
     assert told == [
-        f"the program claude of the task agent {end}",
-        f"the program nosuchprogram of the tasks gone, gone-too {end}",
+        f"the program claude {end} task agent",
+        f"the program nosuchprogram {end} tasks gone, gone-too",
     ]
+    lines = sound("doctor").out
+    assert lines.count(str(tmp_path)) == 1
+    assert (
+        f"No daemon answers, so programs were looked for on the PATH of this terminal: {tmp_path}\n"
+        in lines
+    )
