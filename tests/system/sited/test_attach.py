@@ -163,3 +163,18 @@ def test_a_run_without_a_pane_says_what_to_do(sited, place):
     assert f"rota logs {run} -f" in told.stderr
     sited.go()
     sited.ended(run)
+
+
+@pytest.mark.parametrize("place", ["tmux"], indirect=True)
+def test_a_pane_of_a_queued_run_is_waited_for(sited, place):
+    sited.settle(place)
+    (sited.work / "ask.py").write_text(ASKING)
+    sited.make("ask", "python3", "ask.py")
+    sited.up()
+    sited.json("limit", "set", "space", "background", "--cap", "0")
+    run = sited.start("ask")
+    with attached(sited, "ask") as terminal:
+        shown(terminal, f"Run {run} is queued: in the queue for ".encode())
+        shown(terminal, b"Waiting for it; Ctrl-C leaves.")
+        sited.json("limit", "set", "space", "background", "--cap", "1")
+        shown(terminal, b"name?")

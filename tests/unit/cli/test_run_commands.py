@@ -99,9 +99,29 @@ def test_a_queued_run_is_cancelled_once(rota, hello):
     assert rota.json("cancel", "1")["state"] == "cancelled"
     assert "ended already" in rota.refused("cancel", "1", code=5)
     assert "no run" in rota.refused("cancel", "77", code=3)
-    told = "give its number; `rota runs --task TASK` lists those of a task"
-    assert rota.refused("cancel", "hello", code=3) == f'no run "hello": {told}'
     assert "no run" in rota.refused("run", "77", code=3)
+
+
+def test_a_task_stands_for_its_one_run_that_is_not_finished(rota, hello):
+    none = "none of it is running or queued or waiting: see `rota runs --task hello`"
+    assert rota.refused("cancel", hello, code=3) == f'no run "hello": {none}'
+    rota.ok("task", "run", hello)
+    assert rota.ok("cancel", hello).out == "Run 1 of hello is cancelled.\n"
+    rota.ok("task", "run", hello)
+    rota.ok("task", "run", hello)
+    several = "it has several: say which of 3 (queued), 2 (queued)"
+    assert rota.refused("cancel", hello) == f'run "hello": {several}'
+    assert "it has several" in rota.refused("attach", hello)
+    assert 'no task "helo": did you mean hello?' in rota.refused("cancel", "helo", code=3)
+
+
+def test_several_runs_are_cancelled_at_once(rota, hello):
+    for _ in range(3):
+        rota.ok("task", "run", hello)
+    assert "nothing was changed" in rota.ok("cancel", "1", "2", "--dry-run").out
+    found = rota.json("cancel", "2", "1", "2")["runs"]
+    assert [(run["id"], run["state"]) for run in found] == [(2, "cancelled"), (1, "cancelled")]
+    assert rota.json("run", "3")["state"] == "queued"
 
 
 def test_a_question_is_shown_and_answered_once(rota):
@@ -117,11 +137,11 @@ def test_a_question_is_shown_and_answered_once(rota):
     )
     assert "Shall I go on? [yes/no]" in rota.ok("questions").out
     assert "yes, no" in rota.refused("answer", "1", "perhaps")
-    assert rota.json("answer", "1", "yes")["state"] == "queued"
+    assert rota.json("answer", "ask", "yes")["state"] == "queued"
     assert "closed" in rota.refused("answer", "1", "no", code=5)
     assert "no run" in rota.refused("answer", "9", "no", code=3)
     assert "no question" in rota.refused("answer", "1", "no", "--question", "9", code=3)
-    assert "give its number" in rota.refused("answer", "first", "no", code=3)
+    assert 'no task "first"' in rota.refused("answer", "first", "no", code=3)
     rota.ok("once")
     assert rota.json("run", "1")["result"] == "the answer was yes"
     assert rota.ok("questions").out == "Nobody waits for an answer.\n"

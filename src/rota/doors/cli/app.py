@@ -70,7 +70,9 @@ MODULES = MappingProxyType(
 )
 """Which module of this folder holds a command."""
 
-NAMES = frozenset({"TASK", "RUN", "TASK|RUN", "RUN|TASK", "NAME", "THREAD", "SESSION"})
+NAMES = frozenset(
+    {"TASK", "RUN", "TASK|RUN", "RUN|TASK", "RUN|TASK...", "NAME", "THREAD", "SESSION"}
+)
 """What stands for something by its name, and is never empty."""
 PAGE_WIDTH = 80
 ANYWHERE = "Anywhere on the line: --home DIR, --store ADDRESS, --url URL, --json, --debug."
@@ -172,8 +174,9 @@ def _strictly(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
 
 def _check_named(param: Any, value: Any) -> None:  # noqa: ANN401 - Typer's own
     """Refuse an empty name of something that is there."""
-    if param.metavar in NAMES and "" in (value if isinstance(value, tuple | list) else [value]):
-        name = param.opts[-1].removeprefix("--") if _is_option(param) else param.metavar.lower()
+    named = (param.metavar or "").removesuffix("...")
+    if named in NAMES and "" in (value if isinstance(value, tuple | list) else [value]):
+        name = param.opts[-1].removeprefix("--") if _is_option(param) else named.lower()
         raise Invalid(name, "", "it is empty: say which one")
 
 

@@ -22,7 +22,6 @@ SpaceName = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Try it, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The task's name or id.")]
-RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number.")]
 
 
 def maybe_run(text: str) -> int | None:
