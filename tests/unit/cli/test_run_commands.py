@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import io
+import json
+import sys
+
 import pytest
 
 pytestmark = pytest.mark.usefixtures("there")
@@ -296,3 +300,17 @@ def test_ist_25_a_task_may_run_until_it_has_succeeded(rota, hello):
     assert "it has succeeded, and was to run until then" in rota.ok("why", hello).out
     rota.ok("task", "edit", hello, "--not-until-success")
     assert rota.json("task", "show", hello)["policy"]["until_success"] is False
+
+
+def test_a_payload_is_read_from_standard_input_or_a_file(rota, hello, tmp_path, monkeypatch):
+    payload = {"words": "x" * 200_000}
+    file = tmp_path / "payload.json"
+    file.write_text(json.dumps(payload))
+    rota.ok("run", hello, "--payload", f"@{file}")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(payload)))
+    rota.ok("task", "run", hello, "--payload", "-")
+    assert [rota.json("run", run)["payload"] for run in ("1", "2")] == [payload, payload]
+    missing = rota.refused("run", hello, "--payload", f"@{tmp_path}/no.json")
+    assert missing.endswith("the file cannot be read: No such file or directory")
+    both = rota.refused("run", hello, "--payload", "-", "--input", "-")
+    assert "standard input is read for --input" in both

@@ -11,7 +11,7 @@ from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
 from rota.doors.cli.idle_words import look_if_idle, tell_if_idle
 from rota.doors.cli.questions import approval_lines
 from rota.doors.cli.queued import Waiting, why_queued
-from rota.doors.cli.run_now import queue_run
+from rota.doors.cli.run_now import PAYLOAD, queue_run
 from rota.doors.cli.run_words import ending, question_lines, result_words, tell_run
 from rota.doors.cli.task_options import words_of
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
@@ -44,9 +44,7 @@ def run(
         str | None,
         typer.Option("--input", metavar="TEXT", help="What the run is told; - reads it."),
     ] = None,
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="What the run is given.")
-    ] = None,
+    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON", help=PAYLOAD)] = None,
     instructions: Annotated[
         str | None,
         typer.Option(
