@@ -174,7 +174,7 @@ def test_a_pane_of_a_queued_run_is_waited_for(sited, place):
     sited.json("limit", "set", "space", "background", "--cap", "0")
     run = sited.start("ask")
     with attached(sited, "ask") as terminal:
-        shown(terminal, f"Run {run} is queued: in the queue for ".encode())
-        shown(terminal, b"Waiting for it; Ctrl-C leaves.")
+        told = shown(terminal, b"Waiting for it; Ctrl-C leaves.")
+        assert f"Run {run} is queued: in the queue for ".encode() in told
         sited.json("limit", "set", "space", "background", "--cap", "1")
         shown(terminal, b"name?")
