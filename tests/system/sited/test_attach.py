@@ -137,7 +137,8 @@ def test_a_run_that_has_not_begun_or_has_ended_is_told_as_that(sited, place):
     sited.make("slow", "python3", "count.py", "1")
     run = str(sited.json("run", "slow")["run"])
     assert (
-        f"run {run} is queued: it can have a pane while it runs" in sited.rota("attach", run).stderr
+        f"run {run} is queued: a pane is there while a run goes on"
+        in sited.rota("attach", run).stderr
     )
     sited.json("cancel", run)
     assert sited.rota("attach", run).stderr == f"rota: run {run} has ended: see `rota logs {run}`\n"
