@@ -52,6 +52,11 @@ def home_folder(typed: str | None = None) -> Path:
     return Path(typed or _variable("home") or DEFAULT_HOME).expanduser().absolute()
 
 
+def home_was_named(typed: str | None) -> bool:
+    """Tell whether somebody has said where the home is, so that it is not the usual one."""
+    return bool(typed or _variable("home"))
+
+
 def offered() -> dict[str, str]:
     """Return the environment from which programs may be given something, by name."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}

@@ -14,6 +14,7 @@ NAME = "rota"
 LABEL = "org.rota"
 STOP_SLACK = timedelta(seconds=20)
 """Beyond the drain, before a service manager may kill: what ended has to be written down."""
+_PATH = re.compile(r'(Environment="PATH=|<key>PATH</key>\s*<string>).*')
 USAGE = 2
 """The exit code of settings that are wrong: starting again will not mend them."""
 
@@ -27,6 +28,7 @@ class Service:
     usual: bool
     drain: timedelta
     store: str | None = None
+    path: str | None = None
 
     @property
     def name(self) -> str:
@@ -49,8 +51,8 @@ class Service:
     @property
     def environment(self) -> dict[str, str]:
         """What it is told beside its settings file."""
-        told = {"ROTA_HOME": str(self.home)}
-        return told if self.store is None else {**told, "ROTA_STORE": self.store}
+        told = {"ROTA_HOME": str(self.home), "ROTA_STORE": self.store, "PATH": self.path}
+        return {name: value for name, value in told.items() if value is not None}
 
     @property
     def stop_seconds(self) -> int:
@@ -110,6 +112,11 @@ def launchd_plist(service: Service) -> str:
         "StandardErrorPath": str(service.log),
     }
     return plistlib.dumps(facts, sort_keys=False).decode()
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Tell whether two files are the same but for the PATH: that is of the shell that wrote it."""
+    return _PATH.sub(r"\1", one) == _PATH.sub(r"\1", other)
 
 
 def _word(text: str, *, command: bool = False) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -214,3 +215,40 @@ def test_a_daemon_may_open_more_files_than_usual_and_its_programs_may_not(house)
     house.json("task", "run", "limit")
     daemon.log.wait("run.settled", "limit")
     assert house.json("run", "1")["result"] == "512"
+
+
+def test_the_doctor_tells_which_programs_the_daemon_finds(house):
+    for name in ("daemons", "terminals"):
+        program = house.folder / f"of-{name}" / f"only-{name}"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        house.rota("task", "create", name, "--command", program.name)
+    usual = os.environ["PATH"]
+    house.up("--port", "0", PATH=f"{house.folder}/of-daemons:{usual}")
+    done = house.rota("doctor", "--json", PATH=f"{house.folder}/of-terminals:{usual}")
+    found = json.loads(done.stdout)["findings"]
+    end = "is not on the PATH of the daemon, wanted by the task terminals"
+    told = [each["message"] for each in found if each["code"] == "programs"]
+    assert told == [f"the program only-terminals {end}"]
+
+
+def test_waiting_tells_why_a_run_is_still_queued(house):
+    daemon = house.up("--port", "0")
+    house.rota("limit", "set", "space", "background", "--cap", "0")
+    house.rota("task", "create", "held", "--command", "true")
+    done = house.rota("run", "held", "--wait", "--timeout", "1s")
+    assert done.returncode == 8
+    reason = "the limit of 0 runs for one space in the background pool is reached, which"
+    command = "`rota limit set space background --cap N` changes"
+    assert "is still queued: in the queue for " in done.stderr
+    assert f"{reason} {command}. It goes on." in done.stderr
+    assert f"{reason} {command}" in house.rota("run", "1").stdout
+    (house.folder / "bad.py").write_text("def fail(run):\n    raise OSError('again')\n")
+    retries = ("--retry", "2", "--retry-base", "1h")
+    house.rota("task", "create", "bad", "--call", "bad:fail", *retries)
+    house.rota("run", "bad")
+    daemon.log.wait("run.settled", "bad")
+    done = house.rota("run", "2", "--wait", "--timeout", "1s")
+    assert done.returncode == 8
+    assert done.stderr.count("attempt 1 failed; it is tried again at ") == 2

@@ -137,7 +137,8 @@ def test_a_run_that_has_not_begun_or_has_ended_is_told_as_that(sited, place):
     sited.make("slow", "python3", "count.py", "1")
     run = str(sited.json("run", "slow")["run"])
     assert (
-        f"run {run} is queued: it can have a pane while it runs" in sited.rota("attach", run).stderr
+        f"run {run} is queued: a pane is there while a run goes on"
+        in sited.rota("attach", run).stderr
     )
     sited.json("cancel", run)
     assert sited.rota("attach", run).stderr == f"rota: run {run} has ended: see `rota logs {run}`\n"
@@ -163,3 +164,18 @@ def test_a_run_without_a_pane_says_what_to_do(sited, place):
     assert f"rota logs {run} -f" in told.stderr
     sited.go()
     sited.ended(run)
+
+
+@pytest.mark.parametrize("place", ["tmux"], indirect=True)
+def test_a_pane_of_a_queued_run_is_waited_for(sited, place):
+    sited.settle(place)
+    (sited.work / "ask.py").write_text(ASKING)
+    sited.make("ask", "python3", "ask.py")
+    sited.up()
+    sited.json("limit", "set", "space", "background", "--cap", "0")
+    run = sited.start("ask")
+    with attached(sited, "ask") as terminal:
+        told = shown(terminal, b"Waiting for it; Ctrl-C leaves.")
+        assert f"Run {run} is queued: in the queue for ".encode() in told
+        sited.json("limit", "set", "space", "background", "--cap", "1")
+        shown(terminal, b"name?")

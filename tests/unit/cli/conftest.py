@@ -78,6 +78,13 @@ def rota(tmp_path, capsys) -> Terminal:
 
 
 @pytest.fixture
+def there(rota) -> Terminal:
+    """A home that is there already, with nothing in it."""
+    rota.ok("space", "create", "nobody", "--dry-run")
+    return rota
+
+
+@pytest.fixture
 def hello(rota) -> str:
     rota.ok("task", "create", "hello", "--call", "rota.samples:hello")
     return "hello"

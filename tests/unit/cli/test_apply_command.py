@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("there")
 TASKS = """
 [tasks.report]
 command = ["echo", "done"]

@@ -270,8 +270,8 @@ def test_a_mistyped_name_is_answered_with_those_that_are_near(rota, hello):
         "help-desk or hello", "hello or help-desk"
     )
     assert "did you mean hello?" in rota.refused("runs", "--task", "hullo", code=3)
-    assert "did you mean 'status'" in rota.refused("statsu")
-    assert "did you mean 'show'" in rota.refused("task", "shw")
+    assert "did you mean 'rota status'" in rota.refused("statsu")
+    assert "did you mean 'rota task show'" in rota.refused("task", "shw")
 
 
 def test_a_name_that_several_spaces_have_is_refused_with_all_of_them(rota):

@@ -14,9 +14,8 @@ def codes(answer):
 
 
 @pytest.fixture
-def sound(rota):
+def sound(there, rota):
     """A home with nothing wrong in it."""
-    rota.ok("space", "list")
     (rota.home / "admin.key").write_text("rota_x\n")
     (rota.home / "admin.key").chmod(0o600)
     return rota
@@ -49,8 +48,9 @@ def test_a_list_of_mounts_that_cannot_be_trusted_is_found(sound):
     assert (answer.code, codes(answer)) == (1, ["executors"])
 
 
-def test_a_home_that_does_not_exist_yet_is_not_made(rota):
-    rota.ok("doctor")
+def test_a_home_that_does_not_exist_is_found_and_not_made(rota):
+    answer = rota("doctor", "--json")
+    assert (answer.code, codes(answer)) == (1, ["home"])
     assert not rota.home.exists()
 
 
@@ -187,8 +187,14 @@ def test_programs_that_tasks_name_and_that_cannot_be_found_are_told(sound, monke
     answer = sound("doctor", "--json")
     assert answer.code == 1
     told = [found["message"] for found in answer.json["findings"] if found["code"] == "programs"]
-    end = "is not on the PATH of this terminal"
+    end = "is not on the PATH of this terminal, wanted by the"
     assert told == [
-        f"the program claude of the task agent {end}",
-        f"the program nosuchprogram of the tasks gone, gone-too {end}",
+        f"the program claude {end} task agent",
+        f"the program nosuchprogram {end} tasks gone, gone-too",
     ]
+    lines = sound("doctor").out
+    assert lines.count(str(tmp_path)) == 1
+    assert (
+        f"No daemon answers, so programs were looked for on the PATH of this terminal: {tmp_path}\n"
+        in lines
+    )

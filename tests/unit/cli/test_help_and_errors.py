@@ -62,7 +62,7 @@ def test_an_unknown_command_is_refused(rota):
     assert "ghost" in rota.refused("ghost", "--help")
 
 
-def test_an_option_that_takes_one_value_is_not_given_two(rota):
+def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
     answer = rota("task", "create", "two", "--command", "echo a", "--command", "echo b")
     assert (answer.code, answer.err) == (2, "rota: --command is given 2 times: give it once\n")
     assert rota("task", "show", "two").code == 3
@@ -71,13 +71,32 @@ def test_an_option_that_takes_one_value_is_not_given_two(rota):
     rota.ok("task", "list", "--json", "--json", "--home", "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("run", ""), "task|run"),
+        (("why", ""), "task|run"),
+        (("logs", ""), "run|task"),
+        (("cancel", ""), "run|task"),
+        (("cancel", "1", ""), "run|task"),
+        (("task", "show", ""), "task"),
+        (("runs", "--task", ""), "task"),
+        (("space", "set", "", "--timezone", "UTC"), "name"),
+        (("thread", "show", ""), "thread"),
+    ],
+)
+def test_an_empty_name_is_refused_by_the_name_of_its_argument(rota, words, name):
+    assert rota.refused(*words) == f'{name} "": it is empty: say which one'
+
+
 def test_the_version_is_told(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("rota ")
 
 
 def test_a_database_that_cannot_be_opened_is_unavailable(rota, tmp_path):
-    answer = rota("task", "list", "--store", f"sqlite:///{tmp_path}/no/such/folder/rota.db")
+    store = f"sqlite:///{tmp_path}/no/such/folder/rota.db"
+    answer = rota("task", "create", "x", "--command", "true", "--store", store)
     assert answer.code == 6
     assert answer.err.startswith("rota: cannot open the database")
     assert answer.err.count("\n") == 1
@@ -87,8 +106,7 @@ def test_a_store_address_must_make_sense(rota):
     assert "sqlite:///" in rota.refused("task", "list", "--store", "mysql://x")
 
 
-def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(rota):
-    rota.ok("task", "list")
+def test_an_unexpected_fault_is_one_sentence_and_debug_shows_more(there, rota):
     connection = apsw.Connection(str(rota.home / "rota.db"))
     connection.execute("drop table events")
     connection.close()

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import io
+import json
+import sys
+
 import pytest
 
+pytestmark = pytest.mark.usefixtures("there")
 HELLO = ("--call", "rota.samples:hello")
 
 
@@ -22,11 +27,6 @@ def test_a_dry_run_tells_and_changes_nothing(rota, hello):
     assert answer.out == "Would process 1 run; nothing was changed.\n  hello: run 1 is ready\n"
     assert rota.json("once", "--dry-run")["would_run"] == 1
     assert rota.json("runs")["runs"] == before
-
-
-def test_a_dry_run_makes_no_database(rota):
-    assert rota.json("once", "--dry-run")["would_run"] == 0
-    assert not rota.home.exists()
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "some", "9999999999"])
@@ -103,9 +103,29 @@ def test_a_queued_run_is_cancelled_once(rota, hello):
     assert rota.json("cancel", "1")["state"] == "cancelled"
     assert "ended already" in rota.refused("cancel", "1", code=5)
     assert "no run" in rota.refused("cancel", "77", code=3)
-    told = "give its number; `rota runs --task TASK` lists those of a task"
-    assert rota.refused("cancel", "hello", code=3) == f'no run "hello": {told}'
     assert "no run" in rota.refused("run", "77", code=3)
+
+
+def test_a_task_stands_for_its_one_run_that_is_not_finished(rota, hello):
+    none = "none of it is running or queued or waiting: see `rota runs --task hello`"
+    assert rota.refused("cancel", hello, code=3) == f'no run "hello": {none}'
+    rota.ok("task", "run", hello)
+    assert rota.ok("cancel", hello).out == "Run 1 of hello is cancelled.\n"
+    rota.ok("task", "run", hello)
+    rota.ok("task", "run", hello)
+    several = "it has several: say which of 3 (queued), 2 (queued)"
+    assert rota.refused("cancel", hello) == f'run "hello": {several}'
+    assert "it has several" in rota.refused("attach", hello)
+    assert 'no task "helo": did you mean hello?' in rota.refused("cancel", "helo", code=3)
+
+
+def test_several_runs_are_cancelled_at_once(rota, hello):
+    for _ in range(3):
+        rota.ok("task", "run", hello)
+    assert "nothing was changed" in rota.ok("cancel", "1", "2", "--dry-run").out
+    found = rota.json("cancel", "2", "1", "2")["runs"]
+    assert [(run["id"], run["state"]) for run in found] == [(2, "cancelled"), (1, "cancelled")]
+    assert rota.json("run", "3")["state"] == "queued"
 
 
 def test_a_question_is_shown_and_answered_once(rota):
@@ -121,11 +141,11 @@ def test_a_question_is_shown_and_answered_once(rota):
     )
     assert "Shall I go on? [yes/no]" in rota.ok("questions").out
     assert "yes, no" in rota.refused("answer", "1", "perhaps")
-    assert rota.json("answer", "1", "yes")["state"] == "queued"
+    assert rota.json("answer", "ask", "yes")["state"] == "queued"
     assert "closed" in rota.refused("answer", "1", "no", code=5)
     assert "no run" in rota.refused("answer", "9", "no", code=3)
     assert "no question" in rota.refused("answer", "1", "no", "--question", "9", code=3)
-    assert "give its number" in rota.refused("answer", "first", "no", code=3)
+    assert 'no task "first"' in rota.refused("answer", "first", "no", code=3)
     rota.ok("once")
     assert rota.json("run", "1")["result"] == "the answer was yes"
     assert rota.ok("questions").out == "Nobody waits for an answer.\n"
@@ -280,3 +300,17 @@ def test_ist_25_a_task_may_run_until_it_has_succeeded(rota, hello):
     assert "it has succeeded, and was to run until then" in rota.ok("why", hello).out
     rota.ok("task", "edit", hello, "--not-until-success")
     assert rota.json("task", "show", hello)["policy"]["until_success"] is False
+
+
+def test_a_payload_is_read_from_standard_input_or_a_file(rota, hello, tmp_path, monkeypatch):
+    payload = {"words": "x" * 200_000}
+    file = tmp_path / "payload.json"
+    file.write_text(json.dumps(payload))
+    rota.ok("run", hello, "--payload", f"@{file}")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(payload)))
+    rota.ok("task", "run", hello, "--payload", "-")
+    assert [rota.json("run", run)["payload"] for run in ("1", "2")] == [payload, payload]
+    missing = rota.refused("run", hello, "--payload", f"@{tmp_path}/no.json")
+    assert missing.endswith("the file cannot be read: No such file or directory")
+    both = rota.refused("run", hello, "--payload", "-", "--input", "-")
+    assert "standard input is read for --input" in both

@@ -5,12 +5,13 @@ import plistlib
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from rota.wiring.units import Service, launchd_plist, systemd_unit
+from rota.wiring.units import Service, launchd_plist, says_the_same, systemd_unit
 
 SERVICE = Service(
     words=["/opt/my rota/bin/rota", "up"],
@@ -18,6 +19,7 @@ SERVICE = Service(
     usual=False,
     drain=timedelta(seconds=30),
     store="postgresql://ann:pa%ss@db/rota",
+    path="/home/ann/.local/bin:/50%/$HOME:/usr/bin",
 )
 UNIT = r"""# Made by `rota service install`, which makes it anew.
 [Unit]
@@ -29,6 +31,7 @@ Type=exec
 ExecStart="/opt/my rota/bin/rota" "up"
 Environment="ROTA_HOME=/home/ann/100%% \"mine\" $HOME"
 Environment="ROTA_STORE=postgresql://ann:pa%%ss@db/rota"
+Environment="PATH=/home/ann/.local/bin:/50%%/$HOME:/usr/bin"
 Restart=on-failure
 RestartSec=2
 RestartPreventExitStatus=2
@@ -78,6 +81,7 @@ def test_the_agent_of_launchd_says_the_same():
     facts = plistlib.loads(launchd_plist(SERVICE).encode())
     assert facts["ProgramArguments"] == ["/opt/my rota/bin/rota", "up"]
     assert facts["EnvironmentVariables"]["ROTA_HOME"] == '/home/ann/100% "mine" $HOME'
+    assert facts["EnvironmentVariables"]["PATH"] == SERVICE.path
     assert facts["AbandonProcessGroup"] is True
     assert facts["KeepAlive"] == {"SuccessfulExit": False}
     assert facts["ExitTimeOut"] == 50
@@ -155,3 +159,24 @@ def test_what_the_manager_refuses_is_told(rota, manager):
     answer = rota("service", "start")
     assert answer.code == 6
     assert "failed" in answer.err
+
+
+@pytest.mark.parametrize("text", [systemd_unit, launchd_plist])
+def test_another_path_alone_makes_no_other_service(text):
+    assert says_the_same(text(SERVICE), text(replace(SERVICE, path="/usr/bin")))
+    assert not says_the_same(text(SERVICE), text(replace(SERVICE, store=None)))
+    assert not says_the_same(text(SERVICE), text(replace(SERVICE, path=None)))
+
+
+@pytest.mark.parametrize("name", ["systemd", "launchd"])
+def test_the_service_has_the_path_of_the_shell_that_installs_it(rota, manager, monkeypatch, name):
+    monkeypatch.setenv("PATH", f"/opt/node/bin:{os.environ['PATH']}")
+    shown = rota.ok("service", "install", "--dry-run", "--manager", name)
+    assert os.environ["PATH"] in shown.out
+
+
+def test_a_service_that_another_shell_has_installed_is_current(rota, manager, monkeypatch):
+    rota.ok("service", "install")
+    rota.ok("service", "start")
+    monkeypatch.setenv("PATH", f"/opt/node/bin:{os.environ['PATH']}")
+    assert rota.json("service", "status")["current"] is True

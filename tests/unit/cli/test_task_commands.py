@@ -4,6 +4,7 @@ import pytest
 
 from rota.doors.cli.task_words import deleted_words
 
+pytestmark = pytest.mark.usefixtures("there")
 HELLO = ("--call", "rota.samples:hello")
 
 UNLED = (

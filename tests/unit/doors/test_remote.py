@@ -125,3 +125,12 @@ def test_word_of_a_daemon_holds_as_long_as_its_process_does(tmp_path):
     assert word_of(tmp_path) is None
     (tmp_path / "api.json").write_text(left)
     assert word_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+def test_an_address_may_end_with_the_version(end):
+    with serving(1) as (server, _):
+        named = Remote(f"{server.url}{end}")
+        assert named.call("GET", "/v1/status", {}) == OK
+        named.close()
+    assert server.asked == ["GET /v1/status"]

@@ -108,8 +108,9 @@ def test_only_a_digest_says_what_an_image_is(image):
 def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
     local = Engine(program="x", kind="docker", local_images=True)
     assert pinned(local, "sha256:" + "0a" * 32)
-    with pytest.raises(Invalid, match="or a local one by its id"):
+    with pytest.raises(Invalid, match="or a local one by its id") as refused:
         pinned(local, "localhost/mine:latest")
+    assert str(refused.value).endswith(": see `docker images --digests --no-trunc`")
 
 
 def test_a_container_with_ways_out_shares_the_network_of_its_lobby():

@@ -202,10 +202,12 @@ def test_a_reached_limit_is_named(make):
     group = Policy(group="mail", metered=False)
     limit = Limit(scope=Scope.GROUP, key="mail", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: group}, limits=[limit])
-    assert said == "the limit of 1 run in the group mail is reached"
+    change = "which `rota limit set {} --cap N` changes"
+    assert said == f"the limit of 1 run in the group mail is reached, {change.format('group mail')}"
     pool = Limit(scope=Scope.POOL, key="background", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: Policy()}, limits=[pool])
-    assert said == "the limit of 1 run in the background pool is reached"
+    change = change.format("pool background")
+    assert said == f"the limit of 1 run in the background pool is reached, {change}"
 
 
 def test_a_route_nobody_serves_is_named(make):

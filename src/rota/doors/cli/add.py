@@ -44,7 +44,7 @@ def add(
 
     Example: rota add "weekdays 7:00" "Summarise my inbox" --in cli:inbox
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     schedule = {"words": when} | ({} if timezone is None else {"timezone": timezone})
     place = thread_of(desk, thread, space)
     away = not place.startswith(f"{LOCAL_THREAD}:")

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from rota.doors.cli.desk import Invocation
+from rota.errors import Invalid
 
 MODULES = MappingProxyType(
     {
@@ -69,6 +70,10 @@ MODULES = MappingProxyType(
 )
 """Which module of this folder holds a command."""
 
+NAMES = frozenset(
+    {"TASK", "RUN", "TASK|RUN", "RUN|TASK", "RUN|TASK...", "NAME", "THREAD", "SESSION"}
+)
+"""What stands for something by its name, and is never empty."""
 PAGE_WIDTH = 80
 ANYWHERE = "Anywhere on the line: --home DIR, --store ADDRESS, --url URL, --json, --debug."
 INTRODUCTION = """
@@ -135,16 +140,17 @@ def as_typed(command: Any) -> Any:  # noqa: ANN401 - Typer's own class of comman
     for param in command.params:
         vars(param)["get_runtime_param"] = _AsTyped
     for part in getattr(command, "commands", {}).values():
-        vars(part)["make_parser"] = _once_each(part.make_parser)
+        vars(part)["make_parser"] = _strictly(part.make_parser)
         as_typed(part)
     return command
 
 
-def _once_each(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
-    """Return a maker of parsers that refuse a second value where one is taken.
+def _strictly(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
+    """Return a maker of parsers that refuse an empty name, and a second value where one is taken.
 
-    The last one would be taken without a word. In front of the commands it may be: an alias names
-    a home, and somebody who uses it another one.
+    An empty name would lead to another place than a name does. The last of several values would be
+    taken without a word. In front of the commands it may be: an alias names a home, and somebody
+    who uses it another one.
     """
 
     def make_parser(context: Any) -> Any:  # noqa: ANN401
@@ -157,12 +163,25 @@ def _once_each(make: Any) -> Any:  # noqa: ANN401 - Typer's own parser
                 if order.count(param) > 1 and not (param.multiple or param.is_flag):
                     message = f"{param.opts[-1]} is given {order.count(param)} times: give it once"
                     raise TyperException(message)
+                _check_named(param, values.get(param.name))
             return values, rest, order
 
         parser.parse_args = parse_args
         return parser
 
     return make_parser
+
+
+def _check_named(param: Any, value: Any) -> None:  # noqa: ANN401 - Typer's own
+    """Refuse an empty name of something that is there."""
+    named = (param.metavar or "").removesuffix("...")
+    if named in NAMES and "" in (value if isinstance(value, tuple | list) else [value]):
+        name = param.opts[-1].removeprefix("--") if _is_option(param) else named.lower()
+        raise Invalid(name, "", "it is empty: say which one")
+
+
+def _is_option(param: Any) -> bool:  # noqa: ANN401 - Typer's own
+    return str(param.opts[-1]).startswith("-")
 
 
 def _root(

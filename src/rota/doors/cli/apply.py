@@ -40,7 +40,7 @@ def apply(
 
     Example: rota apply tasks.toml --dry-run
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     done = put_all(desk, read_tasks(Path(file)), space, dry_run=dry_run)
     desk.out.record({"tasks": done, "dry_run": dry_run})
     if dry_run:

@@ -9,13 +9,16 @@ from typing import Annotated
 import typer
 
 from rota.doors.cli.desk import Desk, Record
+from rota.doors.cli.queued import why_queued
 from rota.doors.cli.run_words import ending
 from rota.doors.cli.terminal import lend
-from rota.doors.cli.values import RunNumber, run_number
-from rota.doors.kit.faults import DONE, FAILED
-from rota.errors import Refused
+from rota.doors.cli.values import SpaceName
+from rota.doors.cli.which_run import RunOrTask, one_run
+from rota.doors.kit.faults import DONE, FAILED, INTERRUPTED
+from rota.errors import Refused, RotaError
 from rota.model.states import FINISHED
 
+PANES = "tmux"
 LOOKS = 50
 LOOK_SECONDS = 0.1
 """How often it is looked what became of a run whose pane is gone."""
@@ -28,25 +31,41 @@ def register(app: typer.Typer) -> None:
 
 def attach(
     context: typer.Context,
-    run: RunNumber,
+    run: RunOrTask,
     write: Annotated[bool, typer.Option("--write", help="Type into it, too.")] = False,
+    space: SpaceName = None,
 ) -> None:
     """Show the living pane of a run whose task runs in tmux, on this machine.
 
-    Ctrl-b d leaves it, and the run goes on. Without --write nothing that is typed reaches it.
+    Ctrl-b d leaves it, and the run goes on. Without --write nothing that is typed reaches it. A run
+    that is queued is waited for; Ctrl-C leaves it.
 
     Example: rota attach 17
     """
     desk = Desk(context)
-    number = run_number(run)
-    found = desk.call("GET", f"/v1/runs/{number}")
+    number = one_run(desk, run, ("running", "queued"), space)
+    try:
+        seen = desk.call("GET", f"/v1/runs/{number}")
+        found = _begun(desk, seen)
+    except KeyboardInterrupt:
+        desk.out.talk(f"Left: run {number} is still queued.")
+        raise typer.Exit(INTERRUPTED) from None
     _check_running(found)
+    waited = seen["state"] == "queued"
     from rota.executors.kit.yard import states_of  # noqa: PLC0415 - slow to load
     from rota.executors.tmux.pane import Pane  # noqa: PLC0415
     from rota.wiring.surroundings import terminal_environment  # noqa: PLC0415
 
-    states = states_of(desk.around.home, number, found["attempt"])
-    panes = [pane for pane in (Pane(str(state)) for state in states) if pane.there]
+    def look() -> list[Pane]:
+        states = states_of(desk.around.home, number, found["attempt"])
+        return [pane for pane in (Pane(str(state)) for state in states) if pane.there]
+
+    panes = look()
+    for _ in range(LOOKS if waited else 0):
+        if panes:
+            break
+        time.sleep(LOOK_SECONDS)
+        panes = look()
     if not panes:
         message = (
             f"run {number} has no pane in {desk.around.home}: only tasks with --executor tmux have "
@@ -64,6 +83,29 @@ def attach(
     _tell_end(desk, number)
 
 
+def _begun(desk: Desk, run: Record) -> Record:
+    """Return a run once it is not queued any more, if it is to have a pane."""
+    if run["state"] != "queued" or not _has_pane(desk, run):
+        return run
+    why = why_queued(desk, run)
+    desk.out.talk(f"Run {run['id']} is queued{why and ': '}{why}. Waiting for it; Ctrl-C leaves.")
+    while run["state"] == "queued":
+        time.sleep(LOOK_SECONDS)
+        run = desk.call("GET", f"/v1/runs/{run['id']}")
+    return run
+
+
+def _has_pane(desk: Desk, run: Record) -> bool:
+    """Whether the task of a run is to run in a pane, and somebody is here to see it."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        site = desk.call("GET", f"/v1/tasks/{run['task_id']}", {"space": run["space"]})["site"]
+    except RotaError:
+        return False
+    return site is not None and site["executor"] == PANES
+
+
 def _check_running(run: Record) -> None:
     number, state = run["id"], run["state"]
     if state in FINISHED:
@@ -71,7 +113,7 @@ def _check_running(run: Record) -> None:
         raise Refused(message)
     if state != "running":
         message = (
-            f"run {number} is {state}: it can have a pane while it runs, if its task has "
+            f"run {number} is {state}: a pane is there while a run goes on, of tasks with "
             f"--executor tmux; see `rota why {number}`"
         )
         raise Refused(message)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from rota.doors.cli.misspelt import commands_of
 from rota.doors.cli.words import DEEPEST, find_page, hoist
 
 TASK = "TASK"
 MOST_NAMES = 1_000
-_COMMAND = re.compile(r"^  ([a-z-]+)(?:  |$)", re.MULTILINE)
 _OPTION = re.compile(r"^ +(?:(-[a-z]), )?(--?[a-z-]+)(?: ([A-Z]\S*))?", re.MULTILINE)
 _PLACES = re.compile(r"\[OPTIONS\](.*)")
 
@@ -45,9 +45,9 @@ def _possible(page: str, rest: list[str], begun: str, front: list[str]) -> Itera
         if takes[rest[-1]] == TASK:
             yield from _names(front)
         return
-    commands = page.partition("\nCommands:\n")[2]
+    commands = commands_of(page)
     if commands:
-        yield from _COMMAND.findall(commands)
+        yield from commands
         return
     given = sum(
         1

@@ -17,6 +17,7 @@ from rota.doors.cli.desk import Desk
 from rota.doors.cli.samples import create_samples
 from rota.doors.cli.values import maybe_whole
 from rota.doors.inside.mailbox.opening import post_of
+from rota.errors import Unavailable
 from rota.executors.kit.descriptors import take_descriptors
 from rota.executors.kit.groups import settle_in
 from rota.flow.observe.foresight import Foresight, foresee
@@ -25,7 +26,6 @@ from rota.wiring.addresses import hidden_password
 from rota.wiring.compose import (
     apply_limits,
     callables,
-    database_exists,
     make_crew,
     make_home,
     opened,
@@ -75,7 +75,7 @@ def up(
 
     Example: rota up --home ./.rota --port 7682
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     settings = desk.settings(port=maybe_whole("port", port, 0, HIGHEST_PORT), host=host)
     form = "json" if desk.out.as_json else settings.log_format
     make_home(settings)
@@ -155,11 +155,11 @@ def once(
 
     Example: rota once --max-runs 10
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     most = maybe_whole("max-runs", max_runs, 1, MOST_RUNS)
     settings = desk.settings()
     if dry_run:
-        _tell_foresight(desk, _foresee(settings), most)
+        _tell_foresight(desk, _foresee(desk, settings), most)
         return
     name_traces = configure_logging(
         settings.log_level,
@@ -184,8 +184,11 @@ def once(
     desk.out.line(f"Processed {counted(done['processed'], 'run')}{sent}.")
 
 
-def _foresee(settings: Settings) -> Foresight:
-    if not database_exists(settings):
+def _foresee(desk: Desk, settings: Settings) -> Foresight:
+    lost = desk.absence(settings)
+    if lost is not None and lost.named:
+        raise Unavailable(lost.sentence)
+    if lost is not None:
         return Foresight()
 
     async def work() -> Foresight:

@@ -15,10 +15,11 @@ from urllib.parse import quote
 import typer
 
 from rota.doors.cli.show import Output
-from rota.errors import NotFound, RotaError, shown
+from rota.errors import NotFound, RotaError, Unavailable, shown
 from rota.wiring.surroundings import Surroundings, look_around
 
 if TYPE_CHECKING:
+    from rota.doors.cli.absent import Absence
     from rota.doors.cli.remote import Remote
     from rota.ports.store import Store
     from rota.wiring.settings import Settings
@@ -61,8 +62,13 @@ class Clerk(Protocol):
 class Desk:
     """Serves one command."""
 
-    def __init__(self, asked: typer.Context | Invocation) -> None:
-        """Serve the command of a context, or whoever closes the desk."""
+    def __init__(self, asked: typer.Context | Invocation, *, makes: bool = False) -> None:
+        """Serve the command of a context, or whoever closes the desk.
+
+        A command that `makes` something makes the home and the database, too; for every other one
+        they must be there.
+        """
+        self._makes = makes
         found = asked if isinstance(asked, Invocation) else asked.obj
         self.invocation = found if isinstance(found, Invocation) else Invocation()
         self.out = Output(as_json=self.invocation.as_json)
@@ -200,9 +206,16 @@ class Desk:
 
     @cached_property
     def _here(self) -> Clerk:
-        from rota.doors.cli.here import Here  # noqa: PLC0415 - slow to load
+        from rota.doors.cli.absent import Nothing  # noqa: PLC0415 - slow to load
+        from rota.doors.cli.here import Here  # noqa: PLC0415
 
-        return self._kept(Here(self.settings()))
+        settings = self.settings()
+        lost = None if self._makes else self.absence(settings)
+        if lost is None:
+            return self._kept(Here(settings))
+        if lost.named:
+            raise Unavailable(lost.sentence)
+        return self._kept(Nothing(settings, lost.sentence))
 
     def _kept(self, clerk: Clerk) -> Clerk:
         self._clerks.append(clerk)
@@ -218,6 +231,12 @@ class Desk:
         from rota.wiring.settings import load_settings  # noqa: PLC0415 - slow to load
 
         return load_settings(self.invocation.home, self.invocation.store, **typed)
+
+    def absence(self, settings: Settings) -> Absence | None:
+        """Return what settings name and is not there."""
+        from rota.doors.cli.absent import find_absence  # noqa: PLC0415 - slow to load
+
+        return find_absence(settings, home=self.invocation.home, store=self.invocation.store)
 
     def look(self, work: Callable[[Store], Awaitable[Answer]]) -> Answer:
         """Do one piece of work that reads, on a store that nothing can be written to."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,6 +19,7 @@ import typer
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.executors import executor_lines, executor_records
 from rota.doors.cli.gateway_words import Gatekeeping, gateway_lines, gateway_record
+from rota.doors.cli.lacks import DAEMON, Looked, ask_daemon, look_here
 from rota.doors.cli.remote import ADMIN_KEY, find_daemon
 from rota.doors.kit.announcing import PLACE, word_of
 from rota.errors import RotaError
@@ -26,11 +28,9 @@ from rota.flow.observe.verify import verify
 from rota.gateway.looking import look
 from rota.gateway.sealed import KEY
 from rota.model.instants import from_micros
-from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.wiring.compose import database_exists, looked_at
-from rota.wiring.lacking import NOT_ON_PATH, lacks_of_all, search_path
 from rota.wiring.secrets import GATEWAY, SECRETS, LocalSecrets
 from rota.wiring.settings import Settings, read_settings, unknown_variables
 from rota.wiring.sites import LocalSites, Tried
@@ -44,7 +44,7 @@ FEWEST_ZONES = 300
 LARGEST_DRIFT = timedelta(seconds=5)
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 MEBIBYTE = 1024 * 1024
-MOST_NAMED = 5
+NOTHING = Looked([], DAEMON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,11 @@ def doctor(
     ]
     executors: list[Tried] = []
     gate = Gatekeeping(None, [])
+    looked = NOTHING
     if settings is not None:
-        found += examine(settings)
+        found += [*_absence(desk, settings), *examine(settings)]
+        looked = _programs(settings)
+        found += [_wrong("programs", *lack) for lack in looked.lacks]
         gate, wrong = _gateway(settings)
         found += wrong
         try:
@@ -101,6 +104,8 @@ def doctor(
     for finding, done in zip(found, mended, strict=True):
         desk.out.words(f"✗ {finding.sentence}", 2)
         desk.out.words(f"  {'mended' if done else 'to do: ' + finding.advice}", 2)
+    if looked.note is not None:
+        desk.out.words(looked.note)
     if not found:
         desk.out.line("Nothing is wrong.")
     elif not fix and any(finding.mend is not None for finding in found):
@@ -109,6 +114,14 @@ def doctor(
         desk.out.words(line, 4)
     if not all(mended):
         raise typer.Exit(1)
+
+
+def _absence(desk: Desk, settings: Settings) -> Iterator[Finding]:
+    """Look whether there is a database where somebody says that there is one."""
+    lost = desk.absence(settings)
+    if lost is not None and lost.named:
+        what, _, advice = lost.sentence.partition(": ")
+        yield _wrong("home", what, advice)
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -256,7 +269,6 @@ async def _database(settings: Settings) -> list[Finding]:
         return [
             *_drift(store),
             *await _queue(store, bounds),
-            *await _programs(store, settings),
             *await _record_of(store, settings),
         ]
 
@@ -275,23 +287,23 @@ async def _queue(store: Store, bounds: Thresholds) -> list[Finding]:
     return [_wrong(w.code, w.sentence, "see `rota status`") for w in seen.warnings]
 
 
-async def _programs(store: Store, settings: Settings) -> list[Finding]:
-    """Look for what tasks name where one that is started from here would be looked for."""
-    found = []
-    for lack, tasks in sorted((await lacks_of_all(store, settings)).items()):
-        sentence, advice = f"{lack.what} of {_tasks(tasks)} {lack.trouble}", lack.advice
-        if lack.trouble == NOT_ON_PATH:
-            sentence, advice = f"{sentence} of this terminal", f"{advice}: {search_path()}"
-        found.append(_wrong("programs", sentence, advice))
-    return found
+def _programs(settings: Settings) -> Looked:
+    """Look for what tasks name; the daemon knows what it finds, and without one this terminal."""
+    if not database_exists(settings):
+        return NOTHING
+    with suppress(RotaError):  # what does not answer is told of already
+        daemon = find_daemon(settings.home)
+        if daemon is not None:
+            with closing(daemon):
+                return ask_daemon(daemon)
+        if settings.store != "memory:":
+            return asyncio.run(_programs_here(settings))
+    return NOTHING
 
 
-def _tasks(tasks: list[Task]) -> str:
-    named = ", ".join(task.name for task in tasks[:MOST_NAMED])
-    more = len(tasks) - MOST_NAMED
-    return (
-        f"the task{'' if len(tasks) == 1 else 's'} {named}{f' and {more} more' if more > 0 else ''}"
-    )
+async def _programs_here(settings: Settings) -> Looked:
+    async with looked_at(settings) as store:
+        return await look_here(store, settings)
 
 
 async def _record_of(store: Store, settings: Settings) -> list[Finding]:

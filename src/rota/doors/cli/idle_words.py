@@ -14,11 +14,12 @@ def idle_words(seen: Record) -> str:
     return idle and f"{idle[0].upper()}{idle[1:]}."
 
 
-def tell_if_idle(desk: Desk) -> None:
-    """Say that nobody takes what was just asked for, and what to do about it."""
+def tell_if_idle(desk: Desk) -> bool:
+    """Say that nobody takes what was just asked for, and what to do; return whether that is so."""
     words = "" if desk.out.as_json else look_if_idle(desk)
     if words:
         desk.out.talk(words)
+    return bool(words)
 
 
 def look_if_idle(desk: Desk) -> str:

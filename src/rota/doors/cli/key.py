@@ -47,7 +47,7 @@ def create(
 
     Example: rota key create grafana --scope read
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     wanted = {
         "name": name,
         "scopes": scope or None,

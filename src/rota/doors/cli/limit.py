@@ -53,7 +53,7 @@ def list_all(context: typer.Context) -> None:
     desk.out.table(["scope", "key", "at once", "starts"], rows, "No limits.")
 
 
-@nouns.command("set")
+@nouns.command("set", context_settings={"allow_extra_args": True})
 def change(
     context: typer.Context,
     scope: ScopeName,
@@ -68,7 +68,11 @@ def change(
 
     Example: rota limit set pool background --cap 3
     """
-    desk = Desk(context)
+    if context.args:
+        number = context.args[0]
+        advice = f"it is an option: rota limit set {scope} {key} --cap {number}"
+        raise Invalid("cap", number, advice)
+    desk = Desk(context, makes=True)
     most = maybe_whole("cap", cap, 0, MOST)
     count, period = _read_rate(rate)
     if most is None and count is None:

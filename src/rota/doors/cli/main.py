@@ -32,6 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(f"rota {version('rota')}\n")
         return 0
+    from rota.doors.cli.misspelt import USAGE, refusal, tell  # noqa: PLC0415
+
+    refused = refusal(words)
+    if refused is not None:
+        return tell({"code": "usage", "message": refused}, USAGE, as_json="--json" in front)
     from rota.doors.cli.running import run_command  # noqa: PLC0415 - help needs none of it
 
     return run_command(front, words)

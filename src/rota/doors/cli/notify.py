@@ -47,7 +47,7 @@ def change(
 
     Example: rota notify set log: --default
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     wanted = {"to": to, "least": least, "default": default, "space": space}
     found = desk.call("PUT", "/v1/notify", wanted, dry_run=dry_run)
     desk.out.record(found)

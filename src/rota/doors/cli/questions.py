@@ -9,7 +9,8 @@ import typer
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.run_words import outcome_words, question_lines
 from rota.doors.cli.show import wall
-from rota.doors.cli.values import LARGEST, DryRun, RunNumber, maybe_whole, run_number
+from rota.doors.cli.values import LARGEST, DryRun, SpaceName, maybe_whole
+from rota.doors.cli.which_run import RunOrTask, one_run
 from rota.flow.observe.telling import first_line
 
 SHORT = 60
@@ -61,7 +62,7 @@ def approval_lines(question: Record) -> list[str]:
 
 def answer(
     context: typer.Context,
-    run: RunNumber,
+    run: RunOrTask,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer.")],
     question: Annotated[
         str | None, typer.Option("--question", metavar="N", help="Which question [the newest].")
@@ -71,6 +72,7 @@ def answer(
         typer.Option("--hash", metavar="SHA256", help="Of the action that you approve or deny."),
     ] = None,
     dry_run: DryRun = False,
+    space: SpaceName = None,
 ) -> None:
     """Give the question of a run its one answer; the run goes on.
 
@@ -84,7 +86,7 @@ def answer(
         "question": maybe_whole("question", question, 1, LARGEST),
         "action_hash": action_hash,
     }
-    number = run_number(run)
+    number = one_run(desk, run, ("waiting",), space)
     found = desk.call("POST", f"/v1/runs/{number}/answer", wanted, dry_run=dry_run)
     desk.out.record(found)
     then = f": {found['then']}" if found["then"] else ""

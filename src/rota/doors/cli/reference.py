@@ -41,6 +41,11 @@ folder, which is sent to this machine only. Whoever names a database, by `--stor
 gets that database. `up`, `once`, `verify`, `backup`, `restore` and `check` always work here, and so
 does `--call`, since a callable is not named over HTTP.
 
+A home or a database that was named and is not there is refused, so that one that is misspelt is
+not made. Only what makes something makes the home as well: `up`, `once`, `restore`, `add`,
+`apply`, `run` without a task, `task create`, `space create`, `key create`, `secret set`,
+`limit set` and `notify set`. The usual home, `~/.rota`, is read as an empty one until then.
+
 Answers go to standard output, everything else to standard error. With `--json` an answer is the
 record that the [API](http.md) gives. `--dry-run` tries a change and takes it back. Nobody is asked
 anything unless at a terminal, and `--yes` answers. `NO_COLOR` takes the colours away.

@@ -17,6 +17,8 @@ from rota.errors import Invalid, RotaError, Unavailable
 
 ADMIN_KEY = "admin.key"
 HEALTH = "/healthz"
+VERSION = "/v1"
+"""Where every path begins; an address may be given with it or without."""
 NO_CONTENT = 204
 REFUSED = 400
 LOOK_SECONDS = 0.5
@@ -50,7 +52,7 @@ class Remote:
 
     def __init__(self, url: str, key: str | None = None, home: Path | None = None) -> None:
         """Speak to whoever is at an address, or with a home only to the daemon of that."""
-        self.url = url.rstrip("/")
+        self.url = url.rstrip("/").removesuffix(VERSION)
         self._key = key
         self._home = home
         self._parts = _split(self.url)

@@ -10,7 +10,8 @@ import typer
 from rota.doors.cli.desk import AGAIN_SECONDS, Desk, Record
 from rota.doors.cli.idle_words import look_if_idle, tell_if_idle
 from rota.doors.cli.questions import approval_lines
-from rota.doors.cli.run_now import queue_run
+from rota.doors.cli.queued import Waiting, why_queued
+from rota.doors.cli.run_now import PAYLOAD, queue_run
 from rota.doors.cli.run_words import ending, question_lines, result_words, tell_run
 from rota.doors.cli.task_options import words_of
 from rota.doors.cli.values import DryRun, SpaceName, json_value, text_or_input, whole
@@ -43,9 +44,7 @@ def run(
         str | None,
         typer.Option("--input", metavar="TEXT", help="What the run is told; - reads it."),
     ] = None,
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="What the run is given.")
-    ] = None,
+    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON", help=PAYLOAD)] = None,
     instructions: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +79,7 @@ def run(
 
     Example: rota run report --input "only the last week" --wait
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=task is None)
     waiting = _waiting(wait=wait, timeout=timeout, interval=interval_ms)
     asked = {"input": text, "payload": payload, "key": key}
     asked |= {"instructions": instructions, "command": command}
@@ -136,7 +135,7 @@ def _is_run(text: str) -> bool:
 def _show(desk: Desk, run: Record) -> None:
     desk.out.record(run)
     if not desk.out.as_json:
-        tell_run(desk.out, run, desk.zone(run["space"]))
+        tell_run(desk.out, run, desk.zone(run["space"]), why_queued(desk, run))
 
 
 def _waiting(
@@ -158,12 +157,14 @@ def _wait(desk: Desk, number: int, patience: float, interval: float, opening: st
         if opening:
             desk.out.talk(f"{opening}; waiting for its end.")
         run = _looked_at(desk, number, end if opening else 0.0)
-        if run["state"] in {"queued", "running"}:
-            tell_if_idle(desk)
+        waiting = Waiting(desk)
+        if run["state"] in {"queued", "running"} and tell_if_idle(desk):
+            waiting.told(run)
         while True:
             left = end - time.monotonic()
             if run["state"] in FINISHED or run["state"] == "waiting" or left <= 0:
                 return _outcome(desk, run)
+            waiting.look(run)
             time.sleep(min(interval, left))
             run = _looked_at(desk, number, end)
     except KeyboardInterrupt:
@@ -200,7 +201,8 @@ def _sent(desk: Desk, run: Record) -> Record:
 def _outcome(desk: Desk, run: Record) -> int:
     run = _sent(desk, run)
     desk.out.record(run)
-    state, name = run["state"], f"Run {run['id']} of {run['task']}"
+    state, number = run["state"], run["id"]
+    name = f"Run {number} of {run['task']}"
     if state == "succeeded":
         words = result_words(run)
         if run["mark"] == QUIET:
@@ -219,6 +221,8 @@ def _outcome(desk: Desk, run: Record) -> int:
                 desk.out.talk(line)
         desk.out.talk(f"Answer it: rota answer {run['id']} TEXT")
         return WAITING
-    words = f"It goes on. Follow it: rota logs {run['id']} -f"
-    desk.out.talk(f"{name} is still {state}. {look_if_idle(desk) or words}")
+    idle = look_if_idle(desk)
+    why = "" if idle else why_queued(desk, run)
+    still = f"{name} is still {state}{why and ': '}{why}."
+    desk.out.talk(f"{still} {idle or f'It goes on. Follow it: rota logs {number} -f'}")
     return TIMEOUT

@@ -116,14 +116,15 @@ def outcome_words(outcome: Record) -> str:
     return f"run {outcome['run']} is queued"
 
 
-def tell_run(out: Output, run: Record, zone: str) -> None:
-    """Tell a run with everything that belongs to it."""
+def tell_run(out: Output, run: Record, zone: str, why: str = "") -> None:
+    """Tell a run with everything that belongs to it, and why it is queued."""
     where = "" if run["place"] is None else f" ({run['place']})"
     of = f" of run {run['upstream']}" if run["upstream"] else ""
     out.pairs(
         [
             ("run", f"{run['id']} of {run['task']}"),
             ("state", f"{run['state']}{where}{', stuck' if run['stuck'] else ''}"),
+            ("waits", why),
             ("checked", checked_words(run)),
             ("source", run["source"] + of),
             *[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -13,8 +12,9 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from rota.doors.cli.app import as_typed, build_app
+from rota.doors.cli.misspelt import USAGE, tell
 from rota.doors.cli.refusals import as_typed_there
-from rota.doors.kit.faults import DONE, FAILED, INTERRUPTED, USAGE, fault_record, told
+from rota.doors.kit.faults import DONE, FAILED, INTERRUPTED, fault_record, told
 from rota.errors import RotaError
 
 FINDING = frozenset({"verify"})
@@ -29,7 +29,7 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
     try:
         code = line(args=[*front, *words], prog_name="rota", standalone_mode=False)
     except TyperException as fault:
-        return _tell(_error("usage", _sentence(fault)), USAGE, as_json=as_json)
+        return tell(_error("usage", _sentence(fault)), USAGE, as_json=as_json)
     except typer.Exit as ending:
         return ending.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -44,14 +44,14 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
             error["field"] = field
         if field is not None and not as_json:
             error["message"] = as_typed_there(error["message"], field, words)
-        return _tell(error, getattr(fault, "exit_code", told(fault).exit_code), as_json=as_json)
+        return tell(error, getattr(fault, "exit_code", told(fault).exit_code), as_json=as_json)
     except Exception as fault:  # noqa: BLE001 - the last word of the program
         if debug:
             traceback.print_exc()
         advice = "" if debug else "; run it again with --debug to see where"
         sentence = f"unexpected: {type(fault).__name__}: {_first_line(fault)}{advice}"
         not_done = USAGE if command in FINDING else FAILED
-        return _tell(_error("unexpected", sentence), not_done, as_json=as_json)
+        return tell(_error("unexpected", sentence), not_done, as_json=as_json)
     return code if isinstance(code, int) else DONE
 
 
@@ -66,11 +66,3 @@ def _first_line(fault: BaseException) -> str:
 
 def _error(code: str, sentence: str) -> dict[str, str]:
     return {"code": code, "message": sentence}
-
-
-def _tell(error: dict[str, str], exit_code: int, *, as_json: bool) -> int:
-    if as_json:
-        sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
-    else:
-        sys.stderr.write(f"rota: {error['message']}\n")
-    return exit_code

@@ -13,7 +13,6 @@ from rota.doors.cli.show import wall_named
 from rota.doors.cli.values import (
     LARGEST,
     DryRun,
-    RunNumber,
     SpaceName,
     TaskName,
     maybe_run,
@@ -21,6 +20,7 @@ from rota.doors.cli.values import (
     run_number,
     whole,
 )
+from rota.doors.cli.which_run import UNFINISHED, one_run
 from rota.errors import RotaError
 from rota.flow.observe.telling import counted
 
@@ -93,18 +93,36 @@ def _nothing(desk: Desk, wanted: Record) -> str:
     return f"No runs but {counted(len(found['runs']), 'quiet one')}{more}: --all shows them."
 
 
-def cancel(context: typer.Context, run: RunNumber, dry_run: DryRun = False) -> None:
-    """End a run that has not begun, or ask whoever works on it to stop.
+def cancel(
+    context: typer.Context,
+    which: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN|TASK...", help="Numbers of runs, or a task that has one unfinished run."
+        ),
+    ],
+    dry_run: DryRun = False,
+    space: SpaceName = None,
+) -> None:
+    """End runs that have not begun, or ask whoever works on them to stop.
 
-    Example: rota cancel 12
+    Example: rota cancel 12 13
     """
     desk = Desk(context)
-    found = desk.call("POST", f"/v1/runs/{run_number(run)}/cancel", dry_run=dry_run)
-    desk.out.record(found)
-    asked = "is asked to stop" if found["state"] == "running" else "is cancelled"
-    desk.out.line(f"Run {found['id']} of {found['task']} {asked}.")
-    if found["state"] == "running":
+    numbers = dict.fromkeys(one_run(desk, each, UNFINISHED, space) for each in which)
+    *others, last = [f"/v1/runs/{number}/cancel" for number in numbers]
+    done = [_cancelled(desk, desk.rehearsed("POST", path, dry_run=dry_run)) for path in others]
+    done.append(_cancelled(desk, desk.call("POST", last, dry_run=dry_run)))
+    desk.out.record(done[0] if len(done) == 1 else {"runs": done})
+    if any(run["state"] == "running" for run in done):
         tell_if_idle(desk)
+
+
+def _cancelled(desk: Desk, run: Record) -> Record:
+    if run:
+        asked = "is asked to stop" if run["state"] == "running" else "is cancelled"
+        desk.out.line(f"Run {run['id']} of {run['task']} {asked}.")
+    return run
 
 
 def retry(

@@ -39,7 +39,7 @@ def put(context: typer.Context, name: Name, dry_run: DryRun = False) -> None:
 
     Example: rota secret set anthropic < key.txt
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     kept = desk.call(
         "PUT", f"/v1/secrets/{quote(name, safe='')}", {"value": _value(name)}, dry_run=dry_run
     )

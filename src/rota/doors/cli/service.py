@@ -16,8 +16,9 @@ import typer
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.values import DryRun, whole
 from rota.errors import Invalid, Unavailable
+from rota.wiring.lacking import search_path
 from rota.wiring.surroundings import home_folder
-from rota.wiring.units import Service, launchd_plist, systemd_unit
+from rota.wiring.units import Service, launchd_plist, says_the_same, systemd_unit
 
 PRIVATE = 0o600
 MOST_LINES = 100_000
@@ -95,6 +96,8 @@ MANAGERS: dict[str, Callable[[Service], _Plan]] = {"systemd": _systemd, "launchd
 def install(context: typer.Context, manager: Manager = None, dry_run: DryRun = False) -> None:
     """Write the file that keeps `rota up` running for this home, and have it start at login.
 
+    The service finds programs on the PATH of this shell: install it again when that has changed.
+
     Example: rota service install --dry-run
     """
     desk = Desk(context)
@@ -142,7 +145,7 @@ def status(context: typer.Context, manager: Manager = None) -> None:
     plan = _plan(desk, manager)
     there = plan.file.exists()
     runs = there and _run(plan.status, quiet=True) == 0
-    current = there and plan.file.read_text(encoding="utf-8") == plan.text
+    current = there and says_the_same(plan.file.read_text(encoding="utf-8"), plan.text)
     record = {"file": str(plan.file), "installed": there, "current": current, "running": runs}
     desk.out.record(record)
     if not there:
@@ -184,6 +187,7 @@ def _plan(desk: Desk, manager: str | None) -> _Plan:
         usual=settings.home == home_folder("~/.rota"),
         drain=settings.drain,
         store=desk.invocation.store,
+        path=search_path(),
     )
     return MANAGERS[name](service)
 

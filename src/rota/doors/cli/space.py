@@ -48,7 +48,7 @@ def create(
 
     Example: rota space create alice --timezone Europe/Berlin
     """
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     space = desk.call("POST", "/v1/spaces", {"name": name, "timezone": timezone}, dry_run=dry_run)
     desk.out.record(space)
     desk.out.line(f"Created space {space['name']}, {space['timezone']}.")

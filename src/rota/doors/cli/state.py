@@ -10,7 +10,7 @@ import typer
 from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.naming import real_name
 from rota.doors.cli.show import compact, wall
-from rota.doors.cli.values import DryRun, SpaceName, TaskName, Yes, json_value, text_or_input, whole
+from rota.doors.cli.values import DryRun, SpaceName, TaskName, Yes, json_value, whole
 from rota.errors import Invalid
 from rota.flow.observe.telling import first_line
 
@@ -83,7 +83,9 @@ def change(
     context: typer.Context,
     task: TaskName,
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="JSON", help="The value; - reads it.")],
+    value: Annotated[
+        str, typer.Argument(metavar="JSON", help="The value; - reads it, @FILE a file.")
+    ],
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:
@@ -92,7 +94,7 @@ def change(
     Example: rota state set report last-day '"2026-11-15"'
     """
     desk = Desk(context)
-    read = json_value("value", text_or_input(value))
+    read = json_value("value", value)
     if read is None:
         raise Invalid("value", value, "null is no value: rota state delete forgets one")
     task = real_name(desk, task, space)

@@ -10,7 +10,7 @@ from rota.doors.cli.desk import Desk, Record
 from rota.doors.cli.done_words import done_pairs
 from rota.doors.cli.idle_words import tell_if_idle
 from rota.doors.cli.naming import real_name
-from rota.doors.cli.run_now import queue_run
+from rota.doors.cli.run_now import PAYLOAD, queue_run
 from rota.doors.cli.show import wall, wall_named
 from rota.doors.cli.task_define import create, edit
 from rota.doors.cli.task_words import (
@@ -203,9 +203,7 @@ nouns.command()(edit)
 def run(
     context: typer.Context,
     name: TaskName,
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="What the run is given.")
-    ] = None,
+    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON", help=PAYLOAD)] = None,
     dry_run: DryRun = False,
     space: SpaceName = None,
 ) -> None:

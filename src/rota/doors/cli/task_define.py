@@ -100,7 +100,7 @@ def create(
     Example: rota task create report --call reports:daily --cron '0 7 * * mon-fri'
     """
     given = dict(locals())
-    desk = Desk(context)
+    desk = Desk(context, makes=True)
     if call is None and instructions is None and command is None:
         raise Invalid("call", "", "say what to do: --instructions, --command or --call")
     wanted = {

@@ -25,7 +25,8 @@ Call = Annotated[
     Text, typer.Option("--call", metavar="MODULE:FUNCTION", help="What to do: a callable.")
 ]
 Instructions = Annotated[
-    Text, typer.Option("--instructions", metavar="TEXT", help="What to do: words for an agent; -.")
+    Text,
+    typer.Option("--instructions", metavar="TEXT", help="What to do, for an agent; - reads it."),
 ]
 CommandLine = Annotated[
     Text, typer.Option("--command", metavar="WORDS", help="What to do: a program; no shell.")

@@ -7,6 +7,7 @@ import math
 import sys
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,8 @@ from rota.errors import Invalid, NotFound
 from rota.runtime.clock import SystemClock
 
 LARGEST = 2**62
+FILE = "@"
+"""Begins the name of a file in the place of JSON; a text for people may begin like that itself."""
 
 SpaceName = Annotated[
     str | None, typer.Option("--space", metavar="NAME", help="Whose it is [your own].")
@@ -22,7 +25,6 @@ SpaceName = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Try it, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The task's name or id.")]
-RunNumber = Annotated[str, typer.Argument(metavar="RUN", help="The run's number.")]
 
 
 def maybe_run(text: str) -> int | None:
@@ -70,14 +72,23 @@ def run_number(text: str, field: str = "run") -> int:
 
 
 def json_value(field: str, text: str | None) -> object:
-    """Return the value of a JSON text, None without one."""
+    """Return the value of a JSON text, which may be on standard input or in a file; or None."""
     if text is None:
         return None
+    text = _file_text(field, text) if text.startswith(FILE) else text_or_input(text)
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as fault:
         raise Invalid(field, text, f"must be JSON ({fault})") from None
     return value
+
+
+def _file_text(field: str, text: str) -> str:
+    try:
+        return Path(text.removeprefix(FILE)).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "strerror", None) or "it is no text"
+        raise Invalid(field, text, f"the file cannot be read: {reason}") from None
 
 
 def text_or_input(text: str) -> str:

@@ -63,6 +63,7 @@ def pinned(engine: Engine, image: str | None) -> str:
     advice = "name it by digest, repository@sha256:…"
     if engine.local_images:
         advice += ", or a local one by its id, sha256:…"
+    advice += f": see `{engine.kind} images --digests --no-trunc`"
     raise Invalid("image", image or "", advice)
 
 

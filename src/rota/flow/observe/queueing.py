@@ -91,7 +91,9 @@ def _reached(run: Run, facts: Facts) -> str | None:
                 for other in running
             )
             if used >= limit.cap:
-                return f"the limit of {counted(limit.cap, 'run')} {_where(limit)} is reached"
+                said = f"the limit of {counted(limit.cap, 'run')} {_where(limit)} is reached"
+                scope = " ".join(filter(None, (limit.scope.value, limit.key)))
+                return f"{said}, which `rota limit set {scope} --cap N` changes"
         if spent:
             return f"the rate of {spent} {_where(limit)} may be spent"
     return None
