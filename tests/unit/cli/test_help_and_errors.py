@@ -80,7 +80,7 @@ def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
         (("cancel", ""), "run|task"),
         (("cancel", "1", ""), "run|task"),
         (("task", "show", ""), "task"),
-        (("runs", "--task", ""), "task"),
+        (("runs", "--task", ""), "--task"),
         (("space", "set", "", "--timezone", "UTC"), "name"),
         (("thread", "show", ""), "thread"),
     ],

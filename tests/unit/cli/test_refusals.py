@@ -39,6 +39,7 @@ def test_programs_are_told_the_field(rota):
         ((*CALL, "--every", "9" * 20 + "h"), f'--every "{"9" * 20}h": use at most 100 years'),
     ],
 )
+@pytest.mark.usefixtures("there")
 def test_a_value_is_refused_in_a_sentence_of_rotas_own(rota, typed, told):
     assert rota.refused(*typed).startswith(told)
 

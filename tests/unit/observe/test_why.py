@@ -202,12 +202,11 @@ def test_a_reached_limit_is_named(make):
     group = Policy(group="mail", metered=False)
     limit = Limit(scope=Scope.GROUP, key="mail", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: group}, limits=[limit])
-    change = "which `rota limit set {} --cap N` changes"
-    assert said == f"the limit of 1 run in the group mail is reached, {change.format('group mail')}"
+    reached, change = "the limit of 1 run in the", "is reached, which `rota limit set"
+    assert said == f"{reached} group mail {change} group mail --cap N` changes"
     pool = Limit(scope=Scope.POOL, key="background", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: Policy()}, limits=[pool])
-    change = change.format("pool background")
-    assert said == f"the limit of 1 run in the background pool is reached, {change}"
+    assert said == f"{reached} background pool {change} pool background --cap N` changes"
 
 
 def test_a_route_nobody_serves_is_named(make):
