@@ -81,12 +81,13 @@ def _look(program: str, folder: Path) -> Lack | None:
             return None
         return Lack(what, "may not be executed", f"chmod +x {own}")
     if "/" in program:
-        trouble = "is a folder" if own.is_dir() else "is not there"
-        return Lack(what, trouble, f"it is looked for as {own}")
+        if own.is_dir():
+            return Lack(what, "is a folder", f"name the program in {own}")
+        return Lack(what, "is not there", f"put it at {own}, or correct its path")
     if shutil.which(program, path=search_path()) is not None:
         return None
     if own.suffix in OF_SCRIPTS:
-        return Lack(what, "is not there", f"it is looked for as {own}, and on the PATH")
+        return Lack(what, "is not there", f"put it at {own}, or on the PATH")
     return Lack(what, NOT_ON_PATH, "install it, or see that the daemon's PATH has it")
 
 

@@ -74,11 +74,11 @@ def test_an_option_that_takes_one_value_is_not_given_two(there, rota):
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        (("run", ""), "task|run"),
-        (("why", ""), "task|run"),
-        (("logs", ""), "run|task"),
-        (("cancel", ""), "run|task"),
-        (("cancel", "1", ""), "run|task"),
+        (("run", ""), "task or run"),
+        (("why", ""), "task or run"),
+        (("logs", ""), "run or task"),
+        (("cancel", ""), "run or task"),
+        (("cancel", "1", ""), "run or task"),
         (("task", "show", ""), "task"),
         (("runs", "--task", ""), "--task"),
         (("space", "set", "", "--timezone", "UTC"), "name"),

@@ -176,8 +176,12 @@ def _check_named(param: Any, value: Any) -> None:  # noqa: ANN401 - Typer's own
     """Refuse an empty name of something that is there."""
     named = (param.metavar or "").removesuffix("...")
     if named in NAMES and "" in (value if isinstance(value, tuple | list) else [value]):
-        name = param.opts[-1].removeprefix("--") if _is_option(param) else named.lower()
+        name = param.opts[-1].removeprefix("--") if _is_option(param) else _in_words(named)
         raise Invalid(name, "", "it is empty: say which one")
+
+
+def _in_words(named: str) -> str:
+    return named.lower().replace("|", " or ")
 
 
 def _is_option(param: Any) -> bool:  # noqa: ANN401 - Typer's own
