@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import signal
 import threading
 
 import pytest
@@ -23,6 +24,12 @@ KINDS = ("memory", "sqlite", "postgres")
 THREAD_PATIENCE = 5.0
 INVENTED = {Invariant.EVERY_SLOT, Invariant.OF_A_SLOT}
 """Contract suites hand stores plans and slots that no rule has made."""
+
+
+def pytest_configure():
+    """Let programs be interrupted also where the tests run in the background of a shell."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish():
