@@ -152,7 +152,7 @@ def _result(record: Json) -> Said:
     try:
         data = encode(record["data"], ensure_ascii=False)
     except ValueError as fault:
-        return Fault(kind=FaultKind.BAD_RESULT, detail=f"its data cannot be kept: {fault}")
+        return Fault(kind=FaultKind.BAD_RESULT, detail=str(fault))
     data = data.encode("utf-8", "replace").decode()
     if len(data.encode()) > LONGEST_RESULT:
         return Fault(kind=FaultKind.BAD_RESULT, detail="at most 256 KiB of data are kept")

@@ -89,8 +89,7 @@ def result_line(given: bytes) -> bytes | None:
     try:
         return _line({"rota": "result", **told})
     except ValueError as fault:
-        message = f"its result file cannot be kept: {fault}"
-        return _line({"rota": "error", "class": "bad_result", "message": message})
+        return _line({"rota": "error", "class": "bad_result", "message": str(fault)})
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -293,7 +293,10 @@ class Keeper:
 
     def _waits_for_more(self) -> bool:
         """Whether a program has read all it was given, and may only wait for more."""
-        return bool(self.started) and not self.feed.push() and self.feed.open
+        if not self.started:
+            return False
+        self._feed()
+        return self.feed.open and self.feed.pipe not in self.answers
 
     def _hang_up(self) -> None:
         """Tell a program that there is no more to read."""
