@@ -37,11 +37,11 @@ def recovery_at_start_only() -> Iterator[None]:
     started: WeakSet[object] = WeakSet()
     rescue = crew.rescue
 
-    async def once(store, chance, *, fence):
+    async def once(store, chance, **told):
         if store in started:
             return 0
         started.add(store)
-        return await rescue(store, chance, fence=fence)
+        return await rescue(store, chance, **told)
 
     with replaced(crew, "rescue", once):
         yield

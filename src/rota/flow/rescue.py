@@ -9,6 +9,7 @@ from __future__ import annotations
 from rota.flow.settle import settle_runs
 from rota.model.beats import Overdue
 from rota.model.deliveries import DeliveryState
+from rota.model.instants import ALWAYS
 from rota.model.outcomes import Expired, Failed, Lost, Outcome, Report
 from rota.model.runs import OpenRun, Question
 from rota.model.settlements import Settlement
@@ -18,6 +19,8 @@ from rota.ports.store import Store
 from rota.rules.settlement import answer_by_default
 
 MOST = 500
+NEVER = 0
+"""An instant by which no promise has ended."""
 RESTORED = "it was going on when the backup was taken that has been restored"
 WORKER_GONE = "its worker stopped renewing its lease"
 WORKER_BUSY = "its worker renews its lease but tells nothing of it: something may block its loop"
@@ -32,14 +35,25 @@ BY_DEFAULT = "default"
 NOBODY_DECIDED = "its worker was lost, and nobody said in time whether to run it again"
 
 
-async def rescue(store: Store, chance: Random, *, fence: bool) -> int:
+async def rescue(
+    store: Store,
+    chance: Random,
+    *,
+    fence: bool,
+    now: int | None = None,
+    watched: int = ALWAYS,
+    promise: int = 0,
+) -> int:
     """Give back the runs of workers that are gone; return how many.
 
-    `fence` is false where a lock already tells who is alive.
+    `fence` is false where a lock already tells who is alive. `watched` is for how many microseconds
+    the time was seen to go evenly up to `now`: no longer lease is judged by it, and no promise of a
+    home, which lasts for `promise`.
     """
+    now = store.now() if now is None else now
     if fence:
-        await store.fence()
-    lost = await store.lost_runs(MOST)
+        await store.fence(now, watched)
+    lost = await store.lost_runs(MOST, now if watched >= promise else NEVER)
     reports = [
         (run, Report(outcome=Lost(reason=RESTORED if run.restored else WORKER_GONE)))
         for run in lost

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ALWAYS = 2**62
+"""A span in microseconds, longer than anything lasts."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -14,6 +16,11 @@ def to_micros(instant: datetime) -> int:
         message = f"an instant needs a time zone, got {instant.isoformat()}"
         raise ValueError(message)
     return (instant - EPOCH) // _MICROSECOND
+
+
+def span_micros(span: timedelta) -> int:
+    """Return a span as microseconds."""
+    return span // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:

@@ -19,6 +19,7 @@ from rota.model.deeds import Deed
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.events import Event
 from rota.model.ids import RunId
+from rota.model.instants import ALWAYS
 from rota.model.plans import Decide, LedgerRow, StoredSchedule
 from rota.model.requests import NewRequest
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
@@ -173,14 +174,21 @@ class Workers(Timed, Protocol):
     async def retire(self, worker: str) -> None:
         """Forget a worker that holds nothing."""
 
-    async def fence(self) -> int:
-        """Fence workers whose lease has run out."""
+    async def fence(self, now: int | None = None, watched: int = ALWAYS) -> int:
+        """Fence workers whose lease has run out by an instant, or else by now.
+
+        `watched` is for how many microseconds this time was seen to go evenly: a longer lease is
+        left alone, because a clock that leaps ends leases whose holders still work.
+        """
 
     async def fence_others(self, worker: str) -> int:
         """Fence every other worker; only for the holder of the instance lock."""
 
-    async def lost_runs(self, most: int) -> list[OpenRun]:
-        """Return running runs whose worker is gone."""
+    async def lost_runs(self, most: int, now: int | None = None) -> list[OpenRun]:
+        """Return running runs whose worker is gone.
+
+        What is kept is lost only if its home's promise has ended by an instant, or else by now.
+        """
 
     async def expired_runs(self, most: int) -> list[OpenRun]:
         """Return queued and waiting runs whose time has run out."""

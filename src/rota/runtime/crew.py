@@ -14,10 +14,12 @@ from rota.faultpoints import reach
 from rota.flow.align import align
 from rota.flow.claim import assigned
 from rota.flow.deliver import InHand, deliver
+from rota.flow.execute.terms import TERMS
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
 from rota.flow.rescue import expire, listen, rescue
 from rota.model.beats import Overdue
+from rota.model.instants import from_micros, span_micros
 from rota.model.keeping import Kept
 from rota.model.views import Renewal
 from rota.ports.channel import Channel
@@ -28,6 +30,7 @@ from rota.ports.store import Store
 from rota.runtime.attempts import FailureHook, Stop
 from rota.runtime.beating import HEARTBEAT, Heart, Machine
 from rota.runtime.lag import LagWatch
+from rota.runtime.lease_clock import LeaseClock
 from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
 from rota.runtime.steady import SteadyClock
@@ -59,6 +62,8 @@ class CrewSettings:
     slots: int = 500
     drain: timedelta = timedelta(seconds=30)
     worker_ttl: timedelta = WORKER_TTL
+    home_promise: timedelta = TERMS.promise
+    """How long after its home's last renewal a keeper may still be alive."""
     keep: timedelta = KEEP
     heartbeat: timedelta = HEARTBEAT
     watch_loop: bool = True
@@ -92,10 +97,15 @@ class Crew:
         self._clock = clock
         self._chance = chance
         self._steady = SteadyClock(clock)
+        self._leases = LeaseClock(clock)
         self._alone = False
         self._lives = 0
         self._has_home = False
         self._adopting = asyncio.Lock()
+        self._looked = asyncio.Event()
+        """Set by every look of the caretaker for what was lost."""
+        self._rescuing = asyncio.Lock()
+        self._rescued = 0
         self._stopping = False
         self._due_at = math.inf
         self._healed_at = self._pruned_at = self._listened_at = float("-inf")
@@ -151,7 +161,7 @@ class Crew:
         if self._alone:
             await self._store.fence_others(self.worker.id)
         await self._keep_step()
-        await rescue(self._store, self._chance, fence=not self._alone)
+        await self._rescue()
         await self._store.heal()
         if "planner" in self.settings.roles:
             await align(self._store, zone_data_mark())
@@ -208,12 +218,28 @@ class Crew:
     async def idle(self) -> None:
         """Wait until nothing is due, nothing is ready and nothing is running or unsent."""
         while True:
+            rescued = self._rescued
             planned = await plan(self._store)
             self.worker.wake()
             await self.worker.idle()
             sent = await self._deliver()
-            if not (planned.schedules or planned.promoted or sent or self.worker.running):
+            if planned.schedules or planned.promoted or sent or self.worker.running:
+                continue
+            if self._alone or "caretaker" not in self.settings.roles:
                 return
+            await self._rescue()
+            if rescued != self._rescued:
+                continue
+            if not await self._rescues_soon():
+                return
+            self._looked.clear()
+            await self._looked.wait()
+
+    async def _rescues_soon(self) -> bool:
+        """Whether runs of others will be given back when the clock was watched for long enough."""
+        now = from_micros(self._store.now())
+        workers = await self._store.list_workers()
+        return any(w.running and not w.fenced and w.lease_until < now for w in workers)
 
     async def _open_home(self) -> bool:
         """Take the home's keepers if this crew works and no other process has them."""
@@ -228,30 +254,30 @@ class Crew:
         """Carry on what the home's keepers keep and nobody here works on.
 
         Whoever held it before is gone: this process has the home. Offsets are read when nobody
-        else can move them any more.
+        else can move them any more. One adoption at a time, from its first look to its last: what
+        another one has taken up may have ended before this one is told how it stands.
         """
         if self._keepers is None:
             return
         home, adopted = self._keepers.home, []
-        wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
-        if not wanted:
-            return
         async with self._adopting:
-            if not self._has_home:
+            wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
+            if not wanted or not self._has_home:
                 return
             await self._store.fence_home(home, self.worker.id)
             for kept in wanted:
                 found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
                 adopted += assigned(found, self._store.incarnation)
-        reach("kept.adopted")
-        stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
-        for assignment in adopted:
-            lease = assignment.lease
-            now_kept = stands.get((lease.run_id, lease.epoch))
-            if now_kept is None or self._stopping or self.worker.has(lease.run_id):
-                continue
-            log.info("run.adopted", extra={"run_id": lease.run_id, "attempt": lease.epoch})
-            self.worker.adopt(assignment._replace(kept=now_kept))
+            reach("kept.adopted")
+            stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
+            for assignment in adopted:
+                lease = assignment.lease
+                now_kept = stands.get((lease.run_id, lease.epoch))
+                if now_kept is None or not now_kept.current or self._stopping:
+                    continue
+                if not self.worker.has(lease.run_id):
+                    log.info("run.adopted", extra={"run_id": lease.run_id, "attempt": lease.epoch})
+                    self.worker.adopt(assignment._replace(kept=now_kept))
 
     async def _keep_step(self) -> float:
         await self._open_home()
@@ -310,7 +336,7 @@ class Crew:
     async def _care_step(self) -> float:
         if not self._steady.trusts(self._store.now()):
             return DISTRUST_REST
-        rescued = await rescue(self._store, self._chance, fence=not self._alone)
+        rescued = await self._rescue()
         expired = await expire(self._store, self._chance)
         now = self._clock.monotonic()
         if now - self._healed_at >= HEAL_EVERY:
@@ -324,6 +350,26 @@ class Crew:
                 return 0.0
             self._pruned_at = now
         return 0.0 if rescued or expired else self._care_rest
+
+    async def _rescue(self) -> int:
+        """Give back what was lost.
+
+        Leases are judged only by a clock that was watched for their length. Where a lock tells who
+        works, none are; but keepers of another home may live on although nobody works for it.
+        """
+        async with self._rescuing:  # fencing and giving back are two steps
+            now = self._store.now()
+            rescued = await rescue(
+                self._store,
+                self._chance,
+                fence=not self._alone,
+                now=now,
+                watched=self._leases.watched(now),
+                promise=span_micros(self.settings.home_promise),
+            )
+            self._rescued += rescued
+        self._looked.set()
+        return rescued
 
     async def _renewed(self, renewal: Renewal) -> None:
         if not renewal.alive:

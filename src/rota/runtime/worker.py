@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rota.errors import Unavailable
+from rota.errors import Fenced, Unavailable
 from rota.faultpoints import reach
 from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
@@ -199,6 +199,8 @@ class Worker:
             attempt.cut = True
             report = stopped(attempt.stop, assignment)
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
+            if isinstance(fault, Fenced) and self._keeps(assignment):
+                attempt.stop = Stop.FENCED
             report = Report(outcome=failure(fault))
         self._end(assignment, report)
 

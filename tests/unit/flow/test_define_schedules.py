@@ -8,6 +8,8 @@ import pytest
 
 from rota.errors import Invalid, NotFound
 from rota.flow.define.schedules import drop_schedule
+from rota.flow.observe.verify import verify
+from rota.flow.plan import plan
 from rota.rules.permission import LOCAL
 from rota.stores.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
@@ -99,6 +101,21 @@ async def test_the_generation_rises_only_with_the_identity(desk, task, before, a
     assert second.id == first.id
     assert second.generation == first.generation + rises
     assert second.cursor == desk.clock.now()
+
+
+async def test_a_changed_rule_begins_where_the_earlier_one_was_planned_to(desk, task):
+    """A planner came between reading the clock and writing: one instant was planned twice."""
+    first = await desk.planned(task, every="1s")
+    late, early = desk.clock.now() + timedelta(seconds=5.5), desk.clock.now() + timedelta(seconds=4)
+    desk.clock.set(late)
+    await plan(desk.store)
+    desk.clock.set(early)
+    second = await desk.planned(task, every="2s")
+    assert second.generation == first.generation + 1
+    assert second.cursor == late.replace(microsecond=0)
+    desk.clock.set(late + timedelta(seconds=60))
+    await plan(desk.store)
+    assert (await verify(desk.store)).violations == ()
 
 
 @pytest.mark.parametrize(

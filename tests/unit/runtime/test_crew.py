@@ -12,9 +12,12 @@ from rota.errors import Unavailable
 from rota.model.machines import Load
 from rota.model.outcomes import DONE, Failed, Report, Succeeded
 from rota.model.states import RunState
+from rota.model.views import RunFilter
 from rota.runtime.attempts import Stop
 from rota.stores.sqlite.store import MemoryStore
-from rota.testing.bench import MINUTE, Bench
+from rota.testing.bench import MINUTE, Bench, micros
+
+LEASE = timedelta(seconds=30)
 
 
 async def test_a_queued_run_wakes_the_worker(desk, stage):
@@ -159,6 +162,84 @@ async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
         await on.crew.idle()
         outcomes = [a.outcome for a in await desk.store.list_attempts(run_id)]
         assert outcomes == ["lost", "succeeded"]
+
+
+@pytest.fixture
+def beside(clock, opened_later, runner):
+    """A store with a worker of another process, which holds a run and has a lease."""
+
+    async def begun():
+        desk = Bench(await opened_later(SharedStore(clock)), clock)
+        await desk.queue(await desk.task())
+        await desk.worker("other", LEASE)
+        await desk.claim_one(worker="other")
+        return desk
+
+    return runner.run(begun())
+
+
+async def looked(on, clock, seconds):
+    """Let the caretaker look every five seconds for so long; nobody else renews meanwhile."""
+    for _ in range(int(seconds // 5)):
+        clock.advance(seconds=5)
+        await on.crew._care_step()
+
+
+async def test_a_clock_that_leaps_takes_nobodys_run_away(beside, chance):
+    """The database's clock was set: every lease looked as if it had run out, and two programs ran."""
+    clock = beside.clock
+    on = Stage(beside, chance)
+    await on.crew.start()
+    for _ in range(6):
+        await looked(on, clock, 10)
+        await beside.store.renew("other", beside.store.now() + micros(LEASE))
+    clock.set(clock.now() + timedelta(minutes=5))
+    await on.crew._care_step()
+    assert (await beside.store.view_queue()).running == 1
+    await beside.store.renew("other", beside.store.now() + micros(LEASE))
+    await looked(on, clock, 30)
+    assert (await beside.store.view_queue()).running == 1
+    await on.crew.stop()
+
+
+async def test_who_has_just_started_watches_before_it_takes_runs_away(beside, chance):
+    clock = beside.clock
+    clock.set(clock.now() + timedelta(minutes=5))
+    on = Stage(beside, chance)
+    await on.crew.start()
+    await looked(on, clock, 30)
+    assert (await beside.store.view_queue()).running == 1
+    await looked(on, clock, 10)
+    assert (await beside.store.view_queue()).running == 0
+    await on.crew.stop()
+
+
+async def test_a_longer_lease_is_watched_for_longer(beside, chance):
+    clock = beside.clock
+    on = Stage(beside, chance, worker_ttl=timedelta(seconds=2))
+    await on.crew.start()
+    clock.set(clock.now() + timedelta(minutes=5))
+    await looked(on, clock, 30)
+    assert (await beside.store.view_queue()).running == 1
+    await on.crew.stop()
+
+
+async def test_who_works_until_idle_stays_for_what_is_about_to_come_back(beside, chance):
+    """Started by cron for a few seconds each time, it would never have watched for long enough."""
+    beside.clock.advance(minutes=5)
+
+    async def act(assignment):
+        return DONE
+
+    async with Stage(beside, chance, act).working() as on:
+        idle = asyncio.ensure_future(on.crew.idle())
+        while not idle.done():
+            beside.clock.advance(seconds=1)
+            on.crew.pulse.wake()
+            on.crew.caretaker.wake()
+            await asyncio.sleep(0)
+        (run,) = await beside.store.list_runs(RunFilter())
+        assert (run.state, run.losses) == (RunState.SUCCEEDED, 1)
 
 
 class DeafStore(SharedStore):

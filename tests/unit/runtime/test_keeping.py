@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.errors import Unavailable
+from rota.errors import Fenced, Unavailable
 from rota.model.keeping import Kept
 from rota.model.outcomes import Lost, Report, Succeeded
 from rota.model.states import RunState
@@ -144,6 +144,12 @@ async def until(desk, run_id, state):
             await asyncio.sleep(0.005)
 
 
+async def until_free(life, run_id):
+    async with asyncio.timeout(10):
+        while life.crew.worker.has(run_id) or run_id in life.crew.worker._attempts:
+            await asyncio.sleep(0.005)
+
+
 async def test_a_process_that_leaves_lets_it_go_on_and_the_next_carries_it_on(desk, chance):
     machine = Machine()
     async with Life(desk, chance, machine, "one").lived():
@@ -255,6 +261,52 @@ async def test_what_could_not_be_adopted_at_once_is_adopted_soon(desk, chance, m
         assert (await machine.begun.get()).kept.run_id == run_id
         machine.end(run_id, Succeeded())
         await until(desk, run_id, RunState.SUCCEEDED)
+
+
+@pytest.mark.usefixtures("shared")
+async def test_two_looks_at_once_carry_on_a_run_once(desk, chance, monkeypatch):
+    """The second one learnt how things stood before the first one's run ended, and began a ghost."""
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived() as life:
+        (run_id,) = await desk.queue(await desk.task())
+        await machine.begun.get()
+        rows = await desk.store.kept_of(HOME)
+        life.crew.worker.fence()  # as one that has lost its lease
+        await until_free(life, run_id)
+        looked, go_on = asyncio.Event(), asyncio.Event()
+        kept_of = desk.store.kept_of
+
+        async def slow(home):
+            found = await kept_of(home)
+            if not looked.is_set():
+                looked.set()
+                await go_on.wait()
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(desk.store, "kept_of", slow)
+            machine.end(run_id, Succeeded())
+            late = asyncio.ensure_future(life.crew._adopt(rows))
+            await looked.wait()
+            other = asyncio.ensure_future(life.crew._adopt(rows))
+            for _ in range(200):
+                await asyncio.sleep(0)
+            go_on.set()
+            await asyncio.gather(late, other)
+        await until(desk, run_id, RunState.SUCCEEDED)
+        await until_free(life, run_id)
+        assert machine.begun.qsize() == 1
+
+
+async def test_an_attempt_that_is_over_leaves_its_slot(desk, chance):
+    """It waited for somebody to say so, for ever, when nobody had anything to say."""
+    machine = Machine()
+    async with Life(desk, chance, machine, "one").lived() as life:
+        (run_id,) = await desk.queue(await desk.task())
+        lease = (await machine.begun.get()).lease
+        machine.ends[run_id].set_exception(Fenced(run_id, lease.epoch))
+        await until_free(life, run_id)
+        assert await desk.state(run_id) is RunState.RUNNING
 
 
 @pytest.mark.usefixtures("shared")

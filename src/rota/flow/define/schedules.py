@@ -152,9 +152,8 @@ async def prepare_schedule(
         generation = found.generation if same else found.generation + 1
     elif task is not None:
         await _check_count(store, task.id)
-    cursor = now
-    if found is not None and generation == found.generation:
-        cursor = max(now, found.cursor)  # the same slots are not planned again
+    # Slots up to the cursor have had their fate, maybe since `now` was read.
+    cursor = now if found is None else max(now, found.cursor)
     if wish.at is not None and wish.allow_past:
         cursor = from_micros(PAST_ASKED_FOR)
     task_id = 0 if task is None else task.id

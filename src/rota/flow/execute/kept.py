@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
-from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.errors import Fenced, Invalid, NotPermitted, Unavailable
 from rota.faultpoints import reach
 from rota.flow.execute.again import (
     Patience,
@@ -112,9 +112,7 @@ class KeptWork:
         self._readying = Readying(store, yard, agents, usual_agent, offered, usual, passes)
         self._offering = Offering(store, mailboxes, yard)
         self._minding = minding = Minding(yard)
-        self._listening = Listening(
-            store, yard, minding, self._wait_to_be_fenced, self._offering.heard
-        )
+        self._listening = Listening(store, yard, minding, self._leave, self._offering.heard)
         beside = Beside(yard, minding, agents.get(SCRIPT), chance)
         self._discarding = Discarding(store, yard, minding, beside)
         self._prices = prices
@@ -171,7 +169,7 @@ class KeptWork:
         """
         terms = self._terms
         promised = self._yard.moment() + terms.seconds
-        until = self._store.now() + int((terms.seconds + terms.doubt) * 1_000_000)
+        until = self._store.now() + int(terms.promise.total_seconds() * 1_000_000)
         await self._store.renew_home(self.home, self._yard.host, until)
         reach("kept.promised")
         self._yard.promise(promised)
@@ -217,7 +215,7 @@ class KeptWork:
                             raise
                         return going.reported(DRAINED)
                     self._stop(going)
-            if work.exception() is not None:
+            if work.exception() is not None and not going.left:
                 await to_the_end(asyncio.ensure_future(self._end(going)))
             return going.ended(work.result())
         finally:
@@ -331,7 +329,7 @@ class KeptWork:
         going.written = True
         aloud = begun(assignment, kept)
         if not await patiently(lambda: self._store.begin_kept(kept, going.holder, aloud)):
-            await self._wait_to_be_fenced(kept)
+            await self._leave(kept)
         await self._posting.open(assignment, kept)
         if going.stopped:
             return CANCELLED
@@ -363,15 +361,13 @@ class KeptWork:
     async def _pause(self, pause: Pause, holder: str) -> None:
         """Write down that a try was in vain, before anything is waited for."""
         if not await patiently(lambda: self._store.pause_kept(pause, holder)):
-            await self._wait_to_be_fenced(pause.kept)
+            await self._leave(pause.kept)
 
-    async def _wait_to_be_fenced(self, kept: Kept) -> NoReturn:
-        """Do nothing about a run that is another's: the pulse will say so, and end this."""
+    async def _leave(self, kept: Kept) -> NoReturn:
+        """End an attempt whose run is over or another's; its program is not touched."""
         log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
-        if not self._going[kept.run_id].left:
-            self._going[kept.run_id].left = True
-            await asyncio.get_running_loop().create_future()
-        raise asyncio.CancelledError  # it has said so already
+        self._going[kept.run_id].left = True
+        raise Fenced(kept.run_id, kept.epoch)
 
     def _stop(self, going: Going) -> None:
         """Ask for the end of a program; what it comes to is heard as ever."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import NamedTuple
 
 
@@ -14,6 +15,11 @@ class Terms(NamedTuple):
     seconds: float = 15 * 60.0
     doubt: float = 180.0
     renew: float = 10.0
+
+    @property
+    def promise(self) -> timedelta:
+        """How long after its last renewal a home's keepers may still be alive."""
+        return timedelta(seconds=self.seconds + self.doubt)
 
 
 TERMS = Terms()

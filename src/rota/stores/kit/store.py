@@ -9,6 +9,7 @@ from rota.errors import Unavailable
 from rota.model.backups import Backup, Restored
 from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.ids import RunId
+from rota.model.instants import ALWAYS
 from rota.model.plans import Decide, StoredSchedule
 from rota.model.requests import NewRequest
 from rota.model.runs import Enqueued, OpenRun, RunBatch
@@ -247,17 +248,17 @@ class SqlStore(
         """Forget a worker that holds nothing."""
         await self.write(workers.retire, worker)
 
-    async def fence(self) -> int:
+    async def fence(self, now: int | None = None, watched: int = ALWAYS) -> int:
         """Fence workers whose lease has run out."""
-        return await self.write(workers.fence, self.now())
+        return await self.write(workers.fence, self.now() if now is None else now, watched)
 
     async def fence_others(self, worker: str) -> int:
         """Fence every other worker; only for the holder of the instance lock."""
         return await self.write(workers.fence_others, worker)
 
-    async def lost_runs(self, most: int) -> list[OpenRun]:
-        """Return running runs whose worker is gone."""
-        return await self.read(workers.lost_runs, self.now(), most)
+    async def lost_runs(self, most: int, now: int | None = None) -> list[OpenRun]:
+        """Return running runs whose worker is gone, and their keepers' home by an instant."""
+        return await self.read(workers.lost_runs, self.now() if now is None else now, most)
 
     async def expired_runs(self, most: int) -> list[OpenRun]:
         """Return queued and waiting runs whose time has run out."""

@@ -48,9 +48,12 @@ async def renew(session: Session, worker: str, until: int, now: int) -> Renewal:
     )
 
 
-async def fence(session: Session, now: int) -> int:
-    """Fence workers whose lease has run out; a fenced worker can never renew again."""
-    return len(await session.rows("fence_expired", now=now))
+async def fence(session: Session, now: int, watched: int) -> int:
+    """Fence workers whose lease has run out; a fenced worker can never renew again.
+
+    A lease that is longer than `watched` is left alone: its holder may have renewed it meanwhile.
+    """
+    return len(await session.rows("fence_expired", now=now, watched=watched))
 
 
 async def fence_others(session: Session, worker: str) -> int:

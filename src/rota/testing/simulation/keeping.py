@@ -24,7 +24,6 @@ class KeptJudge:
     def __init__(
         self, sometimes: Sometimes, picture: Picture, reports: dict[tuple[int, int], object]
     ) -> None:
-        self.leaps = False
         self.clocks_agree = True
         self.homes: dict[str, Home] = {}
         self.living: Callable[[], set[str]] = set
@@ -85,14 +84,10 @@ class KeptJudge:
     """The seconds of the world's clock when the history began."""
 
     def _living(self, run_id: int) -> Iterator[Keeper]:
-        """Yield the trees of a run that live, but for orphans, which only a sweep can find.
-
-        When the database's clock leaps, nobody can tell when a promise ends.
-        """
-        if not self.leaps:
-            for keeper in self._trees[run_id]:
-                if keeper.lives and not keeper.orphaned:
-                    yield keeper
+        """Yield the trees of a run that live, but for orphans, which only a sweep can find."""
+        for keeper in self._trees[run_id]:
+            if keeper.lives and not keeper.orphaned:
+                yield keeper
 
     # what transactions write
 

@@ -117,7 +117,6 @@ class World:
         kept.homes = {home.name: home for machine in machines for home in machine.homes}
         kept.origin = self.time.right().timestamp()
         kept.clocks_agree = self.checker.clocks_agree
-        kept.leaps = Fault.LEAP in self.faults.kinds
         kept.living = self._living
         return machines
 
@@ -240,6 +239,7 @@ class World:
             drain=DRAIN,
             keep=self.keep,
             worker_ttl=LEASE,
+            home_promise=TERMS.promise,
             roles=frozenset(member.roles),
             watch_loop=False,
         )

@@ -18,8 +18,10 @@ select id, cancel_at,
   exists (select 1 from rota.kept k where k.run_id = runs.id and k.epoch = runs.epoch) as kept
 from rota.runs where state = 'running' and holder = :worker::text;
 
--- name: fence_expired
-update rota.workers set fenced = 1 where fenced = 0 and lease_until < :now::bigint returning id;
+-- name: fence_expired  whose lease has run out, if it is no longer than the time was watched
+update rota.workers set fenced = 1
+where fenced = 0 and lease_until < :now::bigint and lease_until - seen_at <= :watched::bigint
+returning id;
 
 -- name: fence_others
 update rota.workers set fenced = 1 where fenced = 0 and id <> :worker::text returning id;

@@ -16,8 +16,10 @@ select id, cancel_at,
   exists (select 1 from kept k where k.run_id = runs.id and k.epoch = runs.epoch) as kept
 from runs indexed by runs_running where state = 'running' and holder = :worker;
 
--- name: fence_expired
-update workers set fenced = 1 where fenced = 0 and lease_until < :now returning id;
+-- name: fence_expired  whose lease has run out, if it is no longer than the time was watched
+update workers set fenced = 1
+where fenced = 0 and lease_until < :now and lease_until - seen_at <= :watched
+returning id;
 
 -- name: fence_others
 update workers set fenced = 1 where fenced = 0 and id <> :worker returning id;
