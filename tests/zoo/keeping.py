@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from tests.zoo.planting import bug, queries, replaced
 
+from rota.flow.claim import assigned
 from rota.flow.execute import kept
 from rota.flow.execute.kept import KeptWork
 from rota.flow.execute.listening import Listening
 from rota.model.keeping import Kept
+from rota.runtime.crew import Crew
 from rota.runtime.worker import Worker
 from rota.testing.simulation import world
 from rota.testing.simulation.yard import SimYard
@@ -42,6 +44,39 @@ def adopt_without_fencing() -> Iterator[None]:
         adopt_run=("(holder = :worker or holder not in", anybody),
         fence_home="select id from workers where :home = :worker",
     ):
+        yield
+
+
+@bug(
+    "adopted-by-two-looks",
+    "Rota, found by 5,000 fresh seeds",
+    "Two looks for what is to be carried on overlap, and the second begins a run that is over",
+)
+def adopted_twice() -> Iterator[None]:
+    async def adopt(self, rows):
+        home, adopted = self._keepers.home, []
+        wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
+        if not wanted:
+            return
+        async with self._adopting:
+            if not self._has_home:
+                return
+            await self._store.fence_home(home, self.worker.id)
+            for kept in wanted:
+                found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
+                adopted += assigned(found, self._store.incarnation)
+        stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
+        for assignment in adopted:
+            lease = assignment.lease
+            now_kept = stands.get((lease.run_id, lease.epoch))
+            if now_kept is not None and not self._stopping and not self.worker.has(lease.run_id):
+                self.worker.adopt(assignment._replace(kept=now_kept))
+
+    async def wait(self, found):
+        self._going[found.run_id].left = True
+        await asyncio.get_running_loop().create_future()
+
+    with replaced(Crew, "_adopt", adopt), replaced(KeptWork, "_leave", wait):
         yield
 
 

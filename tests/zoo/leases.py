@@ -8,9 +8,11 @@ from weakref import WeakSet
 
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
+from rota.model.instants import ALWAYS
 from rota.model.runs import Lease
 from rota.model.views import Claimed
 from rota.runtime import crew
+from rota.runtime.lease_clock import LeaseClock
 from rota.stores.kit import claim
 from rota.stores.kit.store import SqlStore
 from rota.testing.simulation import world
@@ -56,6 +58,16 @@ def fixed_timeout() -> Iterator[None]:
     long_ago = "or started_at < (select max(seen_at) from workers) - 4000000"
     where = "holder not in (select id from workers where fenced = 0)"
     with queries(lost_runs=(where, f"({where} {long_ago})")):
+        yield
+
+
+@bug(
+    "lease-judged-after-a-leap",
+    "Rota, found by 3,000 fresh seeds",
+    "The database's clock leaps forward, every lease looks over, and others begin the same work",
+)
+def judged_after_a_leap() -> Iterator[None]:
+    with replaced(LeaseClock, "watched", lambda *_: ALWAYS):
         yield
 
 

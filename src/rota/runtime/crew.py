@@ -117,7 +117,7 @@ class Crew:
             clock,
             chance,
             slots=settings.slots,
-            may_claim=lambda: self._alone or self.pulse.holds,
+            may_claim=lambda: self._holds,
             on_failure=on_failure,
         )
         self.planner = Service("planner", self._plan_step, clock, chance)
@@ -241,6 +241,11 @@ class Crew:
         workers = await self._store.list_workers()
         return any(w.running and not w.fenced and w.lease_until < now for w in workers)
 
+    @property
+    def _holds(self) -> bool:
+        """Whether this worker is trusted: by the lock that it has, or by its lease."""
+        return self._alone or self.pulse.holds
+
     async def _open_home(self) -> bool:
         """Take the home's keepers if this crew works and no other process has them."""
         if self._keepers is None or "worker" not in self.settings.roles or self._has_home:
@@ -262,7 +267,7 @@ class Crew:
         home, adopted = self._keepers.home, []
         async with self._adopting:
             wanted = [kept for kept in rows if kept.current and not self.worker.has(kept.run_id)]
-            if not wanted or not self._has_home:
+            if not wanted or not self._has_home or not self._holds:
                 return
             await self._store.fence_home(home, self.worker.id)
             for kept in wanted:

@@ -152,8 +152,7 @@ async def prepare_schedule(
         generation = found.generation if same else found.generation + 1
     elif task is not None:
         await _check_count(store, task.id)
-    # Slots up to the cursor have had their fate, maybe since `now` was read.
-    cursor = now if found is None else max(now, found.cursor)
+    cursor = now if found is None else _begin(found, now)
     if wish.at is not None and wish.allow_past:
         cursor = from_micros(PAST_ASKED_FOR)
     task_id = 0 if task is None else task.id
@@ -161,6 +160,11 @@ async def prepare_schedule(
     record = _record(task_id, name, rule, generation, cursor, stagger)
     stood = [] if found is None else [to_micros(found.cursor), found.version]
     return {**record, "created_at": to_micros(begun), "stood": stood}
+
+
+def _begin(found: StoredSchedule, now: datetime) -> datetime:
+    """Return where a changed schedule begins: what was planned, maybe since `now`, stays so."""
+    return max(now, found.cursor)
 
 
 async def _find(store: Store, task: Task | None, name: str) -> StoredSchedule | None:

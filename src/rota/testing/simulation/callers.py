@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +30,7 @@ KEYS = tuple(f"k{number}" for number in range(4))
 SPACES = ("main", "guests")
 MOST_TRIES = 4
 SCRIPTS = (1, 4)
+EVERY_TASK = tuple(range(len(TASKS)))
 
 
 def space_of(task: str) -> str:
@@ -37,9 +38,9 @@ def space_of(task: str) -> str:
     return SPACES[int(task[1:]) % 3 == 2]
 
 
-def _work(number: int) -> dict[str, Any]:
-    """Return what a task runs: two of them are programs under keepers."""
-    if number in SCRIPTS:
+def _work(number: int, scripts: Collection[int]) -> dict[str, Any]:
+    """Return what a task runs: some of them are programs under keepers."""
+    if number in scripts:
         return {"kind": TaskKind.SCRIPT, "route": "script", "spec": {"command": ["program"]}}
     return {"route": OTHER_ROUTE if number == 3 else ROUTE}
 
@@ -101,7 +102,7 @@ class Caller:
             LOCAL,
             name,
             space=space_of(name),
-            **_work(number),
+            **_work(number, self._sea.scripts),
             policy=self._draw.policy(),
             after=after,
             replace=True,

@@ -87,6 +87,8 @@ class Checker:
             rule = self._rules.get(change.table)
             if rule is not None:
                 rule(change, commit, batch)
+        if commit.operation == "adopt":
+            self._adopted(commit, batch)
         self._events(batch)
         self._pauses(batch)
         check_planning(self.picture, batch.by_table, commit)
@@ -154,8 +156,6 @@ class Checker:
         self._within_policy(old, new)
         if claimed:
             self._claimed(old, new, commit)
-        elif commit.operation == "adopt":
-            self._note_delivery(new)
         if ended:
             self._ended(old, new, commit, batch)
         if self.clocks_agree and new.state == "expired" and new.expires_at > commit.at:
@@ -190,6 +190,14 @@ class Checker:
             if self._tried_again[new.id] >= self._most_attempts.get(new.task_id, 1):
                 _broken("attempts stay within the policy", f"run {new.id} is tried too often")
         self._note_delivery(new)
+
+    def _adopted(self, commit: Commit, batch: _Batch) -> None:
+        """Note how the task stands of a run that was adopted, maybe by who held it before."""
+        run_id, epoch, worker = commit.args[:3]
+        change = batch.of("runs", run_id)
+        run = self.picture.runs.get(run_id) if change is None else change.new
+        if run is not None and (run.state, run.epoch, run.holder) == ("running", epoch, worker):
+            self._note_delivery(run)
 
     def _note_delivery(self, run: Row) -> None:
         """An attempt is judged by its task as it stood when it was claimed, or adopted."""

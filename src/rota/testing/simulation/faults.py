@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
@@ -144,6 +144,8 @@ class Sea:
     sometimes: Sometimes
     faults: Faults
     alone: bool = False
+    scripts: Collection[int] = ()
+    """The numbers of the tasks that are programs under keepers."""
     away: bool = False
     cut_off: set[str] = field(default_factory=set)
     stores: dict[str, SimStore] = field(default_factory=dict)

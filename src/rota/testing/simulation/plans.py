@@ -47,7 +47,9 @@ def check_planning(
 
 
 def _passes_nothing(old: Row, new: Row, commit: Commit) -> None:
-    """Changing or dropping a schedule must not swallow the slots that were due before."""
+    """Changing or dropping a schedule swallows no slot that was due, and plans none again."""
+    if new.cursor < old.cursor and new.cursor != PAST_ASKED_FOR:
+        _broken("cursors never move back", new, f"{old.cursor} to {new.cursor}")
     until = new.cursor if new.deleted_at is None else commit.asked
     lost = slots_between(old.rule, old.cursor, until)
     if lost and old.deleted_at is None and old.state == "active":

@@ -42,6 +42,13 @@ class Draw:
         """Return a span."""
         return timedelta(seconds=least + self._chance.random() * (most - least))
 
+    def span(self, least: float, most: float, edges: Sequence[float]) -> float:
+        """Return seconds; every other time about an instant at which somebody gives up."""
+        if self.odds(0.5):
+            return least + self._chance.random() * (most - least)
+        near = self.one(edges) + self._chance.random() * 3 - 1
+        return min(max(near, least), most)
+
     def policy(self) -> Policy:
         """Return a policy, everything possible."""
         return Policy(

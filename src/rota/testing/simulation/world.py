@@ -20,7 +20,8 @@ from rota.flow.execute.terms import Terms
 from rota.model.spaces import Role
 from rota.ports.agent import Agent
 from rota.runtime.crew import Crew, CrewSettings
-from rota.testing.simulation.callers import TASKS, Caller
+from rota.runtime.pulse import MARGIN
+from rota.testing.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Database
 from rota.testing.simulation.faults import Fault, Faults, Sea, SimStore
@@ -46,6 +47,8 @@ LEASE = timedelta(seconds=12)
 """Shorter than in earnest, so that more of them end in a history."""
 DRAIN = timedelta(seconds=5)
 TERMS = Terms(seconds=15.0, doubt=20.0, renew=6.0)
+EDGES = (LEASE.total_seconds() * (1 - 1 / MARGIN), LEASE.total_seconds(), TERMS.seconds)
+"""When somebody gives something up: what ends about then meets it on its way."""
 AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CommandAgent(), ScriptAgent())}
 EXIT_PATIENCE = 15.0
 
@@ -97,6 +100,7 @@ class World:
             self.sometimes,
             self.faults,
             alone=self.draw.odds(0.2),
+            scripts=self.draw.one((SCRIPTS, SCRIPTS, EVERY_TASK)),
         )
         self.works = Works(self.sea, Random(f"{seed}/works"))
         self.keep = self.draw.one((timedelta(seconds=40), timedelta(days=30)))
@@ -315,7 +319,7 @@ class World:
     def _pause(self) -> None:
         process = self._victim()
         if process is not None:
-            seconds = self.draw.seconds(1, 30).total_seconds()
+            seconds = self.draw.span(1, 30, EDGES)
             if seconds > LEASE.total_seconds():
                 self.sometimes.hit("a process pauses past its lease")
             self.history.note(process.name, f"sleeps for {seconds:.1f} s")
@@ -341,14 +345,14 @@ class World:
             self.sometimes.hit("a process is cut off from the database")
             self.history.note(process.name, "is cut off")
             self.sea.cut_off.add(process.name)
-            seconds = self.draw.seconds(1, 25).total_seconds()
+            seconds = self.draw.span(1, 25, EDGES)
             self.loop.call_later(seconds, self.sea.cut_off.discard, process.name)
 
     def _outage(self) -> None:
         self.sometimes.hit("the database is away")
         self.history.note("nature", "the database is away")
         self.sea.away = True
-        self.loop.call_later(self.draw.seconds(0.5, 10).total_seconds(), self._back)
+        self.loop.call_later(self.draw.span(0.5, 14, EDGES), self._back)
 
     def _back(self) -> None:
         self.sea.away = False
