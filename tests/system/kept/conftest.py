@@ -50,6 +50,14 @@ class Kept:
     def _extra(self):
         return self.extra | ({} if self.store is None else {"ROTA_STORE": self.store})
 
+    def stopped(self):
+        """Wait until a fault point has stopped the daemon."""
+        end = time.monotonic() + 30.0
+        state = Path(f"/proc/{self.daemon.process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
     def kill(self):
         self.daemon.signal(signal.SIGKILL)
         self.daemon.wait()
