@@ -65,6 +65,7 @@ OPERATIONS: Final = (
     "renew_home",
     "fence_home",
     "begin_kept",
+    "begin_checks",
     "pause_kept",
     "hear",
     "adopt",

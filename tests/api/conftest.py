@@ -16,6 +16,7 @@ import secrets
 import threading
 from contextlib import AsyncExitStack
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -34,6 +35,7 @@ from rota.doors.inside.desk import Desk
 from rota.doors.inside.mcp import Tools
 from rota.doors.inside.pace import Pace
 from rota.doors.kit.office import Bounds, House
+from rota.executors.checks.probes import HomeProbes
 from rota.executors.kit.artifacts import HomeArtifacts
 from rota.flow.define.keys import create_key
 from rota.flow.observe.verify import verify
@@ -186,6 +188,7 @@ class Door:
             channels=("log",),
             inquirer=inquirer,
             artifacts=self.artifacts,
+            probes=HomeProbes(Path("nowhere")),
             secrets=self.secrets,
         )
         pages, inside = {}, {}

@@ -62,6 +62,29 @@ def test_what_is_wrong_is_said_in_one_sentence_with_its_field(door, body, field)
     assert door.main.get("/v1/tasks").json["tasks"] == []
 
 
+def checked(*patterns):
+    checks = [{"not_like": pattern, "regex": True} for pattern in patterns]
+    return {"command": ["ls"], "checks": checks}
+
+
+def test_a_pattern_that_is_none_is_refused(door):
+    told = door.main.post("/v1/tasks", checked("a", "("))
+    assert (told.status, told.field) == (400, "checks[1].not_like")
+    assert "no regular expression" in told.sentence
+    assert door.main.post("/v1/tasks", checked("a") | {"name": "sky"}).status == 201
+    for ask in (door.main.patch, door.main.put):
+        assert ask("/v1/tasks/sky", checked("(")).field == "checks[0].not_like"
+
+
+def test_patterns_that_take_too_long_to_compile_are_refused(door):
+    """Ten dry runs of one member stopped everybody for nine seconds."""
+    classes = "".join(f"[{chr(n)}-\\uffff]" for n in range(33, 130))
+    body = checked(*(f"(?i){classes}{n}" for n in range(20)))
+    told = door.ann.post("/v1/tasks", body, Rota_Dry_Run="true")
+    assert (told.status, told.field) == (400, "checks")
+    assert "too long" in told.sentence
+
+
 def test_the_same_task_twice_is_one_and_another_is_a_conflict(door):
     body = WORK | {"name": "sky"}
     assert door.main.post("/v1/tasks", body).status == 201

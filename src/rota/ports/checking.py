@@ -1,7 +1,8 @@
-"""What checks need of the world outside: files, addresses, and patterns that may never end."""
+"""What checks need of the world outside: files, addresses, and processes that can be ended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -34,5 +35,18 @@ class Probes(Protocol):
         Addresses of this machine and of its networks are refused, also after a redirect.
         """
 
-    async def matches(self, pattern: str, text: str) -> bool | None:
+    async def check_patterns(
+        self, space: str, patterns: Sequence[str]
+    ) -> tuple[int | None, str] | None:
+        """Return which pattern is no regular expression, and why; None if all are.
+
+        Without a number they take too long to compile.
+        """
+
+    async def search(self, space: str, pattern: str, text: str) -> bool | None:
         """Whether a pattern is found in a text; None if that could not be found out in time."""
+
+    async def check_result(
+        self, space: str, schema: object, result: str | None
+    ) -> Sequence[str] | None:
+        """Return in what a result does not fit a schema; None if that took too long."""

@@ -52,5 +52,8 @@ class Keeping(Timed, Protocol):
     async def adopt(self, run_id: RunId, epoch: int, worker: str) -> Claimed:
         """Take over a run whose holder is gone, amid its attempt; empty if it is not."""
 
+    async def begin_checks(self, run_id: RunId, epoch: int) -> int:
+        """Count a look at the checks of an attempt; return the number of looks, 0 if it is over."""
+
     async def drop_kept(self, run_id: RunId, epoch: int) -> None:
         """Forget a kept attempt; if its run still goes on, it is lost."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -11,8 +10,9 @@ from urllib.parse import urlsplit
 from rota.errors import Invalid, shown
 from rota.model.checks import Check, CheckKind, Finding
 from rota.model.tasks import TaskKind
-from rota.rules.json_schema import check_schema, faults_of
+from rota.rules.json_schema import check_schema
 from rota.rules.programs import check_program
+from rota.rules.results import text_of
 from rota.timing.durations import parse_duration
 
 FIELD = "checks"
@@ -30,7 +30,6 @@ BESIDE = {
     CheckKind.NOT_LIKE: {"regex"},
 }
 """What may be said beside the word that names a check."""
-FENCED = re.compile(r"\A\s*```[a-zA-Z]*\n(.*?)\n```\s*\Z", re.DOTALL)
 
 
 class Outcome(NamedTuple):
@@ -48,6 +47,15 @@ def checks_in(spec: Mapping[str, Any]) -> tuple[Check, ...]:
     if not isinstance(told, list) or len(told) > MOST_CHECKS:
         raise Invalid(FIELD, told, f"give a list of at most {MOST_CHECKS} checks")
     return tuple(_check(one, f"{FIELD}[{n}]") for n, one in enumerate(told))
+
+
+def patterns_in(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the regular expressions of a record's checks, each with its field.
+
+    Whether they are any is found out where they are matched: to compile one may take for ever.
+    """
+    found = enumerate(checks_in(spec))
+    return [(f"{FIELD}[{n}].{check.kind}", check.wanted) for n, check in found if check.regex]
 
 
 def check_checks(spec: Mapping[str, Any], kind: TaskKind) -> None:
@@ -147,14 +155,8 @@ def _unwanted(check: Check, field: str, told: Mapping[str, Any]) -> None:
     _text(check.wanted, field)
     if not isinstance(told.get("regex", False), bool):
         raise Invalid(f"{field}.regex", told["regex"], "say true or false")
-    if not check.regex:
-        return
-    if len(check.wanted) > LONGEST_PATTERN:
+    if check.regex and len(check.wanted) > LONGEST_PATTERN:
         raise Invalid(field, check.wanted, f"write at most {LONGEST_PATTERN} characters")
-    try:
-        re.compile(check.wanted)
-    except (re.error, OverflowError, RecursionError) as fault:
-        raise Invalid(field, check.wanted, f"this is no regular expression: {fault}") from None
 
 
 def _text(text: object, field: str) -> None:
@@ -186,14 +188,12 @@ def name_of(check: Check) -> str:
 
 
 def examined(check: Check, outcome: Outcome) -> Finding | None:
-    """Return what a check finds in a result; None if it must look at the world."""
+    """Return what a check finds in a result; None if it looks at the world or may take long."""
     name = name_of(check)
     match check.kind:
         case CheckKind.MIN_LENGTH:
             length = len(text_of(outcome.result).strip())
             return Finding(name, length >= check.wanted, f"the result has {length} characters")
-        case CheckKind.JSON_SCHEMA:
-            return _fitted(name, outcome.result, check.wanted)
         case CheckKind.TOOL_CALLED:
             called = check.wanted in outcome.tools
             others = ", ".join(sorted(outcome.tools)[:10]) or "none"
@@ -204,35 +204,6 @@ def examined(check: Check, outcome: Outcome) -> Finding | None:
             return Finding(name, not found, "the result has it" if found else "it is not there")
         case _:
             return None
-
-
-def _fitted(name: str, result: str | None, schema: object) -> Finding:
-    try:
-        value = value_of(result)
-    except ValueError:
-        return Finding(name, passed=False, evidence="the result is no JSON")
-    faults = faults_of(value, schema)
-    return Finding(name, not faults, "; ".join(faults) or "the result fits")
-
-
-def text_of(result: str | None) -> str:
-    """Return a result as words: a text as it is, data as JSON."""
-    if result is None:
-        return ""
-    value = json.loads(result)
-    return value if isinstance(value, str) else result
-
-
-def value_of(result: str | None) -> object:
-    """Return a result as data; a text that is JSON, also between fences, is read. ValueError."""
-    value = None if result is None else json.loads(result)
-    if not isinstance(value, str):
-        return value
-    fenced = FENCED.match(value)
-    try:
-        return json.loads(fenced[1] if fenced else value)
-    except RecursionError:
-        raise ValueError(value[:80]) from None
 
 
 def failing(findings: Sequence[Finding]) -> str | None:

@@ -8,6 +8,7 @@ looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 from rota.errors import Invalid
@@ -16,6 +17,8 @@ Word: TypeAlias = Any
 """What a word of a schema says; it was checked when the schema was written."""
 DEEPEST = 32
 MOST_PARTS = 1_000
+LONGEST_NAME = 200
+"""Of a field: faults name the whole way to it."""
 MOST_FAULTS = 3
 TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
@@ -34,15 +37,23 @@ COUNTS = frozenset(
 AMOUNTS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 NOTES = frozenset({"$schema", "$id", "$comment", "title", "description", "default", "examples"})
 PLAIN = frozenset({"type", "enum", "const", "properties", "required"})
+VALUES = frozenset({"type", "enum", "const", "required"})
+"""Words that hold values which are no schemas."""
 KNOWN = PLAIN | LISTS | INNER | COUNTS | AMOUNTS | NOTES
 
 
 def check_schema(schema: object, field: str = "json_schema") -> None:
-    """Raise Invalid for the first part of a schema that is wrong or not understood here."""
+    """Raise Invalid for the first part of a schema that is wrong or not understood here.
+
+    Parts are schemas as well as the values and names in them: each costs time for every value that
+    is held against it.
+    """
     parts = 0
     waiting: list[tuple[object, str, int]] = [(schema, field, 0)]
     while waiting:
         part, where, depth = waiting.pop()
+        if isinstance(part, dict):
+            parts += sum(_size(value, MOST_PARTS) for name, value in part.items() if name in VALUES)
         parts += 1
         if parts > MOST_PARTS or depth > DEEPEST:
             raise Invalid(field, where, f"keep it within {MOST_PARTS} parts and {DEEPEST} levels")
@@ -52,7 +63,19 @@ def check_schema(schema: object, field: str = "json_schema") -> None:
             raise Invalid(where, part, "write an object, true or false")
         for name, value in part.items():
             _check_word(name, value, where)
-            waiting += [(inner, f"{where}.{at}", depth + 1) for at, inner in _inside(name, value)]
+            inside = islice(_inside(name, value), MOST_PARTS + 1)
+            waiting += [(inner, f"{where}.{at}", depth + 1) for at, inner in inside]
+
+
+def _size(value: object, most: int) -> int:
+    """Return of how many values a value is made, or a number beyond `most`."""
+    size, waiting = 0, [value]
+    while waiting and size <= most:
+        part = waiting.pop()
+        size += 1
+        if isinstance(part, (list, dict)):
+            waiting += part.values() if isinstance(part, dict) else part
+    return size
 
 
 def _check_word(name: str, value: object, where: str) -> None:
@@ -74,10 +97,18 @@ def _check_word(name: str, value: object, where: str) -> None:
         raise Invalid(at, value, "give a number from 0")
     elif name in AMOUNTS and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise Invalid(at, value, "give a number")
-    elif name == "properties" and not isinstance(value, dict):
-        raise Invalid(at, value, "give an object of schemas")
+    elif name == "properties":
+        _check_properties(value, at)
     elif name in LISTS and not (isinstance(value, list) and value):
         raise Invalid(at, value, "give a list of schemas")
+
+
+def _check_properties(value: object, at: str) -> None:
+    if not isinstance(value, dict):
+        raise Invalid(at, value, "give an object of schemas")
+    long = next((name for name in value if len(name) > LONGEST_NAME), None)
+    if long is not None:
+        raise Invalid(at, long, f"keep names within {LONGEST_NAME} characters")
 
 
 def _inside(name: str, value: Word) -> Iterator[tuple[str, object]]:

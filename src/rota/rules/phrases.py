@@ -23,6 +23,7 @@ from rota.model.instants import from_micros
 from rota.model.outcomes import Asked
 from rota.rules.approvals import DECISIONS, DENY, action_text
 from rota.rules.control import doer_of, expiry_in
+from rota.rules.results import unfenced
 
 SPEC = "phrases"
 """What a task's record says if its agent asks in phrases."""
@@ -70,7 +71,6 @@ _QUOTED = re.compile(
     )
 )
 _BLOCK = re.compile(rf"\[{MARK}\](.*?)\[/?{MARK}\]", re.DOTALL)
-_FENCE = re.compile(r"\A\s*```\w*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +137,8 @@ def _approvals(answer: str, asker: Asker, now: int) -> Iterator[Asked]:
 
 
 def _request(text: str) -> dict[str, Any] | None:
-    fenced = _FENCE.match(text)
     try:
-        found = json.loads(fenced[1] if fenced else text)
+        found = json.loads(unfenced(text))
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get("action"), str):

@@ -14,6 +14,7 @@ from rota.flow.execute.kept import KeptWork
 from rota.flow.prune import prune_artifacts
 from rota.model.programs import Bounds
 from rota.ports.artifacts import ArtifactKeeping
+from rota.ports.checking import Probes
 from rota.ports.clock import Random
 from rota.ports.mailboxes import Mailboxes
 from rota.ports.passes import Passes
@@ -30,6 +31,11 @@ from rota.wiring.surroundings import offered
 def artifacts_of(settings: Settings) -> ArtifactKeeping:
     """Return where the files are that runs of this home have left."""
     return HomeArtifacts(settings.home.absolute())
+
+
+def probes_of(settings: Settings) -> Probes:
+    """Return what looks and evaluates for checks."""
+    return HomeProbes(settings.home, inside=settings.check_inside)
 
 
 def kept_work(
@@ -59,7 +65,7 @@ def kept_work(
         usual=usual_bounds(settings),
         passes=passes,
         mailboxes=mailboxes,
-        probes=HomeProbes(settings.home, inside=settings.check_inside),
+        probes=probes_of(settings),
         prices=settings.prices,
     )
 

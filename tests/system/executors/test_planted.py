@@ -12,7 +12,7 @@ from tests.system.executors.test_container import container, podman  # noqa: F40
 from tests.system.executors.test_docker import docker, image, kit  # noqa: F401 - fixtures
 from tests.system.executors.test_tmux import tmux  # noqa: F401 - a fixture
 
-from rota.executors.checks.patterns import matches
+from rota.executors.checks.evaluator import Evaluator
 from rota.executors.kit import forward, start
 from rota.executors.kit.building import build
 from rota.executors.kit.executor import Interpreter
@@ -87,5 +87,5 @@ def test_no_python_of_the_host_imports_sitecustomize_conftest_or_what_pyproject_
     for name, words in starts.items():
         done = subprocess.run(words, capture_output=True, check=False)
         assert (done.returncode in {0, 1}, done.stderr) == (True, b""), name
-    assert asyncio.run(matches("a+", "caat")) is True
+    assert asyncio.run(Evaluator().ask("main", "search", "a+", "caat")) == (True,)
     assert told(canaries) == []

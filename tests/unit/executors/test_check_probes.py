@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import socket
 import threading
@@ -11,8 +13,11 @@ from contextlib import contextmanager
 import pytest
 
 from rota.executors.checks import addresses, files
+from rota.executors.checks import probes as probes_module
 from rota.executors.checks.probes import HomeProbes
 from rota.ports.checking import Seen
+from rota.rules.checks import LONGEST_PATTERN
+from rota.rules.json_schema import check_schema
 
 
 @contextmanager
@@ -154,11 +159,57 @@ def test_a_page_without_end_is_read_so_far_and_no_further():
 
 async def test_a_pattern_that_never_ends_is_ended(tmp_path):
     probes = HomeProbes(tmp_path)
-    began = time.monotonic()
-    assert await probes.matches(r"(a+)+$", "a" * 40 + "b") is None
-    assert time.monotonic() - began < 5
-    assert await probes.matches(r"err(or)?\b", "an error here") is True
-    assert await probes.matches(r"err(or)?\b", "fine") is False
+    assert await probes.search("main", r"(a+)+$", "a" * 40 + "b") is None
+    assert await probes.search("main", r"err(or)?\b", "an error here") is True
+    assert await probes.search("main", r"err(or)?\b", "fine") is False
+
+
+async def test_patterns_are_compiled_where_they_can_be_ended(tmp_path):
+    probes = HomeProbes(tmp_path)
+    classes = "".join(f"[{chr(n)}-\\uffff]" for n in range(33, 130))
+    slow = [f"(?i){classes}{n}" for n in range(20)]
+    assert all(len(pattern) <= LONGEST_PATTERN for pattern in slow)
+    assert await probes.check_patterns("main", slow) == (None, probes_module.TOO_LONG)
+    assert await probes.check_patterns("main", ["a+", "b|c"]) is None
+    n, why = await probes.check_patterns("main", ["a", "("])
+    assert (n, why.partition(":")[0]) == (1, "this is no regular expression")
+
+
+@pytest.mark.parametrize(
+    ("result", "fits"),
+    [
+        ({"n": 1}, True),
+        ('{"n": 1}', True),
+        ('```json\n{"n": 1}\n```', True),
+        ({"m": 1}, False),
+        ("no JSON at all", False),
+        ("[" * 100_000, False),
+        (None, False),
+    ],
+)
+async def test_a_result_is_held_against_a_schema(tmp_path, result, fits):
+    told = None if result is None else json.dumps(result)
+    schema = {"type": "object", "required": ["n"]}
+    assert (await HomeProbes(tmp_path).check_result("main", schema, told) == []) is fits
+
+
+async def test_a_schema_that_takes_too_long_is_ended(tmp_path):
+    schema = {"items": {"enum": [[n] for n in range(480)]}}
+    check_schema(schema)
+    result = json.dumps([[479]] * 40_000)
+    assert await HomeProbes(tmp_path).check_result("main", schema, result) is None
+
+
+async def test_a_space_evaluates_one_thing_at_a_time(tmp_path):
+    """A member that asks for a hundred evaluations leaves the other seat to others."""
+    probes = HomeProbes(tmp_path)
+    many = [asyncio.ensure_future(probes.search("one", r"(a+)+$", "a" * 40)) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert await probes.search("two", "a", "a") is True
+    assert not all(one.done() for one in many)
+    for one in many:
+        one.cancel()
+    await asyncio.gather(*many, return_exceptions=True)
 
 
 async def test_a_home_looks_below_the_work_of_a_space(tmp_path):

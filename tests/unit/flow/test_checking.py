@@ -22,8 +22,11 @@ from rota.ports.checking import Observed, Seen
 class Eyes:
     """Probes that see what a test says."""
 
-    def __init__(self, file="it is not there", page=(True, "it answered 200"), match=False):
-        self._file, self._page, self._match = file, page, match
+    def __init__(
+        self, file="it is not there", page=(True, "it answered 200"), match=False, faults=()
+    ):
+        self._file, self._page, self._match, self._faults = file, page, match, faults
+        self.results = 0
         self.waiting = asyncio.Event()
 
     async def file(self, space, folder, path):
@@ -35,8 +38,12 @@ class Eyes:
             await asyncio.Event().wait()
         return Observed(*self._page)
 
-    async def matches(self, pattern, text):
+    async def search(self, space, pattern, text):
         return self._match
+
+    async def check_result(self, space, schema, result):
+        self.results += 1
+        return self._faults
 
 
 async def ran(desk, yard, eyes=None, kind=TaskKind.SCRIPT, **spec):
@@ -82,7 +89,11 @@ async def test_a_failure_is_not_checked(desk):
         (Eyes(match=True), {"not_like": "x+", "regex": True}, False),
         (Eyes(match=None), {"not_like": "x+", "regex": True}, False),
         (Eyes(match=False), {"not_like": "x+", "regex": True}, True),
+        (Eyes(), {"json_schema": {}}, True),
+        (Eyes(faults=["it is not of the type object"]), {"json_schema": {}}, False),
+        (Eyes(faults=None), {"json_schema": {}}, False),
         (None, {"file_newer": "x"}, False),
+        (None, {"json_schema": {}}, False),
     ],
 )
 async def test_what_is_looked_at_outside_counts(desk, eyes, check, passed):
@@ -109,6 +120,29 @@ async def test_a_program_of_a_check_runs_beside_and_is_told_the_result(
     check = yard.started[1]
     assert check.argv == ("verify", "--all")
     assert json.loads(check.stdin)["result"] == "done"
+
+
+async def test_checks_that_were_cut_off_twice_are_not_looked_at_again(desk):
+    """A check that brings down the daemon would bring down each one that comes after it."""
+    given = await assignment(desk, checks=[{"json_schema": {}}])
+    yard, eyes, looked = ManyYard({"out": b"x\n"}), Eyes(), asyncio.Queue()
+
+    async def never(space, schema, result):
+        await looked.put(result)
+        await asyncio.Event().wait()
+
+    eyes.check_result = never
+    for _ in range(2):
+        work = work_on(desk.store, yard, Counting(), probes=eyes)
+        running = asyncio.ensure_future(work.run(given))
+        await looked.get()
+        await leave(work, given, running)
+        (kept,) = await desk.store.kept_of(yard.home)
+        given = given._replace(kept=kept)
+    report = await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
+    assert looked.empty()
+    assert (report.outcome.code, report.outcome.retryable) == ("check_failed", False)
+    assert "ended 2 times" in report.outcome.message
 
 
 async def test_what_an_earlier_process_left_beside_is_ended_first(desk):

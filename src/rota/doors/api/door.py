@@ -32,7 +32,7 @@ from rota.wiring.channels import every_channel
 from rota.wiring.compose import make_home
 from rota.wiring.discretion import discreet
 from rota.wiring.inquiring import inquirer_of
-from rota.wiring.keeping import artifacts_of
+from rota.wiring.keeping import artifacts_of, probes_of
 from rota.wiring.loop import settle_memory
 from rota.wiring.passes import PATH, HomePasses
 from rota.wiring.secrets import secrets_of
@@ -80,6 +80,7 @@ async def open_door(
             inquirer=inquirer,
             sites=LocalSites(settings),
             artifacts=artifacts_of(settings),
+            probes=probes_of(settings),
             secrets=secrets_of(settings),
             daemon=daemon,
         )

@@ -143,6 +143,7 @@ class Api:
             inquirer=house.inquirer,
             sites=house.sites,
             artifacts=house.artifacts,
+            probes=house.probes,
             secrets=house.secrets,
             daemon=house.daemon,
             stands=None if stands is None else stands.decode("latin-1"),

@@ -20,7 +20,7 @@ from rota.wiring.agents import agents_of
 from rota.wiring.channels import every_channel
 from rota.wiring.compose import opened
 from rota.wiring.inquiring import inquirer_of
-from rota.wiring.keeping import artifacts_of
+from rota.wiring.keeping import artifacts_of, probes_of
 from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
@@ -86,6 +86,7 @@ class Here:
             inquirer=self._inquirer,
             sites=self._sites,
             artifacts=artifacts_of(self._settings),
+            probes=probes_of(self._settings),
             secrets=secrets_of(self._settings),
             local=True,
         )

@@ -11,6 +11,8 @@ from rota.errors import Invalid, Unavailable
 from rota.model.sites import Held
 from rota.model.spaces import Role
 from rota.model.tasks import Task, TaskKind
+from rota.rules.checks import FIELD as CHECKS
+from rota.rules.checks import patterns_in
 from rota.rules.done import DONE
 from rota.rules.programs import check_folder
 from rota.rules.sites import FIELDS, site_of
@@ -26,6 +28,18 @@ def changed_spec(stood: Mapping[str, Any], asked: Work) -> dict[str, Any]:
     dropped = {name for name in (*WISHES, *ROOM, *DONE) if name in asked.model_fields_set}
     kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
     return {**kept, **asked.spec()}
+
+
+async def check_patterns(office: Office, spec: Mapping[str, Any], space: str) -> None:
+    """Refuse checks whose patterns are no regular expressions, or take too long to compile."""
+    told = patterns_in(spec)
+    if not told or office.probes is None:
+        return
+    fault = await office.probes.check_patterns(space, [pattern for _, pattern in told])
+    if fault is not None:
+        n, why = fault
+        field, pattern = (CHECKS, len(told)) if n is None else told[n]
+        raise Invalid(field, pattern, why)
 
 
 async def check_site(

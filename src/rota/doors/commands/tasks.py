@@ -43,7 +43,7 @@ from rota.doors.commands.task_shapes import (
     task_given,
     task_listed,
 )
-from rota.doors.commands.task_sites import changed_spec, check_site, lacks_of
+from rota.doors.commands.task_sites import changed_spec, check_patterns, check_site, lacks_of
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
@@ -208,6 +208,8 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     _check_call(office, asked.call)
     await check_site(office, task.kind, spec, asked, task.space)
     await check_maker(office, task.kind, spec, task.space, asked.schedule, task)
+    if asked.checks is not None:
+        await check_patterns(office, spec, task.space)
     after = task.after
     if "after" in asked.model_fields_set:
         after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
@@ -325,6 +327,7 @@ async def _put(
     owner = await office.store.find_space(space)
     await check_site(office, kind, asked.spec(), asked, space)
     await check_maker(office, kind, asked.spec(), space, asked.schedule)
+    await check_patterns(office, asked.spec(), space)
     base = await tasks.usual_policy(office.store, owner.id, kind)
     following = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
     return await tasks.put_task(

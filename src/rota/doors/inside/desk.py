@@ -146,6 +146,7 @@ class Desk:
             inquirer=house.inquirer,
             sites=house.sites,
             artifacts=house.artifacts,
+            probes=house.probes,
             daemon=house.daemon,
         )
 

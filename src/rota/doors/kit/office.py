@@ -12,6 +12,7 @@ from rota.flow.observe.hands import Own
 from rota.flow.observe.status import Thresholds
 from rota.ports.agent import Agents
 from rota.ports.artifacts import ArtifactKeeping
+from rota.ports.checking import Probes
 from rota.ports.clock import Random
 from rota.ports.inquirer import Inquirer
 from rota.ports.secrets import Secrets
@@ -95,6 +96,7 @@ class House:
     inquirer: Inquirer | None = None
     sites: Sites | None = None
     artifacts: ArtifactKeeping | None = None
+    probes: Probes | None = None
     secrets: Secrets | None = None
     daemon: Daemon | None = None
     answers: Answers = field(default_factory=Counter)
@@ -117,6 +119,7 @@ class Office:
     inquirer: Inquirer | None = None
     sites: Sites | None = None
     artifacts: ArtifactKeeping | None = None
+    probes: Probes | None = None
     secrets: Secrets | None = None
     local: bool = False
     stands: str | None = None

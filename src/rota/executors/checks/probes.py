@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
-from rota.executors.checks import addresses, files, patterns
+from rota.executors.checks import addresses, files
+from rota.executors.checks.evaluator import Evaluator
 from rota.executors.kit.apart import Apart
 from rota.ports.checking import Observed, Seen
 
 SLACK_SECONDS = 1.0
+TOO_LONG = "compiling its patterns takes too long: write them simpler"
 
 
 class HomeProbes:
-    """Looks at the files of a home's spaces, at addresses, and for patterns."""
+    """Looks at the files of a home's spaces and at addresses, and evaluates what may not end."""
 
     def __init__(self, home: Path, *, inside: bool = False) -> None:
         self._spaces = home.absolute() / "spaces"
         self._inside = inside
         self._asking = Apart()
+        self._evaluator = Evaluator()
 
     async def file(self, space: str, folder: str | None, path: str) -> Seen | str:
         """Return what is known of a plain file in a task's folder, or why it is not one."""
@@ -35,6 +39,23 @@ class HomeProbes:
         finally:
             asking.cut()
 
-    async def matches(self, pattern: str, text: str) -> bool | None:
+    async def check_patterns(
+        self, space: str, patterns: Sequence[str]
+    ) -> tuple[int | None, str] | None:
+        """Return which pattern is none, and why; without a number if all take too long."""
+        answer = await self._evaluator.ask(space, "check_patterns", patterns)
+        if answer is None:
+            return None, TOO_LONG
+        return None if answer[0] is None else (answer[0][0], answer[0][1])
+
+    async def search(self, space: str, pattern: str, text: str) -> bool | None:
         """Whether a pattern is found in a text; None if that could not be found out in time."""
-        return await patterns.matches(pattern, text)
+        answer = await self._evaluator.ask(space, "search", pattern, text)
+        return None if answer is None else bool(answer[0])
+
+    async def check_result(
+        self, space: str, schema: object, result: str | None
+    ) -> Sequence[str] | None:
+        """Return in what a result does not fit a schema; None if that took too long."""
+        answer = await self._evaluator.ask(space, "check_result", schema, result)
+        return None if answer is None else answer[0]

@@ -1,20 +1,22 @@
 """Checking: what an agent calls done is looked at before it counts.
 
 It happens between the end of the program and the settling, while the attempt still has its row: a
-process that dies here is followed by one that hears the program's ending again and looks again.
+process that dies here is followed by one that hears the program's ending again and looks again. The
+looks are counted, so that a check that brings processes down does not bring down each that follows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from rota.errors import Invalid
+from rota.errors import Invalid, Unavailable
 from rota.faultpoints import reach
 from rota.flow.execute.beside import Beside
+from rota.flow.execute.patiently import patiently
 from rota.flow.execute.readying import Ready
 from rota.model.asides import NOTHING
 from rota.model.checks import Check, Checked, CheckKind, Finding
@@ -34,13 +36,19 @@ from rota.rules.checks import (
     examined,
     failing,
     name_of,
-    text_of,
     told,
 )
 from rota.rules.done import NO_WAY_OUT, reaches_out
+from rota.rules.results import text_of
 
 FAILED = "check_failed"
 STOPPED = "it was stopped before this was looked at"
+TOO_LONG = "evaluating it took too long: write it simpler"
+MOST_LOOKS = 2
+CUT_OFF = (
+    f"Rota was ended {MOST_LOOKS} times while it evaluated the checks of this run: "
+    "look at the log, write them simpler, and run it again"
+)
 GRAIN_MICROS = 10_000
 """How much older than a start a file may seem that was written after it: their clock is coarse."""
 Answer = TypeVar("Answer")
@@ -99,6 +107,9 @@ class Checking:
             return replace(report, outcome=_failed(str(fault), retryable=False))
         if not checks:
             return report
+        looks = await patiently(lambda: self._store.begin_checks(kept.run_id, kept.epoch))
+        if looks > MOST_LOOKS:
+            return replace(report, outcome=_failed(CUT_OFF, retryable=False), messages=())
         reach("check.begin")
         await self._beside.end(kept)
         called = {*tools, *await self._called(checks, kept)}
@@ -153,17 +164,41 @@ class Checking:
         seen = await halting.unless(self._probes.answers(check.wanted, check.contains, seconds))
         return Finding(name, *(seen or (False, STOPPED)))
 
-    async def pattern(self, check: Check, outcome: Outcome, halting: Halting) -> Finding:
+    async def pattern(self, look: _Look) -> Finding:
         """Look whether a pattern is found in the result."""
-        name = name_of(check)
+        check, space = look.check, look.assignment.task.space
+        text = text_of(look.outcome.result)
+        found = await self._evaluated(look, lambda on: on.search(space, check.wanted, text))
+        if isinstance(found, Finding):
+            return found
+        told = "the result matches it" if found else "nothing matches it"
+        return Finding(name_of(check), not found, told)
+
+    async def schema(self, look: _Look) -> Finding:
+        """Look whether the result fits a schema."""
+        check, space, result = look.check, look.assignment.task.space, look.outcome.result
+        faults = await self._evaluated(
+            look, lambda on: on.check_result(space, check.wanted, result)
+        )
+        if isinstance(faults, Finding):
+            return faults
+        return Finding(name_of(check), not faults, "; ".join(faults) or "the result fits")
+
+    async def _evaluated(
+        self, look: _Look, ask: Callable[[Probes], Awaitable[Answer | None]]
+    ) -> Answer | Finding:
+        """Return what an evaluation comes to, or that the check does not hold without it."""
+        name = name_of(look.check)
         if self._probes is None:
             return _unseen(name)
-        found = await halting.unless(self._probes.matches(check.wanted, text_of(outcome.result)))
-        if found is None:
-            return Finding(
-                name, passed=False, evidence="matching it took too long: write it simpler"
-            )
-        return Finding(name, not found, "the result matches it" if found else "nothing matches it")
+        try:
+            answer = await look.halting.unless(ask(self._probes))
+        except Unavailable as fault:
+            return Finding(name, passed=False, evidence=str(fault))
+        if answer is not None:
+            return answer
+        halted = look.halting.halted.is_set()
+        return Finding(name, passed=False, evidence=STOPPED if halted else TOO_LONG)
 
     async def command(self, look: _Look) -> Finding:
         """Run a program where the attempt's own ran; it is told the result on its input."""
@@ -205,8 +240,10 @@ class _Look:
                 return await self.eyes.url(self.check, self.ready.site, self.halting)
             case CheckKind.COMMAND:
                 return await self.eyes.command(self)
+            case CheckKind.JSON_SCHEMA:
+                return await self.eyes.schema(self)
             case _:
-                return await self.eyes.pattern(self.check, self.outcome, self.halting)
+                return await self.eyes.pattern(self)
 
     def _since(self) -> int:
         """Return when the attempt began: by the machine's own clock while that is known."""

@@ -76,6 +76,10 @@ class Keeping(Dialect):
         """Take over a run whose holder is gone, amid its attempt; empty if it is not."""
         return await self.write(adopt, run_id, epoch, worker)
 
+    async def begin_checks(self, run_id: RunId, epoch: int) -> int:
+        """Count a look at the checks of an attempt; return the number of looks, 0 if it is over."""
+        return await self.write(begin_checks, run_id, epoch)
+
     async def drop_kept(self, run_id: RunId, epoch: int) -> None:
         """Forget a kept attempt; if its run still goes on, it is lost."""
         await self.write(drop_kept, run_id, epoch)
@@ -242,6 +246,12 @@ async def adopt(session: Session, run_id: int, epoch: int, worker: str) -> Claim
         tasks={task.id: task for task in tasks},
         answers=await answers_of(session, [run_id] if lease.asked else []),
     )
+
+
+async def begin_checks(session: Session, run_id: int, epoch: int) -> int:
+    """Count a look at the checks of an attempt that goes on."""
+    rows = await session.rows("begin_checks", run_id=run_id, epoch=epoch)
+    return int(rows[0][0]) if rows else 0
 
 
 async def drop_kept(session: Session, run_id: int, epoch: int) -> None:

@@ -275,6 +275,17 @@ class KeepingContract:
         await bench.store.drop_kept(lease.run_id, lease.epoch)
         assert await bench.store.kept_of(HOME) == [kept]
 
+    async def test_looks_at_checks_are_counted_for_each_attempt(self, bench: Bench) -> None:
+        lease = await self._begun(bench)
+        look = bench.store.begin_checks
+        assert [await look(lease.run_id, lease.epoch) for _ in range(2)] == [1, 2]
+        assert await look(lease.run_id, lease.epoch + 1) == 0
+        await bench.end(lease, Lost(reason="gone"))
+        assert await look(lease.run_id, lease.epoch) == 0
+        again = await bench.claim_one()
+        assert await bench.store.begin_kept(kept_for(again, "n2"), "w1")
+        assert await look(again.run_id, again.epoch) == 1
+
     async def test_a_try_in_vain_is_noted_once(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])

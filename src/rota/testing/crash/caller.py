@@ -277,6 +277,7 @@ class _Calls:
         await _patiently(partial(store.pause_kept, Pause(kept, why), "caller"))
         await _patiently(partial(store.hear, run_id, kept.epoch, "caller", ()))
         await _patiently(partial(store.adopt, run_id, kept.epoch, "caller"))
+        await _patiently(partial(store.begin_checks, run_id, kept.epoch))
         await _patiently(partial(store.drop_kept, run_id, kept.epoch))
         sign = Sign(run_id=run_id, epoch=kept.epoch)
         await _patiently(partial(store.beat, "caller", [sign], store.now()))

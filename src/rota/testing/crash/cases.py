@@ -38,6 +38,7 @@ ONCE: Final = frozenset(
         ),
         *("pause", "resume", "approve"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
+        "begin_checks",
         *("beat", "note_silence", "read_machine", "defer", "do_once", "set_budget", "reserve"),
         *("set_preference", "drop_preference"),
         *("archive_session", "clear_session", "resume_session"),
@@ -68,6 +69,7 @@ FEW: Final = {
     "renew_home.statement": 1,
     "fence_home.statement": 1,
     "begin_kept.statement": 1,
+    "begin_checks.statement": 1,
     "pause_kept.statement": 2,
     "hear.statement": 1,
     "adopt.statement": 1,
@@ -98,6 +100,7 @@ KEEPING: Final = frozenset(
     {
         *("kept", "mailbox", "check"),
         *("renew_home", "fence_home", "begin_kept", "hear", "adopt", "drop_kept"),
+        "begin_checks",
     }
 )
 """Parts that real programs under real keepers come to."""

@@ -18,7 +18,7 @@ from rota.ports.store import Store
 from rota.wiring.agents import agents_of
 from rota.wiring.channels import every_channel
 from rota.wiring.discretion import discreet
-from rota.wiring.keeping import artifacts_of
+from rota.wiring.keeping import artifacts_of, probes_of
 from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 from rota.wiring.sites import LocalSites
@@ -37,6 +37,7 @@ def post_of(settings: Settings, store: Store) -> Iterator[Post]:
         channels=tuple(every_channel()),
         sites=LocalSites(settings),
         artifacts=artifacts_of(settings),
+        probes=probes_of(settings),
     )
     pace = Pace(burst=BURST)
     home = settings.home.absolute()

@@ -20,7 +20,7 @@ where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
 for share
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
-  err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
+  err_at = 0, looks = 0, tries = excluded.tries, until = null, began = excluded.began,
   session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate,
   writes = greatest(excluded.writes,
     case when kept.epoch = excluded.epoch then kept.writes else 0 end)
@@ -78,6 +78,12 @@ where r.id = :run_id::bigint and r.epoch = :epoch::int and r.state = 'running'
     or not exists (select 1 from rota.workers w where w.id = r.holder and w.fenced = 0))
 returning id, epoch, space_id, task_id, route, cause, retries, losses, created_at, expires_at, slot_at,
   slot_key, depth, asked, thread, key, payload;
+
+-- name: begin_checks
+update rota.kept set looks = looks + 1
+where run_id = :run_id and epoch = :epoch
+  and exists (select 1 from rota.runs r where r.id = :run_id and r.epoch = :epoch and r.state = 'running')
+returning looks;
 
 -- name: drop_kept
 delete from rota.kept where run_id = :run_id::bigint and epoch = :epoch::int;

@@ -19,7 +19,7 @@ where id = :run_id and epoch = :epoch and state = 'running' and holder = :worker
   and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)
 on conflict (run_id) do update set epoch = excluded.epoch, home = excluded.home,
   nonce = excluded.nonce, boot = excluded.boot, executor = excluded.executor, out_at = 0,
-  err_at = 0, tries = excluded.tries, until = null, began = excluded.began,
+  err_at = 0, looks = 0, tries = excluded.tries, until = null, began = excluded.began,
   session = excluded.session, agent = excluded.agent, said = excluded.said, gate = excluded.gate,
   writes = max(excluded.writes, kept.writes * (kept.epoch = excluded.epoch))
 returning run_id;
@@ -66,6 +66,12 @@ where id = :run_id and epoch = :epoch and state = 'running'
   and (holder = :worker or holder not in (select id from workers where fenced = 0))
 returning id, epoch, space_id, task_id, route, cause, retries, losses, created_at, expires_at, slot_at,
   slot_key, depth, asked, thread, key, payload;
+
+-- name: begin_checks
+update kept set looks = looks + 1
+where run_id = :run_id and epoch = :epoch
+  and exists (select 1 from runs r where r.id = :run_id and r.epoch = :epoch and r.state = 'running')
+returning looks;
 
 -- name: drop_kept
 delete from kept where run_id = :run_id and epoch = :epoch;
