@@ -40,11 +40,14 @@ def action_text(
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as fault:
         raise Invalid("action", action, f"must be plain JSON values ({fault})") from None
-    shown = "".join(_escaped(c) if _is_hidden(c) else c for c in text)
-    if len(shown.encode()) > LONGEST_ACTION:
-        advice = f"has {len(shown.encode())} bytes, at most {LONGEST_ACTION} can be approved"
-        raise Invalid("action", shown, advice)
-    return shown
+    # Nothing becomes shorter by its escapes: what is too long already is not looked through.
+    if len(text) <= LONGEST_ACTION:
+        text = "".join(_escaped(c) if _is_hidden(c) else c for c in text)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LONGEST_ACTION:
+        advice = f"has {size} bytes, at most {LONGEST_ACTION} can be approved"
+        raise Invalid("action", text, advice)
+    return text
 
 
 def _is_hidden(character: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from rota.model.deliveries import Mail
@@ -15,6 +16,8 @@ PLAIN, HTML = "plain", "html"
 LONGEST_SUBJECT = 900
 MOST_REFERENCES = 50
 """How many ids a chain keeps: the first, and the newest of the rest."""
+MOST_FENCES = 100
+"""In how many fences of an answer a mail is looked for."""
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)```", re.DOTALL)
 _STRAIGHT = str.maketrans("\u201c\u201d\u201e\u2018\u2019", '"""\'\'')
 _ID = re.compile(r"<[^<>\s\x00-\x1f\x7f]{1,250}>")
@@ -117,7 +120,7 @@ def words_of(result: str) -> str:
 
 def _candidates(text: str) -> Iterator[str]:
     yield text
-    yield from (fence[1] for fence in _FENCE.finditer(text))
+    yield from (fence[1] for fence in islice(_FENCE.finditer(text), MOST_FENCES))
     start, end = text.find("{"), text.rfind("}")
     if -1 < start < end:
         yield text[start : end + 1]

@@ -101,7 +101,7 @@ def action_ids(actions: Collection[str | None]) -> set[str]:
 
 
 def _blank(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0])
+    return "\n".join(" " * len(line) for line in found[0].split("\n"))
 
 
 def _emptied(block: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from rota.flow.execute.following import Following
@@ -46,6 +47,8 @@ from rota.ports.agent import Reader, Summing
 from rota.rules.internal import public_text
 
 LONGEST_LINE = 64 * 1024
+MOST_LINES = 4_096
+"""How many lines are heard in one go: others have their turn before the next."""
 MOST_EVENTS = 10_000
 """How many events of an attempt hold its text at most, and how many hold anything else."""
 MOST_TOOLS = 1_000
@@ -121,17 +124,18 @@ class Hearing:
     ) -> Heard | None:
         """Hear the bytes at the offset of a stream; what is no whole line yet is left.
 
-        With `last` nothing more will come. All that is `known` is on record, as part of a line or
-        as whole ones.
+        Of many lines the rest is left as well. With `last` nothing more will come. All that is
+        `known` is on record, as part of a line or as whole ones.
         """
-        start, used = self._at[stream], 0
+        start, used, count = self._at[stream], 0, 0
         happened: list[Happened] = []
         self._used = NOTHING_USED
-        for line, cut in lines_of(data, last=last):
+        for line, cut in islice(lines_of(data, last=last), MOST_LINES):
             happened += self._hear(stream, start + used, line, cut=cut)
             self._cut[stream] = cut
             used += len(line)
-        if known and used < len(data):
+            count += 1
+        if known and used < len(data) and count < MOST_LINES:
             happened += self._hear_part(stream, start + used, data[used:])
             used = len(data)
         self.unfinished[stream] = len(data) - used

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rota.model.events import EventName
@@ -63,30 +63,29 @@ def marked(event: Happened, tries: int) -> Happened:
     return event._replace(data={**event.data, END: tries})
 
 
-def joined(happened: Sequence[Happened]) -> Iterator[Happened]:
+def joined(happened: Iterable[Happened]) -> Iterator[Happened]:
     """Yield events with neighbouring texts joined, so that a chatty program costs few of them."""
-    text: dict[str, Any] | None = None
+    held: list[Mapping[str, Any]] = []
+    size = 0
     for event in happened:
-        apart = event.data.keys() & {"open", "continues"}
-        if event.name is not EventName.OUTPUT or apart:
-            if text is not None:
-                yield Happened(EventName.OUTPUT, text)
-                text = None
+        data = event.data
+        apart = event.name is not EventName.OUTPUT or data.keys() & {"open", "continues"}
+        more = 0 if apart else max(len(data["text"]), len(data.get("ansi", "")))
+        if held and (apart or size + more > LONGEST_TEXT):
+            yield _together(held)
+            held, size = [], 0
+        if apart:
             yield event
-        elif text is not None and len(text["text"]) + len(event.data["text"]) <= LONGEST_TEXT:
-            text = _together(text, event.data)
         else:
-            if text is not None:
-                yield Happened(EventName.OUTPUT, text)
-            text = dict(event.data)
-    if text is not None:
-        yield Happened(EventName.OUTPUT, text)
+            held.append(data)
+            size += more + 1
+    if held:
+        yield _together(held)
 
 
-def _together(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two neighbouring texts as one, with colours if one of them has some."""
-    both = {**first, "text": f"{first['text']}\n{second['text']}"}
-    if "ansi" in first or "ansi" in second:
-        shown = (data.get("ansi", data["text"]) for data in (first, second))
-        both["ansi"] = "\n".join(shown)
-    return both
+def _together(held: Sequence[Mapping[str, Any]]) -> Happened:
+    """Return neighbouring texts as one, with colours if one of them has some."""
+    both = {**held[0], "text": "\n".join(data["text"] for data in held)}
+    if any("ansi" in data for data in held):
+        both["ansi"] = "\n".join(data.get("ansi", data["text"]) for data in held)
+    return Happened(EventName.OUTPUT, both)
