@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from rota.agents.command.script import ScriptAgent
 from rota.executors.checks.probes import HomeProbes
@@ -33,8 +33,9 @@ def artifacts_of(settings: Settings) -> ArtifactKeeping:
     return HomeArtifacts(settings.home.absolute())
 
 
+@cache
 def probes_of(settings: Settings) -> Probes:
-    """Return what looks and evaluates for checks."""
+    """Return what looks and evaluates for checks: a process has one, whose seats all share."""
     return HomeProbes(settings.home, inside=settings.check_inside)
 
 
