@@ -29,7 +29,7 @@ from rota.ports.runner import Keepers, Runner
 from rota.ports.store import Store
 from rota.runtime.attempts import FailureHook, Stop
 from rota.runtime.beating import HEARTBEAT, Heart, Machine
-from rota.runtime.lag import LagWatch
+from rota.runtime.lag import Blocks, LagWatch
 from rota.runtime.lease_clock import LeaseClock
 from rota.runtime.pulse import WORKER_TTL, Pulse
 from rota.runtime.service import Service
@@ -135,6 +135,7 @@ class Crew:
             "postman": self.postman,
             "caretaker": self.caretaker,
         }
+        self._lag = LagWatch(clock, self.worker.working_on)
         self._wakes: dict[str, Callable[[], None]] = {
             "runs": self.worker.wake,
             "later": self.planner.wake,
@@ -142,6 +143,11 @@ class Crew:
             "deliveries": self.postman.wake,
             "cancels": self.pulse.wake,
         }
+
+    @property
+    def blocks(self) -> Blocks:
+        """What has blocked its loop."""
+        return self._lag.blocks
 
     @property
     def services(self) -> list[Service]:
@@ -173,7 +179,7 @@ class Crew:
         if not self.settings.watch_loop:
             await self._run()
             return
-        with LagWatch(self._clock, self.worker.working_on):
+        with self._lag:
             await self._run()
 
     async def _run(self) -> None:

@@ -7,9 +7,10 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import NamedTuple, Self
 
 from rota.ports.clock import Clock
 
@@ -18,12 +19,45 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS = 0.5
 TOO_LONG_SECONDS = 1.0
 DEEPEST_TRACE = 8
+LATELY_SECONDS = 3600.0
+MOST_KEPT = 100
+OWN = "rota."
+
+
+class Block(NamedTuple):
+    """One block of the loop: when it ended, how long it took, and what ran, if that was seen."""
+
+    at: float
+    seconds: float
+    ran: str | None
+
+
+class Blocks:
+    """The blocks of a loop since it began; the newest are kept one by one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._newest: deque[Block] = deque(maxlen=MOST_KEPT)
+        self.count = 0
+        self.seconds = 0.0
+
+    def add(self, seconds: float, ran: str | None) -> None:
+        """Count a block that has just ended."""
+        self.count += 1
+        self.seconds += seconds
+        self._newest.append(Block(self._clock.monotonic(), seconds, ran))
+
+    def lately(self) -> Sequence[Block]:
+        """Return those of the last hour, the newest last."""
+        since = self._clock.monotonic() - LATELY_SECONDS
+        return [block for block in self._newest if block.at >= since]
 
 
 class LagWatch:
     """Logs `loop.blocked` once for each block of more than a second, with what was running.
 
-    The loop notes the time twice a second; a thread looks whether the note has grown old.
+    The loop notes the time twice a second; a thread looks whether the note has grown old. How long
+    a block took is known to the loop alone, once it is over.
     """
 
     def __init__(self, clock: Clock, running: Callable[[asyncio.Task[object]], str | None]) -> None:
@@ -35,12 +69,14 @@ class LagWatch:
         self._thread: threading.Thread | None = None
         self._loop_thread = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.blocks = 0
+        self._ran: str | None = None
+        self.blocks = Blocks(clock)
 
     def __enter__(self) -> Self:
         """Start watching the running loop."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
+        self._beat = self._clock.monotonic()
         self._note()
         self._thread = threading.Thread(target=self._watch, name="rota-lag", daemon=True)
         self._thread.start()
@@ -60,7 +96,11 @@ class LagWatch:
             self._thread.join()
 
     def _note(self) -> None:
-        self._beat = self._clock.monotonic()
+        now = self._clock.monotonic()
+        late = now - self._beat - BEAT_SECONDS
+        if late > TOO_LONG_SECONDS:
+            self.blocks.add(late, self._ran)
+        self._ran, self._beat = None, now
         if self._loop is not None:
             self._timer = self._loop.call_later(BEAT_SECONDS, self._note)
 
@@ -70,17 +110,28 @@ class LagWatch:
             late = self._clock.monotonic() - self._beat - BEAT_SECONDS
             if late > TOO_LONG_SECONDS and self._beat != reported:
                 reported = self._beat
-                self.blocks += 1
                 self._report(late)
 
     def _report(self, late: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - there is no other way
         task = asyncio.current_task(self._loop)
+        name = None if task is None else self._running(task)
+        self._ran = f"the task {name}" if name is not None else _own_function(frame)
         log.warning(
             "loop.blocked",
             extra={
                 "seconds": round(late, 1),
-                "task": None if task is None else self._running(task),
+                "task": name,
                 "trace": "".join(traceback.format_stack(frame, DEEPEST_TRACE)) if frame else "",
             },
         )
+
+
+def _own_function(frame: FrameType | None) -> str | None:
+    """Return the innermost function of Rota's that runs in a frame."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(OWN):
+            return f"{module}.{frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return None

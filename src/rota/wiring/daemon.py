@@ -10,6 +10,7 @@ from enum import Enum
 
 from rota.errors import RotaError
 from rota.runtime.crew import Crew
+from rota.runtime.lag import Blocks
 from rota.runtime.service import Service
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,11 @@ class Daemon:
     def services(self) -> Sequence[Service]:
         """What keeps going while it works."""
         return [] if self._crew is None else self._crew.services
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """What has blocked its loop since its crew began; None without a crew."""
+        return None if self._crew is None else self._crew.blocks
 
     def start(self) -> None:
         """Work again, as soon as an earlier stop has ended; nothing happens if it does."""

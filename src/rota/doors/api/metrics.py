@@ -156,6 +156,18 @@ class Metrics:
             failures.add_metric([service.name], service.failures)
         yield silent
         yield failures
+        blocks = daemon.blocks
+        if blocks is not None:
+            yield CounterMetricFamily(
+                "rota_loop_blocks",
+                "Times that code blocked the event loop for more than a second.",
+                value=blocks.count,
+            )
+            yield CounterMetricFamily(
+                "rota_loop_blocked_seconds",
+                "Seconds that such code took altogether.",
+                value=blocks.seconds,
+            )
 
 
 class _Families:

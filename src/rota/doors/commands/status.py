@@ -9,9 +9,10 @@ from typing import Any
 from rota.doors.commands.fields import LARGEST_ID, Id, Limit, SpaceName
 from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
-from rota.doors.kit.office import Daemon, Office
+from rota.doors.kit.office import Blocks, Daemon, Office
 from rota.flow.observe.hands import IDLE, RESTING
 from rota.flow.observe.status import OVERDUE, Status, Warned, view_status
+from rota.flow.observe.telling import counted
 from rota.model.deliveries import AT_REST, DeliveryState
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
@@ -209,6 +210,7 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
     queue = seen.queue
     workers = [_worker(worker, seen.now) for worker in seen.workers]
     daemon = _daemon(office.daemon) if whole and office.daemon is not None else None
+    blocks = office.daemon.blocks if whole and office.daemon is not None else None
     return StatusGiven(
         at=seen.now,
         paused_since=seen.paused_since,
@@ -234,7 +236,9 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
         next_due=seen.next_due,
         workers=workers if whole else [],
         idle=None if seen.idle is None else seen.idle.sentence(),
-        warnings=[WarningGiven(code=w.code, message=w.sentence) for w in _warned(seen, daemon)],
+        warnings=[
+            WarningGiven(code=w.code, message=w.sentence) for w in _warned(seen, daemon, blocks)
+        ],
     )
 
 
@@ -272,7 +276,7 @@ def _daemon(daemon: Daemon) -> DaemonSeen:
     return DaemonSeen(state=daemon.state, services=services)
 
 
-def _warned(seen: Status, daemon: DaemonSeen | None) -> list[Warned]:
+def _warned(seen: Status, daemon: DaemonSeen | None, blocks: Blocks | None) -> list[Warned]:
     """Return the warnings of the store, and those that this daemon has of itself."""
     found = list(seen.warnings)
     if daemon is None:
@@ -286,7 +290,21 @@ def _warned(seen: Status, daemon: DaemonSeen | None) -> list[Warned]:
     if silent and "planner_late" not in {warning.code for warning in found}:
         sentence = f"the planner has not ended a step for {silent[0].silent_seconds:.0f} s"
         found.append(Warned(code="planner_late", sentence=sentence))
-    return found
+    return [*found, *_block_warnings(blocks)]
+
+
+def _block_warnings(blocks: Blocks | None) -> list[Warned]:
+    lately = [] if blocks is None else blocks.lately()
+    if not lately:
+        return []
+    longest = max(block.seconds for block in lately)
+    last = lately[-1]
+    sentence = (
+        f"code blocked this daemon {counted(len(lately), 'time')} in the last hour, for "
+        f"{longest:.1f} s at the longest, and last in {last.ran or 'what nobody has seen'}: "
+        "look for loop.blocked in its log"
+    )
+    return [Warned(code="loop_blocked", sentence=sentence)]
 
 
 @command("GET", "/v1/workers", KeyScope.ADMIN)

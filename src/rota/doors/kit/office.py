@@ -65,11 +65,37 @@ class Daemon(Protocol):
     def services(self) -> Sequence[Service]:
         """What keeps going while it works."""
 
+    @property
+    def blocks(self) -> Blocks | None:
+        """What has blocked its loop; None while nothing watches it."""
+
     def start(self) -> None:
         """Work again, as soon as an earlier stop has ended; nothing happens if it does."""
 
     def stop(self) -> None:
         """Take nothing new and let what runs end; nothing happens if it has stopped."""
+
+
+class Block(Protocol):
+    """One time that code blocked the loop: for how long, and what ran, if that was seen."""
+
+    @property
+    def seconds(self) -> float:
+        """How long."""
+
+    @property
+    def ran(self) -> str | None:
+        """What ran."""
+
+
+class Blocks(Protocol):
+    """How often code has blocked the loop, and for how long altogether."""
+
+    count: int
+    seconds: float
+
+    def lately(self) -> Sequence[Block]:
+        """Return those of the last hour, the newest last."""
 
 
 class Service(Protocol):
