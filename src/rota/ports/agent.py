@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from rota.errors import Invalid
 from rota.model.messages import ThreadMessage
@@ -55,6 +55,19 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
+class Redaction(Protocol):
+    """Knows secrets, and names them where they stand."""
+
+    def holds(self, text: str) -> bool:
+        """Whether a secret stands in a text."""
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+
+    def data(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+        """Return what JSON can hold without secrets in any text or name of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """Where an attempt works, by the paths its own program sees.
@@ -71,7 +84,8 @@ class Room:
     `config` is what they say of it, in JSON. `mailbox` is the folder of the try through which it
     talks to Rota. With `steered` its input stays open, and messages come there while it works.
     `settled` says that what is there stays as it is: no new attempt begins; `writes`, that what it
-    writes to somewhere outside may be passed on.
+    writes to somewhere outside may be passed on. `redactor` knows the secrets that its reader takes
+    out of what it says, before it takes a part of that.
     """
 
     folder: str
@@ -97,6 +111,7 @@ class Room:
     steered: bool = False
     settled: bool = False
     writes: bool = False
+    redactor: Redaction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

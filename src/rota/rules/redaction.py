@@ -19,6 +19,8 @@ SHORTEST = 8
 """How many characters a secret has at least: what is shorter stands in ordinary text, too."""
 LONGEST = 64 * 1024
 SHORTEST_FORM = 8
+OVERLAPS = 4
+"""How many times its own length of a text is compared again for secrets that overlap."""
 SHORTEST_LINE = 16
 """From which length one line of a secret of several lines is looked for alone."""
 
@@ -46,10 +48,8 @@ def forms_of(value: str) -> set[str]:
 
 
 def _escaped(plain: str) -> Iterator[str]:
-    for ascii_only in (True, False):
-        once = json.dumps(plain, ensure_ascii=ascii_only)[1:-1]
+    for once in (*_in_json(plain), *_in_repr(plain)):
         yield once
-        yield once.replace("/", "\\/")
         yield json.dumps(once)[1:-1]
     for escaped in (quote(plain, safe=""), quote(plain), quote_plus(plain)):
         yield escaped
@@ -57,6 +57,35 @@ def _escaped(plain: str) -> Iterator[str]:
     in_hex = plain.encode("utf-8", "surrogatepass").hex()
     yield in_hex
     yield in_hex.upper()
+
+
+def _in_json(plain: str) -> Iterator[str]:
+    for ascii_only in (True, False):
+        once = json.dumps(plain, ensure_ascii=ascii_only)[1:-1]
+        yield once
+        yield once.replace("/", "\\/")
+    yield "".join(map(_in_capitals, plain))
+
+
+def _in_capitals(sign: str) -> str:
+    once = json.dumps(sign)[1:-1]
+    return once if sign.isascii() else once.upper().replace("\\U", "\\u")
+
+
+def _in_repr(plain: str) -> Iterator[str]:
+    """Yield what Python's `repr` and `ascii` make of it, as text and as bytes.
+
+    What stands around it decides whether a single quotation mark is escaped.
+    """
+    parts = plain.split("'")
+    written = (
+        [repr(f'"{part}')[2:-1] for part in parts],
+        [ascii(f'"{part}')[2:-1] for part in parts],
+        [repr(f'"{part}'.encode("utf-8", "surrogatepass"))[3:-1] for part in parts],
+    )
+    for told in written:
+        yield "'".join(told)
+        yield "\\'".join(told)
 
 
 def _in_base64(data: bytes) -> Iterator[str]:
@@ -95,7 +124,23 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         pattern = self._pattern
-        return text if pattern is None else pattern.sub(self._name, text)
+        found = None if pattern is None else pattern.search(text)
+        return text if pattern is None or found is None else self._named(text, pattern, found)
+
+    def _named(self, text: str, pattern: re.Pattern[str], first: re.Match[str]) -> str:
+        """Return a text with one name for all that overlaps, so that no part of it stays."""
+        found: re.Match[str] | None = first
+        parts, told, left = [], 0, LONGEST + OVERLAPS * len(text)
+        while found is not None:
+            start, end = found.span()
+            parts += [text[told:start], f"[secret {self._names[found[0]]}]"]
+            while found is not None and found.start() < end:
+                end = max(end, found.end())
+                left -= found.end() - found.start()
+                # A secret that repeats itself overlaps at each character: the work has a bound.
+                found = pattern.search(text, found.start() + 1 if left > 0 else end)
+            told = end
+        return "".join([*parts, text[told:]])
 
     def holds(self, text: str) -> bool:
         """Whether a secret stands in a text."""
@@ -113,8 +158,8 @@ class Redactor:
             return type(value)(self.data(inner) for inner in value)
         return value
 
-    def _name(self, found: re.Match[str]) -> str:
-        return f"[secret {self._names[found[0]]}]"
+
+NOTHING_KNOWN = Redactor()
 
 
 def _tree(words: Mapping[str, str]) -> str:

@@ -50,11 +50,18 @@ def kept_work(
 ) -> KeptWork:
     """Return what runs agents and scripts under keepers of this home."""
     sites = LocalSites(settings)
-    ways = ways_of(settings, secrets_of(settings))
+    secrets = secrets_of(settings)
+    ways = ways_of(settings, secrets)
     return KeptWork(
         store,
         HomeYard(
-            settings.home, host, sites.executors, sites.outlet, desk_socket(settings.home), ways
+            settings.home,
+            host,
+            sites.executors,
+            sites.outlet,
+            desk_socket(settings.home),
+            ways,
+            secrets.redactor,
         ),
         {**agents_of(settings.agent).known, ScriptAgent.name: ScriptAgent()},
         holder,

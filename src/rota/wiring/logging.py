@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from rota.model.ids import trace_id
+from rota.model.texts import visible
 from rota.wiring.log_file import LogFile
 
 Event: TypeAlias = dict[str, Any]
@@ -111,7 +112,7 @@ class _Formatter(logging.Formatter):
 
 def as_json(event: Event) -> str:
     """Return an event as a line of JSON."""
-    return json.dumps(event, default=str)
+    return visible(json.dumps(event, default=str))
 
 
 class TextRenderer:
@@ -122,6 +123,7 @@ class TextRenderer:
 
     def __call__(self, event: Event) -> str:
         """Return the line."""
+        event = {key: _shown(value) for key, value in event.items()}
         clock = _clock(str(event["timestamp"]))
         match event["event"]:
             case "run.settled":
@@ -158,6 +160,10 @@ class TextRenderer:
 
     def _paint(self, text: str, code: int) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._color and code else text
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever was logged
+    return value if value is None or isinstance(value, (int, float)) else visible(str(value))
 
 
 def _clock(timestamp: str) -> str:

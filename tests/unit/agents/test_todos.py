@@ -8,6 +8,8 @@ from rota.agents.claude.reader import ClaudeReader
 from rota.agents.kit.todos import MOST_TODOS
 from rota.agents.pi.agent import PiAgent
 from rota.model.said import Progress, ToolCall
+from rota.model.wishes import Wish
+from rota.ports.agent import Room
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def used(reader, given, *, tool="rota_todos", error=False):
 
 @pytest.fixture
 def pi():
-    return PiAgent().reader(None, None)
+    return PiAgent().reader(Wish(), Room(folder="/", cwd="/", home="/"))
 
 
 def test_pi_tells_how_far_it_is_by_the_tool_that_it_is_given(pi):

@@ -67,3 +67,19 @@ def test_an_exception_is_told_with_its_trace(form):
 def test_the_level_is_obeyed():
     stream = io.StringIO()
     assert len(say("json", stream, level="warning")) == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_what_others_wrote_is_visible_in_the_log(form):
+    stream = Screen()
+    configure_logging("info", form, stream=stream)
+    log = logging.getLogger("rota.channels.log")
+    hostile = "a\x9b2J\x1b[8mb\u202ec\u200bd\x7f"
+    log.info("message.sent", extra={"body": hostile, "target": hostile})
+    log.info("run.settled", extra={"task": "x", "outcome": "failed", "run_id": 1, "error": hostile})
+    log.info("step.taken", extra={"why": [hostile], "said": hostile})
+    log.error("step.failed", exc_info=ValueError(hostile))
+    told = stream.getvalue()
+    assert told.count("\\u202e") >= 5
+    assert not {"\x9b", "\u202e", "\u200b", "\x7f"} & set(told)
+    assert "\x1b[8m" not in told

@@ -61,6 +61,35 @@ async def test_a_bad_name_is_refused_in_one_sentence(main, name):
     assert await main.store.list_tasks(None) == []
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "\u202e",
+        "\u2066",
+        "\u2069",
+        "\x9b",
+        "\x1b",
+        "\x7f",
+        "\n",
+        "\u200b",
+        "\u200f",
+        "\ufeff",
+        "\u2028",
+    ],
+)
+async def test_a_title_that_hides_something_is_refused_in_one_sentence(main, sign):
+    with pytest.raises(Invalid, match="^title .*: write it in one line, without [^.]*$") as refusal:
+        await put(main, title=f"Daily{sign}report")
+    assert refusal.value.field == "title"
+    assert await main.store.list_tasks(None) == []
+
+
+async def test_a_title_of_any_language_is_taken_and_stays(main):
+    title = "Grüße 👩‍👩‍👧 می‌خواهم हिन्दी"
+    assert (await put(main, title=title)).title == title
+    assert (await put(main, title=title, replace=True)).title == title
+
+
 async def test_a_new_task_has_no_number_for_a_name(main):
     with pytest.raises(Invalid, match="^name.*12.*is the id of a task$"):
         await put(main, "12")

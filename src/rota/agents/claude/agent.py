@@ -84,7 +84,7 @@ class ClaudeAgent:
 
     def reader(self, _wish: Wish, room: Room, /) -> ClaudeReader:
         """Return a reader of its stream."""
-        return ClaudeReader(resumed=room.session is not None)
+        return ClaudeReader(room.redactor, resumed=room.session is not None)
 
     def steers(self, _wish: Wish, /) -> bool:
         """Return that it takes messages while it works."""

@@ -27,6 +27,7 @@ from rota.agents.kit.text import LONGEST_NAME, detail, one_line
 from rota.model.faults import FaultKind
 from rota.model.said import Fault, Progress, Said, Session, Taken, ToolCall, Usage
 from rota.model.verdicts import Exit, Verdict
+from rota.ports.agent import Redaction
 
 SYNTHETIC = "<synthetic>"
 TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
@@ -65,8 +66,8 @@ class ClaudeReader(JsonReader):
 
     marks = re.compile(rb'"type": ?"result"')  # in a text its quotation marks would be escaped
 
-    def __init__(self, *, resumed: bool = False) -> None:
-        super().__init__()
+    def __init__(self, redactor: Redaction | None = None, *, resumed: bool = False) -> None:
+        super().__init__(redactor)
         self._resumed = resumed
         self._named = ""
         self._lifted: float | None = None

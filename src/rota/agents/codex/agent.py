@@ -60,7 +60,7 @@ class CodexAgent:
 
     def reader(self, _wish: Wish, room: Room, /) -> CodexReader:
         """Return a reader of its stream."""
-        return CodexReader(resumed=room.session is not None, used=room.used)
+        return CodexReader(room.redactor, resumed=room.session is not None, used=room.used)
 
 
 def _words(wish: Wish, room: Room) -> Iterator[str]:

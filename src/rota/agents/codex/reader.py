@@ -11,6 +11,7 @@ from rota.agents.kit.reading import JsonReader, texts
 from rota.agents.kit.text import LONGEST_NAME, one_line
 from rota.model.faults import FaultKind
 from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
+from rota.ports.agent import Redaction
 
 
 class CodexReader(JsonReader):
@@ -24,8 +25,14 @@ class CodexReader(JsonReader):
         rb'\A\{"type":"item\.completed","item":\{"id":"[^"]{0,99}","type":"agent_message"'
     )
 
-    def __init__(self, *, resumed: bool = False, used: Usage | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        redactor: Redaction | None = None,
+        *,
+        resumed: bool = False,
+        used: Usage | None = None,
+    ) -> None:
+        super().__init__(redactor)
         self._of_session = resumed and used is None
         self._answer: str | None = ""
         self._counted = used or Usage()

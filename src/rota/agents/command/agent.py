@@ -59,9 +59,9 @@ class CommandAgent:
         )
         return Prepared(command=command)
 
-    def reader(self, wish: Wish, _room: Room, /) -> CommandReader:
+    def reader(self, wish: Wish, room: Room, /) -> CommandReader:
         """Return a reader of its output."""
-        return CommandReader(wish.output, told=self.steers(wish))
+        return CommandReader(wish.output, room.redactor, told=self.steers(wish))
 
     def steers(self, wish: Wish) -> bool:
         """Return whether it reads lines, and so takes messages while it works."""

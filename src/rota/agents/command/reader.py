@@ -9,13 +9,15 @@ from itertools import islice
 from rota.agents.kit import rota_lines
 from rota.agents.kit.judging import Heard, judge
 from rota.agents.kit.lines import TOO_LONG, Json, Line, Lines, parse
-from rota.agents.kit.reading import MOST_SAYINGS, texts
+from rota.agents.kit.reading import MOST_SAYINGS, texts, without_known
 from rota.agents.kit.text import LONGEST_TEXT, Gathered, decoded
 from rota.model.faults import FaultKind
 from rota.model.said import ColouredText, Fault, Result, Said
 from rota.model.texts import clean, coloured
 from rota.model.verdicts import Exit, Verdict
 from rota.model.wishes import Output
+from rota.ports.agent import Redaction
+from rota.rules.redaction import NOTHING_KNOWN
 
 MARK = b'"rota"'
 LAST = re.compile(rb'"rota"\s{0,9}:\s{0,9}"(?:result|error|question)"')
@@ -34,7 +36,15 @@ class CommandReader:
 
     plain = True
 
-    def __init__(self, output: Output, *, told: bool = False, has_provider: bool = True) -> None:
+    def __init__(
+        self,
+        output: Output,
+        redactor: Redaction | None = None,
+        *,
+        told: bool = False,
+        has_provider: bool = True,
+    ) -> None:
+        self._redactor = redactor or NOTHING_KNOWN
         self._output = output
         self._heard = Heard(may_be_silent=True, has_provider=has_provider, own_errors=True)
         self._lines = Lines(LAST if told else None)
@@ -57,10 +67,10 @@ class CommandReader:
                 self._heard.note(said)
         if self._heard.last is None and not self._heard.question:
             self._conclude()
-        return judge(self._heard, end, self._text.last_line)
+        return judge(self._heard, without_known(end, self._redactor), self._text.last_line)
 
     def _said(self, line: Line) -> Iterator[Said]:
-        record = parse(line.bytes) if line.whole and MARK in line.bytes else None
+        record = parse(line.bytes, self._redactor) if line.whole and MARK in line.bytes else None
         told = None
         if record is not None and "rota" in record:
             told = rota_lines.said(record, has_provider=self._heard.has_provider)
@@ -69,7 +79,7 @@ class CommandReader:
         yield from told or ()
 
     def _shown(self, line: Line) -> Iterator[Said]:
-        raw = decoded(line.bytes)
+        raw = self._redactor.text(decoded(line.bytes))
         text = clean(raw)
         self._text.add(text)
         ansi = coloured(raw) if len(raw) <= LONGEST_TEXT else None

@@ -44,9 +44,9 @@ class ScriptAgent(CommandAgent):
         command = replace(made.command, argv=words, env={**made.command.env, **told})
         return Prepared(command=command, files=tuple(files))
 
-    def reader(self, wish: Wish, _room: Room, /) -> CommandReader:
+    def reader(self, wish: Wish, room: Room, /) -> CommandReader:
         """Return a reader of its output: no model's provider speaks through it."""
-        return CommandReader(wish.output, has_provider=False)
+        return CommandReader(wish.output, room.redactor, has_provider=False)
 
 
 @cache

@@ -10,6 +10,8 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 from rota.agents.kit.text import clip, decoded
 from rota.model.texts import clean
+from rota.ports.agent import Redaction
+from rota.rules.redaction import NOTHING_KNOWN
 
 LONGEST_LINE = 1024 * 1024
 """How many bytes of a line are put together again; a longer one is only text."""
@@ -84,13 +86,15 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def parse(line: bytes) -> Json | None:
-    """Return the object a line is, or None for everything else."""
+def parse(line: bytes, redactor: Redaction = NOTHING_KNOWN) -> Json | None:
+    """Return the object a line is, without known secrets in it, or None for everything else."""
     text = decoded(line).strip()
     if not text.startswith("{"):
         return None
     try:
         found = json.loads(text, parse_constant=_refuse)
+        if redactor.holds(text):
+            found = redactor.data(found)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -6,6 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
@@ -14,8 +15,11 @@ from rota.agents.kit.lines import Json, Line, Lines, parse, string
 from rota.agents.kit.text import decoded, detail, one_line, pieces
 from rota.model.said import Said, Session, Text, Usage
 from rota.model.verdicts import Exit, Verdict
+from rota.ports.agent import Redaction
+from rota.rules.redaction import NOTHING_KNOWN
 
 NOTHING = Usage()
+LONGEST_STRAY = 64 * 1024
 MOST_SAYINGS = 256
 """How many things one line can say."""
 
@@ -29,8 +33,9 @@ class JsonReader(ABC):
     marks: ClassVar[re.Pattern[bytes] | None] = None
     """What is looked for in lines that are too long to be read."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: Redaction | None = None) -> None:
         self.heard = Heard()
+        self._redactor = redactor or NOTHING_KNOWN
         self._lines = Lines(self.marks)
         self._stray = ""
 
@@ -50,14 +55,16 @@ class JsonReader(ABC):
         """Return what the attempt came to."""
         for line in self._lines.rest():
             self._take(line)
-        return judge(self.heard, end, self._explanation())
+        return judge(self.heard, without_known(end, self._redactor), self._explanation())
 
     def _take(self, line: Line) -> Sequence[Said]:
         if line.bytes.startswith(self.unread):
             return ()
-        record = parse(line.bytes) if line.whole else None
+        record = parse(line.bytes, self._redactor) if line.whole else None
         if record is None and line.mark is None:
-            self._stray = detail(decoded(line.bytes[:8000])) or self._stray
+            self._stray = (
+                detail(self._redactor.text(decoded(line.bytes[:LONGEST_STRAY]))) or self._stray
+            )
             return ()
         sayings = []
         told = self.read(record) if record is not None else self.read_mark(line.mark or b"")
@@ -73,6 +80,17 @@ class JsonReader(ABC):
         if self._lines.spilled:
             return f"{self._lines.spilled} of its lines were longer than 1 MiB and not read"
         return self._stray
+
+
+def without_known(end: Exit, redactor: Redaction) -> Exit:
+    """Return how a program ended without known secrets in its standard error.
+
+    They are found before a part of it is taken: what is left of one would not be known.
+    """
+    words = decoded(end.stderr_tail)
+    if not redactor.holds(words):
+        return end
+    return replace(end, stderr_tail=redactor.text(words).encode("utf-8", "replace"))
 
 
 def gist(given: Json, telling: Sequence[str]) -> str:

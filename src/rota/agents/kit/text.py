@@ -18,7 +18,10 @@ LONGEST_NAME = 200
 KEPT = 96 * 1024
 """How many characters of each end of a long output are kept."""
 
-SECRET = re.compile(r"\b(?:sk|pk|rk|ghp|xox[abp])[-_][\w-]{12,}|(?i:\bbearer\s+)[\w.~+/=-]{8,}")
+SECRET = re.compile(
+    r"\b(?:sk|pk|rk|ghp|xox[abp])[-_][\w-][\w.~+/=-]{11,}|(?i:\bbearer\s+)[\w.~+/=-]{8,}"
+)
+"""What looks like a key. Keys that are known were taken out before, by their value."""
 
 
 def decoded(line: bytes) -> str:

@@ -56,9 +56,9 @@ class PiAgent:
         listing = File(name=todos.EXTENSION, content=todos.extension())
         return Prepared(command=command, files=(listing,) if _keeps_todos(wish) else ())
 
-    def reader(self, _wish: Wish, _room: Room, /) -> steered.SteeredPiReader:
+    def reader(self, _wish: Wish, room: Room, /) -> steered.SteeredPiReader:
         """Return a reader of its stream."""
-        return steered.SteeredPiReader()
+        return steered.SteeredPiReader(room.redactor)
 
     def steers(self, _wish: Wish, /) -> bool:
         """Return that it takes messages while it works."""

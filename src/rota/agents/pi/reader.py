@@ -11,6 +11,7 @@ from rota.agents.kit.text import LONGEST_NAME, detail
 from rota.agents.pi import todos
 from rota.model.faults import FaultKind
 from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
+from rota.ports.agent import Redaction
 
 TELLING = ("command", "path", "pattern")
 
@@ -24,8 +25,8 @@ class PiReader(JsonReader):
 
     unread = (b'{"type":"message_update"', b'{"type":"tool_execution_update"')
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, redactor: Redaction | None = None) -> None:
+        super().__init__(redactor)
         self._todos = todos.ToolTodos()
 
     def read(self, record: Json) -> Iterator[Said]:

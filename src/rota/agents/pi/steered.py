@@ -22,6 +22,7 @@ from rota.agents.pi.reader import PiReader, message_of
 from rota.model.faults import FaultKind
 from rota.model.messages import ThreadMessage
 from rota.model.said import Answer, Fault, Over, Result, Said, Session, Taken, Wanted
+from rota.ports.agent import Redaction
 from rota.rules.prompts import said_by
 
 SESSION, PROMPT = "session", "prompt"
@@ -71,8 +72,8 @@ class SteeredPiReader(PiReader):
 
     marks = re.compile(rb"\A(?:%b|%b)" % (re.escape(END), re.escape(ANSWER)))
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, redactor: Redaction | None = None) -> None:
+        super().__init__(redactor)
         self._answers = Answers()
         self._last: Result | Fault | None = None
         self._commanded = False

@@ -14,6 +14,7 @@ from rota.doors.api.door import open_door
 from rota.doors.cli.apply import import_first
 from rota.doors.cli.calls import look_here
 from rota.doors.cli.desk import Desk
+from rota.doors.cli.output import painted
 from rota.doors.cli.samples import create_samples
 from rota.doors.cli.values import maybe_whole
 from rota.doors.inside.mailbox.opening import post_of
@@ -84,6 +85,7 @@ def up(
         settings.log_level,
         form,
         color=settings.color,
+        stream=painted(sys.stderr),
         file=file,
         redact=secrets_of(settings).redactor.text,
     )
@@ -165,6 +167,7 @@ def once(
         settings.log_level,
         settings.log_format,
         color=settings.color,
+        stream=painted(sys.stderr),
         redact=secrets_of(settings).redactor.text,
     )
     look_here(settings.home / "spaces")

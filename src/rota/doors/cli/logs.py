@@ -170,10 +170,11 @@ def _tell(desk: Desk, event: Record, run: Record) -> None:
         return
     if event["name"] == OUTPUT:
         data = event["data"]
-        text = data.get("ansi", data["text"]) if _coloured(desk) else data["text"]
+        coloured = _coloured(desk)
+        text = data.get("ansi", data["text"]) if coloured else data["text"]
         opened, goes_on = (data.get(flag, False) for flag in ("open", "continues"))
         ended = str(text) if opened else str(text).removesuffix("\n")
-        desk.out.line(ended, opened=opened, goes_on=goes_on)
+        desk.out.line(ended, opened=opened, goes_on=goes_on, coloured=coloured)
     else:
         name, at, data = event_row(event, desk.zone(run["space"]))
         desk.out.line(f"{at}  {name:<{WIDTH}}  {data}".rstrip())

@@ -20,10 +20,8 @@ VERSION = frozenset({"--version", "-V"})
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == [COMPLETE]:
-        return _complete(given[1:])
     front, words = hoist(given)
-    page = find_page(words)
+    page = None if given[:1] == [COMPLETE] else find_page(words)
     if page is not None:
         sys.stdout.write(page)
         return 0
@@ -32,12 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(f"rota {version('rota')}\n")
         return 0
+    from rota.doors.cli.output import visible_output  # noqa: PLC0415 - help needs none of it
+
+    with visible_output():
+        return _complete(given[1:]) if given[:1] == [COMPLETE] else _run(front, words)
+
+
+def _run(front: Sequence[str], words: Sequence[str]) -> int:
+    """Run a command; what others have said of it can all be seen."""
     from rota.doors.cli.misspelt import USAGE, refusal, tell  # noqa: PLC0415
 
     refused = refusal(words)
     if refused is not None:
         return tell({"code": "usage", "message": refused}, USAGE, as_json="--json" in front)
-    from rota.doors.cli.running import run_command  # noqa: PLC0415 - help needs none of it
+    from rota.doors.cli.running import run_command  # noqa: PLC0415
 
     return run_command(front, words)
 

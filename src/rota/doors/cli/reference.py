@@ -49,6 +49,15 @@ not made. Only what makes something makes the home as well: `up`, `once`, `resto
 Answers go to standard output, everything else to standard error. With `--json` an answer is the
 record that the [API](http.md) gives. `--dry-run` tries a change and takes it back. Nobody is asked
 anything unless at a terminal, and `--yes` answers. `NO_COLOR` takes the colours away.
+
+What programs, people and strangers wrote cannot steer a terminal: control characters (C0 and C1,
+but for the ends of lines and tabs), what turns the direction of text, and what cannot be seen or
+means nothing outside one font are written as `\\uXXXX`, on standard output and standard error,
+piped or not. In JSON that is the same text. Letters, accents and emoji of any language stay as they
+are, with the joiners (U+200C, U+200D) that some are written with. Only the colours of programs
+are kept, in `rota logs` on a terminal. As they are, byte for byte, come files of
+`rota artifacts … -o -`, the pane of `rota attach`, and the protocol of `rota mcp`. Titles and names
+that hold such a character are refused when they are made.
 """
 
 READING = (

@@ -11,7 +11,9 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from rota.doors.cli.output import painted
 from rota.doors.cli.tables import NOTHING, in_lines, rich_table
+from rota.model.texts import visible_coloured
 
 
 class Output:
@@ -22,14 +24,24 @@ class Output:
         self.is_open = False
         """Whether the last line may go on."""
 
-    def line(self, text: str = "", *, opened: bool = False, goes_on: bool = False) -> None:
+    def line(
+        self,
+        text: str = "",
+        *,
+        opened: bool = False,
+        goes_on: bool = False,
+        coloured: bool = False,
+    ) -> None:
         """Write a line for people; nothing when the answer is JSON.
 
         An `opened` one is not whole yet; what comes next begins a new one unless it `goes_on`.
+        The colours of a `coloured` one stay.
         """
         if not self.as_json:
             begin = "\n" if self.is_open and not goes_on else ""
-            sys.stdout.write(f"{begin}{text}{'' if opened else chr(10)}")
+            out = painted(sys.stdout) if coloured else sys.stdout
+            shown = visible_coloured(text) if coloured else text
+            out.write(f"{begin}{shown}{'' if opened else chr(10)}")
             self.is_open = opened
 
     def words(self, text: str, indent: int = 0) -> None:
@@ -105,7 +117,8 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to load
 
-    Console().print(rich_table(columns, rows, every=every), soft_wrap=True)
+    table = rich_table(columns, rows, every=every)
+    Console(file=painted(sys.stdout)).print(table, soft_wrap=True)
 
 
 @cache

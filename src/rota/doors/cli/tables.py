@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rota.model.texts import visible
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -45,7 +47,7 @@ def rich_table(
     from rich.text import Text  # noqa: PLC0415
 
     width = width or shutil.get_terminal_size().columns
-    lines = [list(columns), *map(list, rows)]
+    lines = [[visible(cell) for cell in line] for line in (columns, *rows)]
     shown = [n for n in range(len(columns)) if every or any(row[n] not in EMPTY for row in rows)]
     lines = [[line[n] for n in shown] for line in lines]
     widths = _widths(lines, width)

@@ -10,12 +10,14 @@ import typer
 
 from rota.doors.cli.desk import Desk
 from rota.doors.cli.idle_words import NOBODY, idle_words
+from rota.doors.cli.output import painted
 from rota.doors.cli.run_words import run_columns, run_row
 from rota.doors.cli.show import wall_named
 from rota.doors.cli.status import queue_pairs, tell_status, worker_rows
 from rota.doors.cli.tables import rich_table
 from rota.doors.cli.values import whole
 from rota.errors import Unavailable
+from rota.model.texts import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,7 +49,9 @@ def watch(
     from rich.live import Live  # noqa: PLC0415
 
     try:
-        with Live(console=Console(), screen=True, auto_refresh=False) as live:
+        with Live(
+            console=Console(file=painted(sys.stdout)), screen=True, auto_refresh=False
+        ) as live:
             while True:
                 live.update(_screen(desk, most), refresh=True)
                 time.sleep(REFRESH_SECONDS)
@@ -77,10 +81,11 @@ def _screen(desk: Desk, most: int) -> RenderableType:
         found = desk.call("GET", "/v1/runs", {"limit": most})["runs"]
     except Unavailable as fault:
         desk.ask_anew()
-        return Text(f"{fault}; trying again", style="yellow")
+        return Text(visible(f"{fault}; trying again"), style="yellow")
     queue = "   ".join(f"{name} {value}" for name, value in queue_pairs(status) if value)
-    warnings = [Text(f"! {w['code']}: {w['message']}", style="yellow") for w in status["warnings"]]
-    workers: Any = Text(idle_words(status) or NOBODY, style="yellow")
+    told = [visible(f"! {w['code']}: {w['message']}") for w in status["warnings"]]
+    warnings = [Text(words, style="yellow") for words in told]
+    workers: Any = Text(visible(idle_words(status) or NOBODY), style="yellow")
     rows = worker_rows(status)
     if rows:
         workers = rich_table(("worker", "state", "busy", "seen", "roles"), rows)

@@ -20,13 +20,15 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from rota.flow.define.names import NAME_ADVICE
+from rota.flow.define.names import LINE_ADVICE, NAME_ADVICE
+from rota.model.texts import CONTROLS, INVISIBLE
 
 MOST_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
 YEARS = (1900, 2999)
-UNSEEN = r"\x00-\x1f\x7f-\x9f"
+UNSEEN = CONTROLS + INVISIBLE
+"""What no name and no title may hold, as a class of characters."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Spelled:
         return {**handler(schema), "pattern": f"^{self.pattern}$"}
 
 
-PLAIN = Spelled(rf"[^{UNSEEN}]*", "write it in one line, without control characters")
+PLAIN = Spelled(rf"[^{UNSEEN}]*", LINE_ADVICE)
 
 
 def _storable(text: str) -> str:

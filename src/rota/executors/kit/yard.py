@@ -52,7 +52,7 @@ from rota.model.programs import Bounds, Command
 from rota.model.sites import Site
 from rota.model.spaces import Role
 from rota.model.tasks import TaskKind
-from rota.ports.agent import Prepared, Room
+from rota.ports.agent import Prepared, Redaction, Room
 from rota.ports.runner import Assignment
 from rota.rules.gates import GATE
 
@@ -84,7 +84,9 @@ class HomeYard:
         outlet: Outlet | None = None,
         desk: Outlet | None = None,
         gateway: Gateway | None = None,
+        redactor: Redaction | None = None,
     ) -> None:
+        self._redactor = redactor
         self._executors = executors
         self._desk = desk
         self.host = host
@@ -205,6 +207,7 @@ class HomeYard:
                 config=read_config(resources) if is_script else None,
                 outlet=assignment.task.kind is TaskKind.AGENT,
                 writes=self._way_out.writes(assignment),
+                redactor=self._redactor,
             )
 
     def result(self, assignment: Assignment) -> bytes | None:

@@ -6,11 +6,24 @@ import re
 
 from rota.errors import Invalid, NotFound
 from rota.model.tasks import Task
+from rota.model.texts import CONTROLS, INVISIBLE
 from rota.ports.store import Store
 from rota.rules.permission import Caller, check_space
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 NAME_ADVICE = "write 1 to 128 letters, digits and _ . : / -, such as daily-report"
+
+LINE = re.compile(rf"[^{CONTROLS}{INVISIBLE}]*")
+LINE_ADVICE = (
+    "write it in one line, without control characters and without what cannot be seen or turns "
+    "text round"
+)
+
+
+def check_line(field: str, text: str) -> None:
+    """Refuse what would not be seen as it is, or would hide what stands beside it."""
+    if not LINE.fullmatch(text):
+        raise Invalid(field, text, LINE_ADVICE)
 
 
 def check_name(field: str, name: str) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from rota.errors import Invalid, NotFound
 from rota.model.notices import Level, Preference
 from rota.model.spaces import Role
+from rota.model.texts import CONTROLS, INVISIBLE
 from rota.ports.store import Store
 from rota.rules.notices import FLOORS
 from rota.rules.permission import Caller, check_space, seen_space
 
-_PLACE = re.compile(r"([A-Za-z0-9_]+):([^\x00-\x1f\x7f-\x9f]{0,200})")
+_PLACE = re.compile(rf"([A-Za-z0-9_]+):([^{CONTROLS}{INVISIBLE}]{{0,200}})")
 MOST_PREFERENCES = 20
 """How many preferences a space may have: each is a message for every run that fails."""
 

@@ -27,7 +27,7 @@ from rota.model.settlements import NewDelivery
 from rota.model.states import RunState
 from rota.model.talking import Deferred, DeferredKind, Effect, Put, Speaker
 from rota.model.tasks import Task, TaskKind
-from rota.model.texts import clean
+from rota.model.texts import CONTROLS, INVISIBLE, clean
 from rota.ports.agent import Agents
 from rota.ports.store import Store
 from rota.rules import sites
@@ -50,7 +50,7 @@ HANDED_DOWN = ("agent", "command", *WISHES, *sites.FIELDS, *sites.BOUNDS)
 OF_A_SCRIPT = (*sites.FIELDS, *sites.BOUNDS)
 NOWHERE = "log:"
 """Where an alert of a task goes that delivers nowhere."""
-_TARGET = re.compile(r"[A-Za-z0-9_]+:[^\x00-\x1f\x7f-\x9f]{0,200}")
+_TARGET = re.compile(rf"[A-Za-z0-9_]+:[^{CONTROLS}{INVISIBLE}]{{0,200}}")
 
 
 class MailWish(NamedTuple):

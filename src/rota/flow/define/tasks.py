@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rota.errors import Conflict, Invalid, NotFound
-from rota.flow.define.names import check_name, check_new_name, get_task
+from rota.flow.define.names import check_line, check_name, check_new_name, get_task
 from rota.flow.define.noticing import check_channel, check_place, usual_place
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
 from rota.flow.define.schedules import Wish, prepare_schedule
@@ -69,6 +69,8 @@ async def put_task(
     owner = await store.find_space(space)
     check_done(spec or {}, kind, owner.role)
     found = await store.find_task(owner.id, name)
+    if found is None or found.title != title:
+        check_line("title", title)
     if found is None:
         check_new_name(name)
     elif not replace:
