@@ -42,7 +42,8 @@ from rota.stores.sqlite.gap import (
     read_boot,
 )
 from rota.stores.sqlite.lock import InstanceLock
-from rota.stores.sqlite.session import SqliteSession, transact
+from rota.stores.sqlite.permissions import make_private
+from rota.stores.sqlite.session import MEMORY, SqliteSession, transact
 
 Result = TypeVar("Result")
 
@@ -238,6 +239,7 @@ class SqliteStore(SqlStore):
             connection.close()
 
     def _prepare(self) -> None:
+        make_private(self.path)
         connection = connect(self.path)
         try:
             with translated(self.path):
@@ -328,7 +330,7 @@ class SqliteStore(SqlStore):
 class MemoryStore(SqlStore):
     """The same store without a file and without threads; gone when it is closed."""
 
-    path = ":memory:"
+    path = MEMORY
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
