@@ -30,7 +30,9 @@ from rota.gateway.sealed import KEY
 from rota.model.instants import from_micros
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
+from rota.stores.sqlite.permissions import narrow
 from rota.wiring.compose import database_exists, looked_at
+from rota.wiring.permissions import open_home, permissive
 from rota.wiring.secrets import GATEWAY, SECRETS, LocalSecrets
 from rota.wiring.settings import Settings, read_settings, unknown_variables
 from rota.wiring.sites import LocalSites, Tried
@@ -54,7 +56,7 @@ class Finding:
     code: str
     sentence: str
     advice: str
-    mend: Callable[[], None] | None = None
+    mend: Callable[[], object] | None = None
 
 
 def register(app: typer.Typer) -> None:
@@ -169,10 +171,9 @@ def _mended(finding: Finding) -> bool:
     if finding.mend is None:
         return False
     try:
-        finding.mend()
+        return finding.mend() is not False
     except OSError:
         return False
-    return True
 
 
 def _records(found: list[Finding], mended: list[bool]) -> list[dict[str, object]]:
@@ -193,14 +194,15 @@ def _files(settings: Settings) -> Iterator[Finding]:
     home = settings.home
     if not home.exists():
         return
-    for path, mode in ((home, 0o700), (home / ADMIN_KEY, 0o600)):
-        if not path.exists():
-            continue
-        if path.stat().st_uid != os.getuid():
+    for path in (home, home / ADMIN_KEY):
+        if path.exists() and path.stat().st_uid != os.geteuid():
             sentence = f"{path} belongs to somebody else"
             yield _wrong("owner", sentence, "give it to the user that runs Rota: chown")
-        elif path.stat().st_mode & OTHERS:
-            yield _private(path, mode)
+    if (shared := open_home(home)) is not None:
+        sentence = f"others may look into {shared}, which is not Rota's alone"
+        yield _wrong("permissions", sentence, "give --home a folder of its own")
+    for own in permissive(settings):
+        yield _private(own.path, own.allowed)
     place = home / PLACE
     if place.exists() and find_daemon(home) is None:
         yield _unheard(place)
@@ -211,7 +213,7 @@ def _private(path: Path, mode: int) -> Finding:
         code="permissions",
         sentence=f"others may read {path}",
         advice=f"chmod {mode:o} {path}",
-        mend=partial(path.chmod, mode),
+        mend=partial(narrow, str(path), mode),
     )
 
 
