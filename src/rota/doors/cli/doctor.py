@@ -28,6 +28,7 @@ from rota.flow.observe.verify import verify
 from rota.gateway.looking import look
 from rota.gateway.sealed import KEY
 from rota.model.instants import from_micros
+from rota.model.problems import DISK_FULL, FAILING, UNWRITABLE
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
 from rota.stores.sqlite.permissions import narrow
@@ -46,6 +47,12 @@ FEWEST_ZONES = 300
 LARGEST_DRIFT = timedelta(seconds=5)
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 MEBIBYTE = 1024 * 1024
+ADVICE = {
+    UNWRITABLE: "mend that: the daemon tries again by itself",
+    DISK_FULL: "free some room: the daemon goes on by itself",
+    FAILING: "see its log",
+}
+"""What a daemon may say that it cannot do."""
 NOTHING = Looked([], DAEMON)
 
 
@@ -90,7 +97,7 @@ def doctor(
     gate = Gatekeeping(None, [])
     looked = NOTHING
     if settings is not None:
-        found += [*_absence(desk, settings), *examine(settings)]
+        found += [*_absence(desk, settings), *examine(settings), *_daemon(settings)]
         looked = _programs(settings)
         found += [_wrong("programs", *lack) for lack in looked.lacks]
         gate, wrong = _gateway(settings)
@@ -287,6 +294,18 @@ def _drift(store: Store) -> Iterator[Finding]:
 async def _queue(store: Store, bounds: Thresholds) -> list[Finding]:
     seen = await view_status(store, bounds)
     return [_wrong(w.code, w.sentence, "see `rota status`") for w in seen.warnings]
+
+
+def _daemon(settings: Settings) -> list[Finding]:
+    """Ask the daemon what it cannot do, which only it knows."""
+    with suppress(RotaError):  # what does not answer is told of already
+        daemon = find_daemon(settings.home)
+        if daemon is not None:
+            with closing(daemon):
+                warnings = daemon.call("GET", "/v1/status", {})["warnings"]
+            told = [w for w in warnings if w["code"] in ADVICE]
+            return [_wrong(w["code"], w["message"], ADVICE[w["code"]]) for w in told]
+    return []
 
 
 def _programs(settings: Settings) -> Looked:
