@@ -21,6 +21,7 @@ from rota.model.events import Event
 from rota.model.ids import RunId
 from rota.model.instants import ALWAYS
 from rota.model.plans import Decide, LedgerRow, StoredSchedule
+from rota.model.problems import Problem
 from rota.model.requests import NewRequest
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
@@ -349,6 +350,9 @@ class Store(
 
     elsewhere: bool
     """Whether another process carries out the store's work."""
+
+    async def problems(self) -> list[Problem]:
+        """Return what keeps this store from writing, as far as it knows; nothing is tried."""
 
     def behalf(self, request: NewRequest) -> Behalf:
         """Return this store for one request.

@@ -67,8 +67,20 @@ def test_files_that_others_may_read_are_found_and_mended_when_asked(sound):
     sound.ok("doctor")
 
 
+def test_a_database_that_others_may_read_is_found_and_mended_when_asked(sound):
+    for name in ("rota.db", "rota.db.before-0005"):
+        (sound.home / name).touch()
+        (sound.home / name).chmod(0o644)
+    answer = sound("doctor", "--json")
+    assert codes(answer) == ["permissions", "permissions"]
+    assert (sound.home / "rota.db").stat().st_mode & 0o777 == 0o644
+    sound.ok("doctor", "--fix")
+    assert (sound.home / "rota.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_word_of_a_daemon_that_is_gone_is_found_and_removed_when_asked(sound):
     place = sound.home / "api.json"
+    place.touch(mode=0o600)
     place.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": os.getpid()}))
     assert codes(sound("doctor", "--json")) == ["stale_api"]
     assert place.exists()
@@ -94,6 +106,7 @@ def test_wrong_settings_are_told_together(sound, monkeypatch):
 def test_a_damaged_database_is_one_sentence(sound):
     for side in ("", "-wal", "-shm"):
         (sound.home / f"rota.db{side}").unlink(missing_ok=True)
+    (sound.home / "rota.db").touch(mode=0o600)
     (sound.home / "rota.db").write_bytes(b"not a database at all, " * 100)
     answer = sound("doctor", "--json")
     assert (answer.code, codes(answer)) == (1, ["database"])

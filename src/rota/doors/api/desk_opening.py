@@ -100,7 +100,9 @@ def _close(made: socket.socket, path: str) -> None:
 
 def _note_port(path: Path, url: str) -> None:
     with suppress(OSError):
-        path.write_text(f"{urlsplit(url).port}\n")
+        held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+        with os.fdopen(held, "w") as file:
+            file.write(f"{urlsplit(url).port}\n")
 
 
 def _noted(path: Path) -> int | None:

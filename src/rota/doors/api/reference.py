@@ -23,6 +23,8 @@ exactly (OpenAPI 3.1).
 curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v1/tasks
 ```
 
+- **Health.** `/healthz` says that the process answers. `/readyz` answers 200, or 503 with
+  `error` and a list of `reasons` (`code`, `message`) while it cannot do its work.
 - **Keys.** Every request but `/healthz` and `/readyz` carries `Authorization: Bearer rota_…`. The
   home folder's `admin.key` opens everything; others are made by `POST /v1/keys` and shown once. A
   key belongs to a space and opens only that, unless its role is `main`. What belongs to somebody

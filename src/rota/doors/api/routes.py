@@ -26,7 +26,8 @@ from rota.doors.kit.catalogue import Command, every_command, pattern_of
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import House, Office
 from rota.doors.kit.perform import Answer, perform, refused
-from rota.errors import Invalid, RotaError
+from rota.errors import Invalid, RotaError, Unavailable
+from rota.flow.observe.readiness import readiness
 from rota.model.keys import KeyScope
 from rota.rules.permission import Caller, check_main, check_scope
 from rota.runtime.clock import SystemClock
@@ -202,14 +203,25 @@ class Api:
                 self._document = json.dumps(describe_api()).encode()
             return Reply(200, self._document)
         if path == READY and method == "GET":
-            await self._house.store.next_due()
-            return Reply.record(200, {"status": "ok"})
+            return await self._sharing.ask((READY, None, ""), self._ready)
         allowed = sorted(set(self._allowed(path)))
         if allowed:
             message = f"{method} is not possible here: {', '.join(allowed)} is"
             error = {"code": "method_not_allowed", "message": message}
             return Reply.record(405, {"error": error}, [("allow", ", ".join(allowed))])
         return Reply.record(404, {"error": {"code": "not_found", "message": NOTHING_HERE}})
+
+    async def _ready(self) -> Reply:
+        """Tell everybody what this daemon cannot do, without what only its people may know."""
+        house = self._house
+        services = [] if house.daemon is None else house.daemon.services
+        found = await readiness(house.store, services)
+        if not found:
+            return Reply.record(200, {"status": "ok"})
+        reasons = [{"code": each.code, "message": each.sentence} for each in found]
+        message = "; ".join(each.sentence for each in found)
+        error = {"code": Unavailable.code, "message": message}
+        return Reply.record(503, {"status": "unavailable", "error": error, "reasons": reasons})
 
     def _allowed(self, path: str) -> Iterable[str]:
         if path in {DOCUMENT, READY, METRICS} or find_following(path) or find_download(path):

@@ -36,6 +36,7 @@ from rota.wiring.daemon import Daemon, Ending
 from rota.wiring.logging import configure_logging
 from rota.wiring.loop import run_async, settle_memory
 from rota.wiring.passes import HomePasses
+from rota.wiring.permissions import make_private
 from rota.wiring.secrets import secrets_of
 from rota.wiring.settings import Settings
 
@@ -71,6 +72,9 @@ def up(
     then are tried again at the next start, as the task's --on-lost says. Scripts and agents go on
     without the daemon, and the next one carries them on.
 
+    What is Rota's own in the home folder is taken from other users of the machine (0700, 0600),
+    and what was is told; what lies below `spaces` stays as it is.
+
     The HTTP API is served meanwhile; the other commands find it by the home folder. If there are
     no tasks yet, those of tasks.toml in the home folder are created, as `rota apply` does.
 
@@ -80,6 +84,7 @@ def up(
     settings = desk.settings(port=maybe_whole("port", port, 0, HIGHEST_PORT), host=host)
     form = "json" if desk.out.as_json else settings.log_format
     make_home(settings)
+    narrowed = make_private(settings)
     file = settings.log_file or settings.home / LOG_FILE
     name_traces = configure_logging(
         settings.log_level,
@@ -89,15 +94,20 @@ def up(
         file=file,
         redact=secrets_of(settings).redactor.text,
     )
+    narrowed.log()
     look_here(settings.home / "spaces")
     import_first(desk, settings.home / FIRST_TASKS)
     settle_in()
     take_descriptors()
-    run_async(_up(desk, settings, samples, name_traces))
+    run_async(_up(desk, settings, samples, name_traces, narrowed.sentences()))
 
 
 async def _up(
-    desk: Desk, settings: Settings, samples: bool, name_traces: Callable[[str], None]
+    desk: Desk,
+    settings: Settings,
+    samples: bool,
+    name_traces: Callable[[str], None],
+    notes: list[str],
 ) -> None:
     async with opened(settings) as store:
         await store.take_roles()
@@ -106,7 +116,7 @@ async def _up(
         if samples:
             await create_samples(store)
         tasks = await store.list_tasks(None)
-        lines = _greeting(settings, len(tasks))
+        lines = [*notes, *_greeting(settings, len(tasks))]
 
         def ready() -> None:
             settle_memory()
@@ -120,7 +130,7 @@ async def _up(
                 lambda: make_crew(settings, store, runner, passes=passes, mailboxes=post)
             )
             async with open_door(settings, store, daemon, passes) as url:
-                lines.insert(1, f"  api    {url}")
+                lines.insert(len(notes) + 1, f"  api    {url}")
                 ending = await daemon.serve(ready)
     if ending is not Ending.DRAINED:
         # Work that cannot be stopped would keep the loop and the interpreter from ending.
@@ -170,6 +180,10 @@ def once(
         stream=painted(sys.stderr),
         redact=secrets_of(settings).redactor.text,
     )
+    narrowed = make_private(settings)
+    narrowed.log()
+    for note in narrowed.sentences():
+        desk.out.talk(note)
     look_here(settings.home / "spaces")
 
     async def work() -> dict[str, int]:

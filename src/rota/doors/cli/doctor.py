@@ -28,9 +28,12 @@ from rota.flow.observe.verify import verify
 from rota.gateway.looking import look
 from rota.gateway.sealed import KEY
 from rota.model.instants import from_micros
+from rota.model.problems import DISK_FULL, FAILING, UNWRITABLE
 from rota.ports.store import Store
 from rota.runtime.clock import SystemClock
+from rota.stores.sqlite.permissions import narrow
 from rota.wiring.compose import database_exists, looked_at
+from rota.wiring.permissions import open_home, permissive
 from rota.wiring.secrets import GATEWAY, SECRETS, LocalSecrets
 from rota.wiring.settings import Settings, read_settings, unknown_variables
 from rota.wiring.sites import LocalSites, Tried
@@ -44,6 +47,12 @@ FEWEST_ZONES = 300
 LARGEST_DRIFT = timedelta(seconds=5)
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 MEBIBYTE = 1024 * 1024
+ADVICE = {
+    UNWRITABLE: "mend that: the daemon tries again by itself",
+    DISK_FULL: "free some room: the daemon goes on by itself",
+    FAILING: "see its log",
+}
+"""What a daemon may say that it cannot do."""
 NOTHING = Looked([], DAEMON)
 
 
@@ -54,7 +63,7 @@ class Finding:
     code: str
     sentence: str
     advice: str
-    mend: Callable[[], None] | None = None
+    mend: Callable[[], object] | None = None
 
 
 def register(app: typer.Typer) -> None:
@@ -88,7 +97,7 @@ def doctor(
     gate = Gatekeeping(None, [])
     looked = NOTHING
     if settings is not None:
-        found += [*_absence(desk, settings), *examine(settings)]
+        found += [*_absence(desk, settings), *examine(settings), *_daemon(settings)]
         looked = _programs(settings)
         found += [_wrong("programs", *lack) for lack in looked.lacks]
         gate, wrong = _gateway(settings)
@@ -169,10 +178,9 @@ def _mended(finding: Finding) -> bool:
     if finding.mend is None:
         return False
     try:
-        finding.mend()
+        return finding.mend() is not False
     except OSError:
         return False
-    return True
 
 
 def _records(found: list[Finding], mended: list[bool]) -> list[dict[str, object]]:
@@ -193,14 +201,15 @@ def _files(settings: Settings) -> Iterator[Finding]:
     home = settings.home
     if not home.exists():
         return
-    for path, mode in ((home, 0o700), (home / ADMIN_KEY, 0o600)):
-        if not path.exists():
-            continue
-        if path.stat().st_uid != os.getuid():
+    for path in (home, home / ADMIN_KEY):
+        if path.exists() and path.stat().st_uid != os.geteuid():
             sentence = f"{path} belongs to somebody else"
             yield _wrong("owner", sentence, "give it to the user that runs Rota: chown")
-        elif path.stat().st_mode & OTHERS:
-            yield _private(path, mode)
+    if (shared := open_home(home)) is not None:
+        sentence = f"others may look into {shared}, which is not Rota's alone"
+        yield _wrong("permissions", sentence, "give --home a folder of its own")
+    for own in permissive(settings):
+        yield _private(own.path, own.allowed)
     place = home / PLACE
     if place.exists() and find_daemon(home) is None:
         yield _unheard(place)
@@ -211,7 +220,7 @@ def _private(path: Path, mode: int) -> Finding:
         code="permissions",
         sentence=f"others may read {path}",
         advice=f"chmod {mode:o} {path}",
-        mend=partial(path.chmod, mode),
+        mend=partial(narrow, str(path), mode),
     )
 
 
@@ -285,6 +294,18 @@ def _drift(store: Store) -> Iterator[Finding]:
 async def _queue(store: Store, bounds: Thresholds) -> list[Finding]:
     seen = await view_status(store, bounds)
     return [_wrong(w.code, w.sentence, "see `rota status`") for w in seen.warnings]
+
+
+def _daemon(settings: Settings) -> list[Finding]:
+    """Ask the daemon what it cannot do, which only it knows."""
+    with suppress(RotaError):  # what does not answer is told of already
+        daemon = find_daemon(settings.home)
+        if daemon is not None:
+            with closing(daemon):
+                warnings = daemon.call("GET", "/v1/status", {})["warnings"]
+            told = [w for w in warnings if w["code"] in ADVICE]
+            return [_wrong(w["code"], w["message"], ADVICE[w["code"]]) for w in told]
+    return []
 
 
 def _programs(settings: Settings) -> Looked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +12,14 @@ from rota.doors.commands.shapes import Asked, Given, Nothing
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Blocks, Daemon, Office
 from rota.flow.observe.hands import IDLE, RESTING
-from rota.flow.observe.status import OVERDUE, Status, Warned, view_status
+from rota.flow.observe.readiness import service_problems
+from rota.flow.observe.status import Status, Warned, view_status
 from rota.flow.observe.telling import counted
 from rota.model.deliveries import AT_REST, DeliveryState
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.machines import Load
+from rota.model.problems import Problem
 from rota.model.spaces import Role
 from rota.model.tasks import Pool
 from rota.model.views import QueueView, SlotView, WorkerView
@@ -209,8 +212,11 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
     seen = await view_status(office.store, office.bounds.warnings, space, office.own)
     queue = seen.queue
     workers = [_worker(worker, seen.now) for worker in seen.workers]
-    daemon = _daemon(office.daemon) if whole and office.daemon is not None else None
-    blocks = office.daemon.blocks if whole and office.daemon is not None else None
+    own = office.daemon if whole else None
+    daemon = None if own is None else _daemon(own)
+    problems = await office.store.problems()
+    problems += [] if own is None else service_problems(own.services)
+    blocks = None if own is None else own.blocks
     return StatusGiven(
         at=seen.now,
         paused_since=seen.paused_since,
@@ -237,7 +243,8 @@ async def show_status(office: Office, asked: Nothing) -> StatusGiven:  # noqa: A
         workers=workers if whole else [],
         idle=None if seen.idle is None else seen.idle.sentence(),
         warnings=[
-            WarningGiven(code=w.code, message=w.sentence) for w in _warned(seen, daemon, blocks)
+            WarningGiven(code=w.code, message=w.sentence)
+            for w in _warned(seen, daemon, problems, blocks, whole=whole)
         ],
     )
 
@@ -276,20 +283,26 @@ def _daemon(daemon: Daemon) -> DaemonSeen:
     return DaemonSeen(state=daemon.state, services=services)
 
 
-def _warned(seen: Status, daemon: DaemonSeen | None, blocks: Blocks | None) -> list[Warned]:
+def _warned(
+    seen: Status,
+    daemon: DaemonSeen | None,
+    problems: Sequence[Problem],
+    blocks: Blocks | None,
+    *,
+    whole: bool,
+) -> list[Warned]:
     """Return the warnings of the store, and those that this daemon has of itself."""
-    found = list(seen.warnings)
-    if daemon is None:
-        return found
-    if daemon.state != "working":
+    known = {warning.code for warning in seen.warnings}
+    found = [
+        Warned(code=each.code, sentence=each.whole() if whole else each.sentence)
+        for each in problems
+        if each.code not in known
+    ]
+    found += seen.warnings
+    if daemon is not None and daemon.state != "working":
         idle = IDLE.get(daemon.state, RESTING)
         sentence = f"this daemon is {daemon.state} and takes nothing new: {idle.step}"
         found.append(Warned(code="daemon_stopped", sentence=sentence))
-    late = OVERDUE.total_seconds()
-    silent = [s for s in daemon.services if s.name == "planner" and s.silent_seconds > late]
-    if silent and "planner_late" not in {warning.code for warning in found}:
-        sentence = f"the planner has not ended a step for {silent[0].silent_seconds:.0f} s"
-        found.append(Warned(code="planner_late", sentence=sentence))
     return [*found, *_block_warnings(blocks)]
 
 

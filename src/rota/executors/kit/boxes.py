@@ -16,7 +16,10 @@ PRIVATE = 0o700
 def make_folder(folder: Path) -> None:
     """Make a folder for this user alone, with all above it, if it is not there."""
     try:
-        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE, exist_ok=True)
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        make_folder(folder)
     except FileExistsError:
         advice = "something else stands in the place of this folder: remove it"
         raise Invalid("folder", str(folder), advice) from None

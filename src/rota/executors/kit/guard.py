@@ -59,28 +59,56 @@ def _hold(above: Held, path: str) -> Held:
     return Held(path, found, write=False)
 
 
-def unguard(root: str, folder: str, names: list[str]) -> None:
+def missing_names(root: str, folder: str, names: list[str]) -> list[str]:
+    """Return which names, and which on the way to them, are not there yet."""
+    found: dict[str, None] = {}
+    with suppress(NotPermitted, OSError):
+        held = open_beneath(root, folder)
+        try:
+            for name in names:
+                steps = name.split("/")
+                found.update(dict.fromkeys(_missing(held, steps)))
+        finally:
+            os.close(held)
+    return list(found)
+
+
+def _missing(above: int, steps: list[str], way: str = "") -> list[str]:
+    path = f"{way}{steps[0]}"
+    try:
+        held = os.open(steps[0], LAST, dir_fd=above)
+    except FileNotFoundError:
+        return [f"{way}{'/'.join(steps[:last])}" for last in range(1, len(steps) + 1)]
+    try:
+        inner = stat.S_ISDIR(os.fstat(held).st_mode) and len(steps) > 1
+        return _missing(held, steps[1:], f"{path}/") if inner else []
+    finally:
+        os.close(held)
+
+
+def unguard(root: str, folder: str, names: list[str], missing: frozenset[str]) -> None:
     """Take away the folders that were made only to hold a name, where nobody works any more.
 
-    Known by being empty and read-only; whatever else lies there stays as it is.
+    Known by their names having been missing, and by being empty and read-only; whatever else lies
+    there stays as it is.
     """
     with suppress(NotPermitted, OSError):
         held = open_beneath(root, folder)
         try:
             for name in names:
-                _let_go(held, name.split("/"))
+                _let_go(held, name.split("/"), missing)
         finally:
             os.close(held)
 
 
-def _let_go(above: int, steps: list[str]) -> None:
+def _let_go(above: int, steps: list[str], missing: frozenset[str], way: str = "") -> None:
     first, *rest = steps
     with suppress(OSError):
         held = os.open(first, STEP, dir_fd=above)
         try:
             if rest:
-                _let_go(held, rest)
-            made = not os.fstat(held).st_mode & WRITABLE
+                _let_go(held, rest, missing, f"{way}{first}/")
+            made = f"{way}{first}" in missing and not os.fstat(held).st_mode & WRITABLE
         finally:
             os.close(held)
         if made:

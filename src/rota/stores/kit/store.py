@@ -11,6 +11,7 @@ from rota.model.deliveries import Delivery, DeliveryState
 from rota.model.ids import RunId
 from rota.model.instants import ALWAYS
 from rota.model.plans import Decide, StoredSchedule
+from rota.model.problems import UNWRITABLE, Problem
 from rota.model.requests import NewRequest
 from rota.model.runs import Enqueued, OpenRun, RunBatch
 from rota.model.settlements import Settlement
@@ -38,6 +39,7 @@ from rota.stores.kit.conversing import Conversing
 from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
 from rota.stores.kit.keeping import Keeping
+from rota.stores.kit.last_write import LastWrite
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.machines import Machines
@@ -53,6 +55,7 @@ from rota.stores.kit.threads import Threads
 Result = TypeVar("Result")
 
 MOST_JOINED = 2_000
+UNWRITTEN = "the last write to the database was refused, and none was done since"
 
 
 class SqlStore(
@@ -70,6 +73,7 @@ class SqlStore(
 
     def __init__(self) -> None:
         super().__init__()
+        self.writes = LastWrite()
         self._known: claim.Known = {}
         self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(
             self._enqueue, MOST_JOINED, writers=2 if self.elsewhere else 1
@@ -86,6 +90,11 @@ class SqlStore(
     def roles_taken(self) -> bool | None:
         """Return whether some process has the roles; None where only leases can tell."""
         return None
+
+    async def problems(self) -> list[Problem]:
+        """Return what keeps this store from writing, as far as it knows; nothing is tried."""
+        refused = self.writes.refused
+        return [] if refused is None else [Problem(UNWRITABLE, UNWRITTEN, refused)]
 
     def behalf(self, request: NewRequest) -> Behalf:
         """Return this store for one request, which is written down with its first change."""
@@ -341,6 +350,10 @@ class Behalf(SqlStore):
     def roles_taken(self) -> bool | None:
         """Return what the store behind it knows."""
         return self._store.roles_taken()
+
+    async def problems(self) -> list[Problem]:
+        """Return what the store behind it knows."""
+        return await self._store.problems()
 
     async def list_workers(self) -> list[WorkerView]:
         """Return every worker as the store behind it knows them."""

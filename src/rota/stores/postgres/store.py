@@ -132,6 +132,19 @@ class PostgresStore(SqlStore):
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
     ) -> Result:
         """Run an operation in a transaction; what lost against another one is tried again."""
+        try:
+            result = await self._written(operation, args)
+        except Exception as fault:
+            self.writes.failed(fault)
+            raise
+        self.writes.done()
+        return result
+
+    async def _written(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[object, ...],
+    ) -> Result:
         connections = self._open_connections()
         for tried in range(1, MOST_TRIES + 1):
             try:

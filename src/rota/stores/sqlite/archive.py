@@ -45,6 +45,7 @@ from rota.stores.sqlite.connection import (
     read_version,
 )
 from rota.stores.sqlite.faults import translated
+from rota.stores.sqlite.permissions import PRIVATE, narrow
 from rota.stores.sqlite.session import SqliteSession, transact
 
 log = logging.getLogger(__name__)
@@ -249,6 +250,7 @@ def _swap(built: Path, target: Path, now: int) -> str | None:
         aside = target.with_name(f"{target.name}.before-{from_micros(now):%Y%m%d-%H%M%S}")
         aside.unlink(missing_ok=True)
         os.link(target, aside)
+        narrow(str(aside), PRIVATE)
     for side in SIDES:
         # Left there, it would be taken for what was last written to the new file.
         Path(f"{target}{side}").unlink(missing_ok=True)

@@ -14,6 +14,8 @@ from rota.errors import Unavailable
 from rota.faultpoints import reach
 from rota.stores.kit.migrating import Migration, check_current, load_migrations, pending
 from rota.stores.sqlite.faults import translated
+from rota.stores.sqlite.permissions import PRIVATE, create_private, narrow
+from rota.stores.sqlite.session import MEMORY
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +38,16 @@ SETTINGS = (
 
 
 def connect(path: str) -> apsw.Connection:
-    """Return a connection with Rota's settings; every commit is on disk when it returns."""
+    """Return a connection with Rota's settings; every commit is on disk when it returns.
+
+    SQLite itself must not create the file: others could read it, whatever is done afterwards.
+    """
     check_version()
+    if path != MEMORY:
+        create_private(path)
     with translated(path):
         return _set_up(
-            apsw.Connection(path, statementcachesize=STATEMENTS),
+            apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS),
             "journal_mode = wal",
             "synchronous = full",
         )
@@ -100,7 +107,7 @@ def migrate(connection: apsw.Connection, path: str) -> list[str]:
     todo = pending(migrations, current, path)
     if not todo:
         return []
-    if current > 0 and path != ":memory:":
+    if current > 0 and path != MEMORY:
         _snapshot(connection, Path(f"{path}.before-{todo[0].number:04}"))
     return [step.name for step in todo if apply_step(connection, step)]
 
@@ -166,7 +173,9 @@ def _count_schedules(connection: apsw.Connection) -> int | None:
 
 
 def _snapshot(connection: apsw.Connection, target: Path) -> None:
-    copy = apsw.Connection(str(target))
+    create_private(str(target))
+    narrow(str(target), PRIVATE)
+    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         reach("snapshot.begin")
         with copy.backup("main", connection, "main") as backup:

@@ -19,9 +19,11 @@ from rota.faultpoints import reach
 from rota.model.backups import Backup, Restored
 from rota.model.instants import to_micros
 from rota.model.plans import Decide
+from rota.model.problems import Problem
 from rota.model.views import WorkerView
 from rota.ports.clock import Clock
 from rota.stores.kit.faulting import reach_stage
+from rota.stores.kit.last_write import LastWrite
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
 from rota.stores.sqlite.archive import restore_backup, take_backup
@@ -42,7 +44,9 @@ from rota.stores.sqlite.gap import (
     read_boot,
 )
 from rota.stores.sqlite.lock import InstanceLock
-from rota.stores.sqlite.session import SqliteSession, transact
+from rota.stores.sqlite.permissions import make_private
+from rota.stores.sqlite.room import room_problems
+from rota.stores.sqlite.session import MEMORY, SqliteSession, transact
 
 Result = TypeVar("Result")
 
@@ -75,7 +79,9 @@ class _Thread:
         *,
         write: bool,
         ring: Callable[[Sequence[str]], None] | None = None,
+        writes: LastWrite | None = None,
     ) -> None:
+        self._writes = writes or LastWrite()
         self._connect = connect
         self._queries = queries
         self._write = write
@@ -133,14 +139,19 @@ class _Thread:
         calls = [(job.operation, job.args) for job in jobs]
         outcomes: Sequence[tuple[Any, list[str]] | BaseException]
         try:
+            changes = connection.total_changes()
             if write:
                 self._sync(connection, light=all(job.light for job in jobs))
             outcomes = transact(connection, session, calls, write=write)
+            if write and connection.total_changes() != changes:
+                self._writes.done()  # what changes nothing is done on a full disk, too
         except BaseException as fault:  # noqa: BLE001 - the thread lives on, its callers are told
             outcomes = [fault] * len(jobs)
         topics: dict[str, None] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, BaseException):
+                if write:
+                    self._writes.failed(outcome)
                 _tell(job, partial(_refuse, job.answer, outcome))
             else:
                 _tell(job, partial(_resolve, job.answer, outcome))
@@ -196,6 +207,11 @@ class SqliteStore(SqlStore):
         """Return whether the lock beside the file is taken."""
         return self._lock.is_taken()
 
+    async def problems(self) -> list[Problem]:
+        """Return why the last write was refused, and whether there is room for the next ones."""
+        room = await asyncio.get_running_loop().run_in_executor(None, room_problems, self.path)
+        return [*await super().problems(), *room]
+
     async def list_workers(self) -> list[WorkerView]:
         """Return every worker; those of this machine are gone if nobody has the lock."""
         found = await super().list_workers()
@@ -216,7 +232,13 @@ class SqliteStore(SqlStore):
         await asyncio.get_running_loop().run_in_executor(None, self._prepare)
         queries = load_queries(PACKAGE)
         self._threads = (
-            _Thread(partial(connect, self.path), queries, write=True, ring=self._doorbell.ring),
+            _Thread(
+                partial(connect, self.path),
+                queries,
+                write=True,
+                ring=self._doorbell.ring,
+                writes=self.writes,
+            ),
             _Thread(partial(connect, self.path), queries, write=False),
         )
 
@@ -238,6 +260,7 @@ class SqliteStore(SqlStore):
             connection.close()
 
     def _prepare(self) -> None:
+        make_private(self.path)
         connection = connect(self.path)
         try:
             with translated(self.path):
@@ -328,7 +351,7 @@ class SqliteStore(SqlStore):
 class MemoryStore(SqlStore):
     """The same store without a file and without threads; gone when it is closed."""
 
-    path = ":memory:"
+    path = MEMORY
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()

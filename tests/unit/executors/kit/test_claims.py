@@ -62,6 +62,38 @@ def test_what_people_have_there_stays(tmp_path, claims, work):
     ]
 
 
+def test_folders_that_people_made_are_never_deleted(tmp_path, claims, work):
+    (work / ".git").mkdir()
+    (work / ".claude").mkdir()
+    for name in (".git", ".claude"):
+        (work / name).chmod(0o555)
+    first, second = (begin(tmp_path, claims, work, name) for name in ("1-1", "2-1"))
+    claims.drop(first)
+    claims.drop(second)
+    assert names(work) == [".claude", ".git"]
+
+
+def test_what_an_attempt_held_goes_with_the_last_one_that_came_later(tmp_path, claims, work):
+    first = begin(tmp_path, claims, work, "1-1")
+    (work / ".vscode").rmdir()
+    (work / ".vscode").mkdir()
+    second = begin(tmp_path, claims, work, "2-1")
+    claims.drop(first)
+    claims.drop(second)
+    assert names(work) == [".vscode"]
+
+
+def test_a_claim_of_an_earlier_version_or_a_torn_one_takes_nothing_away(tmp_path, claims, work):
+    rooms = [begin(tmp_path, claims, work, name) for name in ("1-1", "2-1")]
+    before = names(work)
+    (rooms[0] / "abcdef12" / "works-in").write_text(str(work))
+    claims.drop(rooms[1])
+    assert names(work) == before
+    (rooms[0] / "abcdef12" / "works-in").write_text("")
+    claims.drop(rooms[0])
+    assert names(work) == before
+
+
 def test_no_link_is_followed(tmp_path, claims, work):
     aside = tmp_path / "aside"
     (aside / "hooks").mkdir(parents=True)

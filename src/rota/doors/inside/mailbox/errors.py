@@ -13,6 +13,7 @@ from rota.rules.redaction import Redactor
 
 FOLDER = "errors"
 MOST_FILES = 500
+PRIVATE = 0o600
 LONGEST_CONTENT = 64 * 1024
 
 
@@ -35,7 +36,9 @@ class Errors:
             record["bytes"] = len(content)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         path = self.folder / f"{at:016}-{self._redactor.text(name)}.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+        with os.fdopen(held, "w") as file:
+            file.write(json.dumps(record, indent=1) + "\n")
         for old in sorted(os.listdir(self.folder))[:-MOST_FILES]:  # noqa: PTH208 - only the names
             with suppress(FileNotFoundError):
                 (self.folder / old).unlink()

@@ -1,0 +1,65 @@
+"""Readiness: what a daemon cannot do, from what it knows without trying anything.
+
+Nothing is written to find out: workers renew and beat all the time, so the last write is never old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.errors import RotaError
+from rota.flow.observe.status import OVERDUE
+from rota.model.problems import FAILING, LATE, UNREADABLE, Problem
+from rota.ports.store import Store
+
+PLANNER = "planner"
+READ_SECONDS = 5.0
+"""How long the database may take to answer one short question."""
+
+
+class Service(Protocol):
+    """One loop of a daemon."""
+
+    name: str
+    last_error: str | None
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since a step last ended well."""
+
+
+async def readiness(store: Store, services: Sequence[Service]) -> list[Problem]:
+    """Return what cannot be done, the database's own problems first; nothing if all can be."""
+    return [
+        *await _read_problems(store),
+        *await store.problems(),
+        *service_problems(services),
+    ]
+
+
+def service_problems(services: Sequence[Service]) -> list[Problem]:
+    """Return which loops of a daemon fail, and whether its planner hangs."""
+    found = [
+        Problem(FAILING, f"the {service.name} fails and is tried again", service.last_error)
+        for service in services
+        if service.last_error is not None
+    ]
+    found += [
+        Problem(LATE, f"the planner has not ended a step for {service.silent_for:.0f} s")
+        for service in services
+        if service.name == PLANNER and service.silent_for > OVERDUE.total_seconds()
+    ]
+    return found
+
+
+async def _read_problems(store: Store) -> list[Problem]:
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            await store.next_due()
+    except RotaError as fault:
+        return [Problem(UNREADABLE, "the database cannot be read", str(fault))]
+    except TimeoutError:
+        return [Problem(UNREADABLE, f"the database has not answered within {READ_SECONDS:g} s")]
+    return []
