@@ -38,6 +38,7 @@ from rota.stores.kit.conversing import Conversing
 from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
 from rota.stores.kit.keeping import Keeping
+from rota.stores.kit.leaps import LeapNotes
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.machines import Machines
@@ -58,7 +59,7 @@ MOST_JOINED = 2_000
 class SqlStore(
     Entrance, Planning, Looking, Live, Pausing, Keeping, Beating,
     Machines, Conversing, Saying, Threads, Talking, Spending, Noticing,
-    Answering,
+    Answering, LeapNotes,
 ):  # fmt: skip
     """Everything the ports ask of a store, over a dialect's transactions."""
 
