@@ -47,6 +47,8 @@ OPERATIONS: Final = (
     "plan_due",
     "apply_plans",
     "align_schedules",
+    "note_leap",
+    "note_return",
     "promote",
     "claim",
     "settle",

@@ -36,7 +36,7 @@ def written_operations():
     names = (
         *("store.py", "entrance.py", "pausing.py", "keeping.py", "beating.py", "machines.py"),
         *("talking.py", "spending.py", "conversing.py", "saying.py", "noticing.py", "threads.py"),
-        *("answering.py", "planning.py"),
+        *("answering.py", "planning.py", "leaps.py"),
     )
     texts = [(kit / name).read_text() for name in names]
     writes = [

@@ -15,6 +15,7 @@ from rota.testing.contracts import (
     held,
     keeping,
     lanes,
+    leaps,
     limits,
     live,
     machines,
@@ -89,6 +90,10 @@ class TestPlanSteps(plan_steps.PlanStepContract):
 
 
 class TestAlign(align.AlignContract):
+    pass
+
+
+class TestLeaps(leaps.LeapContract):
     pass
 
 

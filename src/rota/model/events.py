@@ -45,6 +45,8 @@ class EventName(StrEnum):
     RESTORED = "store.restored"
     PAUSED = "store.paused"
     RESUMED = "store.resumed"
+    CLOCK_LEAPT = "clock.leapt"
+    CLOCK_RETURNED = "clock.returned"
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
@@ -86,6 +88,11 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.RESTORED: "the database was put in place from a backup; data tells from when",
     EventName.PAUSED: "everything was paused: nothing new begins, slots that come due are skipped",
     EventName.RESUMED: "everything was resumed: work begins again, from now on",
+    EventName.CLOCK_LEAPT: "the store's clock leapt forward by more than a minute; data says "
+    "`from` when `to` when, and slots in between count as missed once it is believed",
+    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back; slots `from` the one "
+    "instant `to` the other were planned meanwhile and do not fire again: `rota status` names the "
+    "`rota backfill` that brings back those without a run",
 }
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from rota.model.ids import Epoch, RunId
+
 
 class Seen(NamedTuple):
-    """A file that is there: when it was last written, in microseconds, and how large it is."""
+    """A file that is there: when it was last written, in microseconds, and how large it is.
+
+    `changed` says whether it is another than when the attempt began, None where nobody knows.
+    """
 
     written: int
     size: int
+    changed: bool | None
 
 
 class Observed(NamedTuple):
@@ -23,7 +29,23 @@ class Observed(NamedTuple):
 class Probes(Protocol):
     """Looks for checks. Everything it looks at may be hostile; every look ends in time."""
 
-    async def file(self, space: str, folder: str | None, path: str) -> Seen | str:
+    async def note_files(
+        self,
+        attempt: tuple[RunId, Epoch],
+        space: str,
+        folder: str | None,
+        paths: Sequence[str],
+        *,
+        anew: bool,
+    ) -> None:
+        """Note how files in a task's folder are before anything of an attempt begins.
+
+        What was noted before stays, unless it begins anew: its programs may have run meanwhile.
+        """
+
+    async def file(
+        self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
+    ) -> Seen | str:
         """Return what is known of a plain file in a task's folder, or why it is not one.
 
         No link is followed, on no step.

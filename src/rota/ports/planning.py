@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rota.model.ids import ScheduleId
-from rota.model.plans import Decide, DueSchedule, Plan, PlanStep, StandingSchedule
+from rota.model.leaps import Leap, Leaps
+from rota.model.plans import (
+    Decide,
+    DueSchedule,
+    Plan,
+    PlanStep,
+    StandingSchedule,
+    StoredSchedule,
+)
 from rota.ports.timed import Timed
 
 
@@ -40,3 +48,17 @@ class Planning(Timed, Protocol):
 
         A mark says that all of them are now aligned with it.
         """
+
+    async def leaps(self) -> Leaps:
+        """Return what is known of the store's clock."""
+
+    async def note_leap(self, leap: Leap) -> bool:
+        """Note that the clock has leapt forward, and announce it; false if that is known."""
+
+    async def note_return(self, early: Leap | None) -> bool:
+        """Note that the clock went back; announce the span that was planned too early, if new."""
+
+    async def missed_schedules(
+        self, leap: Leap, space_id: int | None, task_id: int | None, most: int
+    ) -> list[StoredSchedule]:
+        """Return schedules of which slots in a span were found too late to run."""

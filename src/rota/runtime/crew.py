@@ -15,6 +15,7 @@ from rota.flow.align import align
 from rota.flow.claim import assigned
 from rota.flow.deliver import InHand, deliver
 from rota.flow.execute.terms import TERMS
+from rota.flow.leaps import note_return
 from rota.flow.plan import plan
 from rota.flow.prune import KEEP, prune
 from rota.flow.rescue import expire, listen, rescue
@@ -171,6 +172,7 @@ class Crew:
         await self._store.heal()
         if "planner" in self.settings.roles:
             await align(self._store, zone_data_mark())
+            await note_return(self._store)
         self._unsubscribe = self._store.subscribe(self._wake)
         reach("crew.ready")
 
@@ -319,8 +321,24 @@ class Crew:
         if wake is not None:
             wake()
 
+    async def _trusts_clock(self) -> bool:
+        """Return whether the store's time may be planned by, and note where it has leapt."""
+        steady = self._steady
+        trusted = steady.trusts(self._store.now())
+        if (leap := steady.leap) is not None:
+            await self._store.note_leap(leap)
+            steady.leap = None if steady.leap is leap else steady.leap
+        if steady.returned:
+            steady.returned = False
+            try:
+                await note_return(self._store)
+            except BaseException:
+                steady.returned = True
+                raise
+        return trusted
+
     async def _plan_step(self) -> float:
-        if not self._steady.trusts(self._store.now()):
+        if not await self._trusts_clock():
             return DISTRUST_REST
         if not self._store.elsewhere and self._due_at - self._store.now() < A_MOMENT:
             self.worker.wake()  # so that its claim goes into the transaction of the plan
@@ -345,7 +363,7 @@ class Crew:
         )
 
     async def _care_step(self) -> float:
-        if not self._steady.trusts(self._store.now()):
+        if not await self._trusts_clock():
             return DISTRUST_REST
         rescued = await self._rescue()
         expired = await expire(self._store, self._chance)

@@ -61,16 +61,81 @@ def page(body=b"all good", status=b"200 OK", more=b""):
 def test_a_file_of_the_folder_is_seen_with_when_it_was_written(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.csv").write_text("1,2")
-    seen = files.look(tmp_path, "out", "report.csv")
+    seen = files.look(tmp_path / "notes", tmp_path, "out", "report.csv")
     assert isinstance(seen, Seen)
-    assert seen.size == 3
+    assert (seen.size, seen.changed) == (3, None)
     assert abs(seen.written / 1e6 - time.time()) < 5
+
+
+def noted(tmp_path, anew=True):
+    """Note how the report is, as at the begin of an attempt."""
+    files.note(tmp_path / "notes.json", tmp_path, None, ["report"], anew=anew)
+
+
+def changed(tmp_path):
+    return files.look(tmp_path / "notes.json", tmp_path, None, "report").changed
+
+
+@pytest.mark.parametrize("hours", [-2, 0, 2])
+def test_a_file_is_new_if_it_was_written_since_whatever_the_clocks_say(tmp_path, hours):
+    """The clock is stepped by hours between the last write and the begin, or the other way."""
+    report = tmp_path / "report"
+    report.write_text("old")
+    stepped = time.time() + hours * 3600
+    os.utime(report, (stepped, stepped))
+    noted(tmp_path)
+    assert changed(tmp_path) is False
+    report.write_text("new")
+    assert changed(tmp_path) is True
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_file_is_new_if_it_was_written_after_a_step_of_the_clock(tmp_path, hours):
+    report = tmp_path / "report"
+    noted(tmp_path)
+    report.write_text("new")
+    stepped = time.time() + hours * 3600
+    os.utime(report, (stepped, stepped))
+    assert changed(tmp_path) is True
+
+
+def test_a_write_in_the_tick_of_the_begin_is_seen(tmp_path):
+    for n in range(20):
+        (tmp_path / "report").write_text(str(n % 10))
+        noted(tmp_path)
+        (tmp_path / "report").write_text(str(n % 10))
+        assert changed(tmp_path) is True
+
+
+def test_a_file_of_the_same_words_that_takes_the_place_of_another_is_new(tmp_path):
+    (tmp_path / "report").write_text("x")
+    noted(tmp_path)
+    (tmp_path / "report.new").write_text("x")
+    (tmp_path / "report.new").replace(tmp_path / "report")
+    assert changed(tmp_path) is True
+
+
+def test_who_carries_an_attempt_on_leaves_what_was_noted(tmp_path):
+    noted(tmp_path)
+    (tmp_path / "report").write_text("x")
+    noted(tmp_path, anew=False)
+    assert changed(tmp_path) is True
+    noted(tmp_path, anew=True)
+    assert changed(tmp_path) is False
+
+
+def test_what_was_noted_and_cannot_be_read_is_not_known(tmp_path):
+    (tmp_path / "report").write_text("x")
+    assert changed(tmp_path) is None
+    (tmp_path / "notes.json").write_text("")
+    assert changed(tmp_path) is None
 
 
 def test_a_date_in_the_future_counts_for_nothing(tmp_path):
     (tmp_path / "old").write_text("x")
     os.utime(tmp_path / "old", (2e9, 2e9))
-    assert files.look(tmp_path, None, "old").written / 1e6 < time.time() + 5
+    seen = files.look(tmp_path / "notes", tmp_path, None, "old")
+    assert seen.written / 1e6 < time.time() + 5
 
 
 def test_links_pipes_folders_and_nothing_are_no_files(tmp_path):
@@ -82,8 +147,9 @@ def test_links_pipes_folders_and_nothing_are_no_files(tmp_path):
         (None, "passwd"), (None, "away/passwd"), ("away", "passwd"), (None, "folder"),
         (None, "pipe"), (None, "nothing"), ("nothing", "x"),
     ]:  # fmt: skip
-        assert isinstance(files.look(tmp_path, folder, path), str), path
-    assert files.look(tmp_path, None, "nothing") == "there is no file of this path"
+        assert isinstance(files.look(tmp_path / "notes", tmp_path, folder, path), str), path
+    seen = files.look(tmp_path / "notes", tmp_path, None, "nothing")
+    assert seen == "there is no file of this path"
 
 
 def test_an_address_answers_and_contains():
@@ -215,8 +281,11 @@ async def test_a_space_evaluates_one_thing_at_a_time(tmp_path):
 async def test_a_home_looks_below_the_work_of_a_space(tmp_path):
     work = tmp_path / "spaces" / "main" / "work"
     work.mkdir(parents=True)
-    (work / "x").write_text("")
+    (tmp_path / "keepers" / "rooms" / "7-1").mkdir(parents=True)
     probes = HomeProbes(tmp_path)
-    assert isinstance(await probes.file("main", None, "x"), Seen)
-    assert isinstance(await probes.file("other", None, "x"), str)
+    await probes.note_files((7, 1), "main", None, ["x"], anew=True)
+    (work / "x").write_text("")
+    assert (await probes.file((7, 1), "main", None, "x")).changed is True
+    assert (await probes.file((7, 2), "main", None, "x")).changed is None
+    assert isinstance(await probes.file((7, 1), "other", None, "x"), str)
     assert not (await probes.answers("http://127.0.0.1:1/", None, 1)).passed

@@ -27,9 +27,13 @@ class Eyes:
     ):
         self._file, self._page, self._match, self._faults = file, page, match, faults
         self.results = 0
+        self.noted = []
         self.waiting = asyncio.Event()
 
-    async def file(self, space, folder, path):
+    async def note_files(self, attempt, space, folder, paths, *, anew):
+        self.noted.append((attempt, space, folder, paths, anew))
+
+    async def file(self, attempt, space, folder, path):
         return self._file
 
     async def answers(self, url, contains, seconds):
@@ -81,8 +85,9 @@ async def test_a_failure_is_not_checked(desk):
 @pytest.mark.parametrize(
     ("eyes", "check", "passed"),
     [
-        (Eyes(file=Seen(2**52, 3)), {"file_newer": "x"}, True),
-        (Eyes(file=Seen(0, 3)), {"file_newer": "x"}, False),
+        (Eyes(file=Seen(0, 3, True)), {"file_newer": "x"}, True),
+        (Eyes(file=Seen(2**52, 3, False)), {"file_newer": "x"}, False),
+        (Eyes(file=Seen(2**52, 3, None)), {"file_newer": "x"}, False),
         (Eyes(file="a link"), {"file_newer": "x"}, False),
         (Eyes(), {"url": "http://a.example"}, True),
         (Eyes(page=(False, "it answered 503")), {"url": "http://a.example"}, False),
@@ -100,6 +105,23 @@ async def test_what_is_looked_at_outside_counts(desk, eyes, check, passed):
     report = await ran(desk, ManyYard({"out": b"x\n"}), eyes, checks=[check])
     assert isinstance(report.outcome, Succeeded) is passed
     assert json.loads(report.aside.checks)[0]["evidence"]
+
+
+async def test_files_are_noted_before_the_work_begins_and_not_before_its_gate(desk):
+    eyes, yard = Eyes(file=Seen(0, 3, True)), ManyYard({"out": b'{"wake": true}\n'}, {"out": b"x"})
+    given = await assignment(desk, checks=[{"file_newer": "x"}], folder="out", gate=GATE)
+    begun = []
+
+    async def start(kept, *rest):
+        begun.append(len(eyes.noted))
+        await ManyYard.start(yard, kept, *rest)
+
+    yard.start = start
+    report = await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
+    assert report.aside.checked is Checked.VERIFIED
+    lease = given.lease
+    assert eyes.noted == [((lease.run_id, lease.epoch), "main", "out", ["x"], True)]
+    assert begun == [0, 1]
 
 
 @pytest.mark.parametrize(

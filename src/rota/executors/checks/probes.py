@@ -9,9 +9,13 @@ from pathlib import Path
 from rota.executors.checks import addresses, files
 from rota.executors.checks.evaluator import Evaluator
 from rota.executors.kit.apart import Apart
+from rota.executors.kit.leading import room_name
+from rota.executors.kit.shortage import told_if_short
+from rota.model.ids import Epoch, RunId
 from rota.ports.checking import Observed, Seen
 
 SLACK_SECONDS = 1.0
+NOTES = "files.json"
 TOO_LONG = "compiling its patterns takes too long: write them simpler"
 
 
@@ -20,13 +24,37 @@ class HomeProbes:
 
     def __init__(self, home: Path, *, inside: bool = False) -> None:
         self._spaces = home.absolute() / "spaces"
+        self._rooms = home.absolute() / "keepers" / "rooms"
         self._inside = inside
         self._asking = Apart()
         self._evaluator = Evaluator()
 
-    async def file(self, space: str, folder: str | None, path: str) -> Seen | str:
+    async def note_files(
+        self,
+        attempt: tuple[RunId, Epoch],
+        space: str,
+        folder: str | None,
+        paths: Sequence[str],
+        *,
+        anew: bool,
+    ) -> None:
+        """Note how files in a task's folder are before anything of an attempt begins."""
+        work = self._spaces / space / "work"
+        with told_if_short(unbegun=anew):
+            await asyncio.to_thread(
+                files.note, self._notes(attempt), work, folder, paths, anew=anew
+            )
+
+    async def file(
+        self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
+    ) -> Seen | str:
         """Return what is known of a plain file in a task's folder, or why it is not one."""
-        return await asyncio.to_thread(files.look, self._spaces / space / "work", folder, path)
+        work = self._spaces / space / "work"
+        return await asyncio.to_thread(files.look, self._notes(attempt), work, folder, path)
+
+    def _notes(self, attempt: tuple[RunId, Epoch]) -> Path:
+        """Return where it is noted, out of reach of programs behind walls."""
+        return self._rooms / room_name(*attempt) / NOTES
 
     async def answers(self, url: str, contains: str | None, seconds: float) -> Observed:
         """Whether an address answers well in time, and its answer contains a text."""

@@ -14,7 +14,7 @@ from rota.flow.plan import table_of
 from rota.flow.settle import decide_runs, settle_runs
 from rota.model.deeds import Deed
 from rota.model.ids import RunId
-from rota.model.instants import maybe_micros, to_micros
+from rota.model.instants import from_micros, maybe_micros, to_micros
 from rota.model.messages import is_to_read
 from rota.model.outcomes import Cancelled, Report
 from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Question, Run, RunBatch, Source
@@ -168,20 +168,27 @@ def _refuse_conflict(batch: RunBatch, results: Sequence[Enqueued]) -> None:
 async def backfill(
     store: Store, caller: Caller, name: str, start: datetime, end: datetime, space: str = "main"
 ) -> list[RunId]:
-    """Queue a run for every slot of a span that has none; slots that ran are left alone."""
+    """Queue a run for every slot of a span that has none; slots that ran are left alone.
+
+    Slots to come belong to it where they were planned already, by a clock that was ahead: their
+    runs begin when they are due.
+    """
     task = await get_task(store, caller, name, space)
     if end <= start:
         raise Invalid("to", end.isoformat(), "must be later than `from`")
     now = store.now()
-    if to_micros(end) > now:
+    schedules = await store.list_schedules([task.id])
+    if to_micros(end) > max(now, *(to_micros(schedule.cursor) for schedule in schedules), 0):
         raise Invalid("to", end.isoformat(), "is in the future; backfill looks back")
     batches = []
-    for schedule in await store.list_schedules([task.id]):
+    for schedule in schedules:
         stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
         table = table_of(schedule.rule, schedule.generation, stagger)
-        slots = table.between(start, end, limit=MOST_BACKFILLED + 1)
+        last = min(end, max(from_micros(now), schedule.cursor))
+        slots = table.between(start, last, limit=MOST_BACKFILLED + 1) if start < last else ()
         for slot in slots:
-            template = template_for(task, Source.BACKFILL, now)._replace(
+            due = slot.due if to_micros(slot.due) > now else None
+            template = template_for(task, Source.BACKFILL, now, due)._replace(
                 schedule_id=schedule.id,
                 slot_key=slot.key,
                 slot_at=to_micros(slot.at),

@@ -21,7 +21,8 @@ from rota.flow.execute.readying import Ready
 from rota.model.asides import NOTHING
 from rota.model.checks import Check, Checked, CheckKind, Finding
 from rota.model.events import EventName
-from rota.model.instants import from_micros, to_micros
+from rota.model.ids import Epoch, RunId
+from rota.model.instants import from_micros
 from rota.model.keeping import Ending, Kept, Reason
 from rota.model.outcomes import Failed, Report, Succeeded
 from rota.model.sites import Site
@@ -49,8 +50,11 @@ CUT_OFF = (
     f"Rota was ended {MOST_LOOKS} times while it evaluated the checks of this run: "
     "look at the log, write them simpler, and run it again"
 )
-GRAIN_MICROS = 10_000
-"""How much older than a start a file may seem that was written after it: their clock is coarse."""
+SINCE = {
+    True: "",
+    False: "; nothing has changed it since the attempt began",
+    None: "; how it was when the attempt began is not on record",
+}
 Answer = TypeVar("Answer")
 
 
@@ -93,7 +97,6 @@ class Checking:
         assignment: Assignment,
         ready: Ready,
         kept: Kept,
-        ending: Ending,
         tools: Collection[str],
         halting: Halting,
     ) -> Report:
@@ -116,7 +119,7 @@ class Checking:
         outcome = Outcome(report.outcome.result, called)
         findings = []
         for check in checks:
-            look = _Look(self, check, outcome, assignment, ready, kept, ending, halting)
+            look = _Look(self, check, outcome, assignment, ready, kept, halting)
             findings.append(await look.found())
             reach("check.looked")
         against = failing(findings)
@@ -138,20 +141,24 @@ class Checking:
             if event.name is EventName.TOOL and event.at >= began
         }
 
-    async def file(self, check: Check, assignment: Assignment, since: int) -> Finding:
-        """Look whether a file is newer than an instant."""
-        name, folder = name_of(check), assignment.task.spec.get("folder")
+    async def begin(self, assignment: Assignment, *, anew: bool) -> None:
+        """Note how the files are that an attempt is to write, before anything of it begins."""
+        checks = checks_in(assignment.task.spec)
+        paths = [check.wanted for check in checks if check.kind is CheckKind.FILE_NEWER]
+        if self._probes is not None and paths:
+            await self._probes.note_files(*_where(assignment), paths, anew=anew)
+
+    async def file(self, check: Check, assignment: Assignment) -> Finding:
+        """Look whether a file was written since the attempt began."""
+        name = name_of(check)
         if self._probes is None:
             return _unseen(name)
-        where = None if folder is None else str(folder)
-        seen = await self._probes.file(assignment.task.space, where, check.wanted)
+        seen = await self._probes.file(*_where(assignment), check.wanted)
         if isinstance(seen, str):
             return Finding(name, passed=False, evidence=seen)
-        at, began = from_micros(seen.written), from_micros(since)
-        newer = seen.written >= since - GRAIN_MICROS
+        at = from_micros(seen.written)
         words = f"it has {seen.size} bytes and was written at {at:%Y-%m-%d %H:%M:%S} UTC"
-        rest = "" if newer else f", before the start at {began:%Y-%m-%d %H:%M:%S} UTC"
-        return Finding(name, newer, words + rest)
+        return Finding(name, bool(seen.changed), words + SINCE[seen.changed])
 
     async def url(self, check: Check, site: Site, halting: Halting) -> Finding:
         """Look whether an address answers well."""
@@ -223,7 +230,6 @@ class _Look:
     assignment: Assignment
     ready: Ready
     kept: Kept
-    ending: Ending
     halting: Halting
 
     async def found(self) -> Finding:
@@ -235,7 +241,7 @@ class _Look:
             return pure
         match self.check.kind:
             case CheckKind.FILE_NEWER:
-                return await self.eyes.file(self.check, self.assignment, self._since())
+                return await self.eyes.file(self.check, self.assignment)
             case CheckKind.URL:
                 return await self.eyes.url(self.check, self.ready.site, self.halting)
             case CheckKind.COMMAND:
@@ -245,10 +251,12 @@ class _Look:
             case _:
                 return await self.eyes.pattern(self)
 
-    def _since(self) -> int:
-        """Return when the attempt began: by the machine's own clock while that is known."""
-        started = self.ending.started_at
-        return self.kept.began if self.kept.tries or started is None else to_micros(started)
+
+def _where(assignment: Assignment) -> tuple[tuple[RunId, Epoch], str, str | None]:
+    """Return an attempt, and the space and folder in which its files are."""
+    lease, task = assignment.lease, assignment.task
+    folder = task.spec.get("folder")
+    return (lease.run_id, lease.epoch), task.space, None if folder is None else str(folder)
 
 
 def _ran(name: str, ending: Ending | None, words: str, seconds: float) -> Finding:

@@ -57,7 +57,7 @@ class Concluding:
         if aside != NOTHING:
             report = replace(report, aside=aside)
         return await self._checking.checked(
-            report, assignment, ready, kept, ending, hearing.tools, going.halting
+            report, assignment, ready, kept, hearing.tools, going.halting
         )
 
     async def _asked_in_words(self, outcome: Succeeded, assignment: Assignment) -> Asked | None:

@@ -55,7 +55,7 @@ from rota.flow.execute.telling import begun
 from rota.flow.execute.terms import TERMS, Terms
 from rota.flow.execute.trying import Trying, hearing_of, in_session
 from rota.model.beats import Sign
-from rota.model.keeping import Kept, Pause
+from rota.model.keeping import ASKING, Kept, Pause
 from rota.model.outcomes import Cancelled, Drained, Report
 from rota.model.prices import NO_PRICES, Prices
 from rota.model.programs import Bounds
@@ -117,8 +117,8 @@ class KeptWork:
         self._discarding = Discarding(store, yard, minding, beside)
         self._prices = prices
         self._spending = Spending(store, minding, self._listening, prices)
-        checking = Checking(store, beside, probes)
-        self._concluding = Concluding(store, checking, self._spending)
+        self._checking = Checking(store, beside, probes)
+        self._concluding = Concluding(store, self._checking, self._spending)
         self._gating = Gating(store, minding, self._listening, agents.get(SCRIPT), self._start)
         self._trying = Trying(store, patience or Patience(), sleep)
         self._posting = Posting(yard, minding, mailboxes)
@@ -326,6 +326,8 @@ class KeptWork:
         kept = replace(kept, said=told.said)
         room = self._posting.told(in_session(steered(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
+        if going.gate != ASKING:
+            await self._checking.begin(assignment, anew=before is None)
         going.written = True
         aloud = begun(assignment, kept)
         if not await patiently(lambda: self._store.begin_kept(kept, going.holder, aloud)):
@@ -337,9 +339,13 @@ class KeptWork:
             await self._drop(going, kept)
             return made
         reach("kept.written")
-        starting = asyncio.ensure_future(
-            self._yard.start(kept, room, ready.site, ready.role, made, bounds)
-        )
+        start = self._yard.start(kept, room, ready.site, ready.role, made, bounds)
+        await self._started(going, kept, asyncio.ensure_future(start))
+        self._stop_if_told(going)
+        return None
+
+    async def _started(self, going: Going, kept: Kept, starting: asyncio.Future[None]) -> None:
+        """Wait until a keeper is started, or forget an attempt for which none can be had."""
         left = await to_the_end(starting)  # nobody may look for it while it is being started
         try:
             starting.result()
@@ -350,8 +356,6 @@ class KeptWork:
         reach("kept.started")
         if left:
             raise asyncio.CancelledError
-        self._stop_if_told(going)
-        return None
 
     async def _drop(self, going: Going, kept: Kept) -> None:
         """Forget an attempt that did not begin."""

@@ -13,11 +13,13 @@ from enum import StrEnum
 
 from rota.errors import RotaError
 from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
+from rota.flow.observe.passed_over import PassedOver, passed_over
 from rota.flow.plan import table_of
 from rota.model.beats import Heartbeat
 from rota.model.events import Event, EventName
 from rota.model.ids import RunId
 from rota.model.instants import from_micros, to_micros
+from rota.model.leaps import Leap
 from rota.model.pauses import Pauses
 from rota.model.plans import LedgerRow, StoredSchedule
 from rota.model.runs import Question, Run
@@ -27,6 +29,7 @@ from rota.model.states import RunState
 from rota.model.tasks import Policy, Task
 from rota.model.views import RunFilter, WorkerView
 from rota.ports.store import Store
+from rota.rules.leaps import planned_too_early
 from rota.timing.rules import from_record
 from rota.timing.timetable import Timetable, timetable
 
@@ -92,6 +95,10 @@ class Facts:
     """What is told where none of them takes anything."""
     limits: list[Limit] = field(default_factory=list)
     pauses: Pauses = ()
+    early: Leap | None = None
+    """The span that was planned by a clock which was ahead."""
+    passed: PassedOver | None = None
+    """Which slots of the task that clock has passed over."""
     narrowed: bool = False
     """Whether the span begins later than was asked for."""
     shortened: bool = False
@@ -129,6 +136,8 @@ async def gather(
     mine = sorted({*runs, *asked_for}, key=lambda r: (r.slot_at or r.created_at, r.id))
     others = await store.get_tasks(sorted({run.task_id for run in unfinished}))
     newest = await _newest(store, mine)
+    early = planned_too_early(await store.leaps(), store.now())
+    passed = [] if early is None else await passed_over(store, early, task_id=task.id)
     return Facts(
         task=task,
         now=now,
@@ -150,6 +159,8 @@ async def gather(
         idle=hands.idle,
         limits=await store.list_limits(),
         pauses=await store.pauses(),
+        early=early,
+        passed=passed[0] if passed else None,
         narrowed=told.start > asked.start,
         shortened=told.end < asked.end,
     )

@@ -9,8 +9,25 @@ from zoneinfo import ZoneInfo
 from rota.flow.observe.facts import Facts
 from rota.flow.observe.telling import counted, span, wall
 from rota.model.instants import to_micros
+from rota.model.leaps import Leap
 from rota.model.pauses import was_paused
 from rota.model.plans import LedgerReason, LedgerRow
+
+FOUND_LATE = frozenset(
+    {
+        LedgerReason.MISSED,
+        LedgerReason.TOO_LATE,
+        LedgerReason.COALESCED,
+        LedgerReason.CATCH_UP_CAP,
+    }
+)
+
+
+def is_passed_over(row: LedgerRow, early: Leap | None) -> bool:
+    """Whether slots of a row were found late by a clock that was ahead."""
+    if early is None or row.reason not in FOUND_LATE:
+        return False
+    return to_micros(row.last_at) >= early.start and to_micros(row.first_at) <= early.end
 
 
 def ledgered(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
+from rota.flow.observe.passed_over import PassedOver, passed_over
 from rota.flow.observe.telling import counted, span, whole_line
 from rota.model.instants import from_micros, maybe_instant
+from rota.model.leaps import Leap
 from rota.model.pauses import paused_since
 from rota.model.views import DeadView, QueueView, SlotView, WorkerView
 from rota.ports.store import Store
+from rota.rules.leaps import leapt_forward, planned_too_early
 
 MOST_SLOTS = 100
 """Of how many slots it is told what is in them."""
@@ -59,6 +63,8 @@ async def view_status(
     hands = await hands_of(store, own)
     queue = await store.view_queue(space_id)
     slots = await store.used_slots(space_id, MOST_SLOTS) if queue.running else []
+    leaps = await store.leaps()
+    early = planned_too_early(leaps, store.now())
     seen = judge(
         from_micros(store.now()),
         queue,
@@ -70,7 +76,9 @@ async def view_status(
         hands.idle,
         await store.dead_deliveries(space_id, store.now() - LATELY // timedelta(microseconds=1)),
     )
-    return replace(seen, slots=slots)
+    passed = [] if early is None else await passed_over(store, early, space_id)
+    leapt = _leap_warnings(seen.now, leapt_forward(leaps, store.now()), early, passed)
+    return replace(seen, slots=slots, warnings=[*seen.warnings, *leapt])
 
 
 def judge(
@@ -164,6 +172,34 @@ def _worker_warnings(
         sentence = f"planning is due since {span(now - next_due)}: {why}"
         found.append(Warned(code="planner_late", sentence=sentence))
     return found
+
+
+def _leap_warnings(
+    now: datetime, leap: Leap | None, early: Leap | None, passed: Sequence[PassedOver]
+) -> list[Warned]:
+    found = []
+    if leap is not None:
+        start, end = _utc(leap.start), _utc(leap.end)
+        length = span(from_micros(leap.end) - from_micros(leap.start))
+        sentence = f"the clock leapt forward by {length}: slots from {start} to {end} were missed"
+        found.append(Warned(code="clock_leapt", sentence=sentence))
+    if early is not None and from_micros(early.end) > now:
+        sentence = (
+            f"the clock was ahead and went back: slots up to {_utc(early.end)} "
+            "that are planned already do not fire again"
+        )
+        found.append(Warned(code="clock_returned", sentence=sentence))
+    for one in passed:
+        sentence = (
+            f"{one.slots_told()} of {one.task} passed over while the clock was ahead; "
+            f"to run them: {one.command()}"
+        )
+        found.append(Warned(code="slots_passed_over", sentence=sentence))
+    return found
+
+
+def _utc(micros: int) -> str:
+    return f"{from_micros(micros):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _delivery_warnings(dead: DeadView | None) -> list[Warned]:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from rota.flow.observe.checked import MARKS, WORDS, checked_of
 from rota.flow.observe.facts import Facts, Kind, Planned
-from rota.flow.observe.ledgered import ledgered
+from rota.flow.observe.ledgered import is_passed_over, ledgered
 from rota.flow.observe.queueing import unminded, why_waiting
 from rota.flow.observe.telling import clock, counted, heard_of, span, wall, whole_line
 from rota.flow.plan import REPLACED
@@ -123,16 +123,27 @@ class _Teller:
             notes.append(f"It runs after {task.after.task}, on {task.after.on}.")
         elif not facts.schedules:
             notes.append("It has no schedule: it runs when asked.")
-        for schedule in facts.schedules:
-            if schedule.state is not ScheduleState.ACTIVE:
-                said = "has ended" if schedule.state is ScheduleState.ENDED else "was set aside"
-                notes.append(f"Schedule {schedule.name} {said}: {schedule.note}.")
+        notes += self._schedule_notes()
         if facts.narrowed:
             hint = f"`rota why {task.name} TIME` tells of one slot, `rota runs --task {task.name}`"
             start = wall(facts.span.start, self._zone)
             notes.append(f"What ended before {start} is not shown: {hint} of every run.")
         if facts.shortened:
             notes.append(f"What comes after {wall(facts.span.end, self._zone)} is not shown.")
+        return notes
+
+    def _schedule_notes(self) -> list[str]:
+        notes = []
+        for schedule in self._facts.schedules:
+            if schedule.state is not ScheduleState.ACTIVE:
+                said = "has ended" if schedule.state is ScheduleState.ENDED else "was set aside"
+                notes.append(f"Schedule {schedule.name} {said}: {schedule.note}.")
+        passed = self._facts.passed
+        if passed is not None:
+            notes.append(
+                f"The clock was ahead and went back: {passed.slots_told()} that it passed over "
+                f"do not run by themselves. To run them: `{passed.command()}`."
+            )
         return notes
 
     def not_a_slot(self, instant: datetime) -> str:
@@ -286,6 +297,8 @@ class _Teller:
         several = f"{counted(row.count, 'slot')} " if row.count > 1 else ""
         verdict, sentence = ledgered(row, self._facts, self._zone, self._next_run)
         filled = self._facts.filled.get((row.schedule_id, row.first_at), 0)
+        if is_passed_over(row, self._facts.early):
+            sentence += "; the clock was ahead then"
         if filled:
             sentence += f"; {filled} of them backfilled since"
         return Story(
@@ -315,6 +328,9 @@ class _Teller:
             return "skipped", "skipped: the day is excluded"
         if slot.at > schedule.cursor:
             return self._to_come(planned)
+        if slot.at > self._facts.now:
+            until = wall(schedule.cursor, self._zone)
+            return "missed", f"does not fire: the clock was ahead, the schedule stands at {until}"
         if slot.at <= schedule.created_at:
             made = wall(schedule.created_at, self._zone)
             return "no_slot", f"the schedule did not exist yet: it was made {made}"

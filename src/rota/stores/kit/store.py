@@ -40,6 +40,7 @@ from rota.stores.kit.entrance import Entrance
 from rota.stores.kit.joining import Joiner
 from rota.stores.kit.keeping import Keeping
 from rota.stores.kit.last_write import LastWrite
+from rota.stores.kit.leaps import LeapNotes
 from rota.stores.kit.live import Live
 from rota.stores.kit.looking import Looking
 from rota.stores.kit.machines import Machines
@@ -61,7 +62,7 @@ UNWRITTEN = "the last write to the database was refused, and none was done since
 class SqlStore(
     Entrance, Planning, Looking, Live, Pausing, Keeping, Beating,
     Machines, Conversing, Saying, Threads, Talking, Spending, Noticing,
-    Answering,
+    Answering, LeapNotes,
 ):  # fmt: skip
     """Everything the ports ask of a store, over a dialect's transactions."""
 

@@ -30,6 +30,7 @@ from rota.model.ids import Epoch, RunId
 from rota.model.instants import from_micros, to_micros
 from rota.model.keeping import Happened, Kept, Pause
 from rota.model.keys import EVERY_SCOPE, Key
+from rota.model.leaps import Leap
 from rota.model.machines import Load
 from rota.model.messages import MessageFile, NewFile, NewMessage
 from rota.model.requests import NewRequest
@@ -263,6 +264,9 @@ class _Calls:
         await _patiently(partial(keys.revoke_key, self._store, LOCAL, key.id))
         note("revoked", sure=True, key=key.id)
         await self._ask_once(name, value)
+        leap = Leap(10 * self._number, 10 * self._number + 1)
+        await _patiently(partial(self._store.note_leap, leap))
+        await _patiently(partial(self._store.note_return, leap))
         await self._keep()
         await self._converse(name)
 

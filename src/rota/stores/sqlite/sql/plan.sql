@@ -91,3 +91,18 @@ select (select value from facts where name = 'pauses') as pauses,
 
 -- name: oldest_cursor
 select min(cursor) from schedules where next_at is not null;
+
+-- name: read_leaps  and up to when any schedule is planned, but for those that zone data have moved
+select (select value from facts where name = 'clock_leapt') as forward,
+  (select value from facts where name = 'clock_returned') as returned,
+  (select max(cursor) from schedules where deleted_at is null and cursor <> updated_at) as planned;
+
+-- name: missed_schedules
+select s.id, s.task_id, t.name as task, p.name as space, s.name, s.rule, s.generation, s.version,
+  s.state, s.note, s.cursor, s.next_at, s.created_at, s.updated_at
+from schedules s join tasks t on t.id = s.task_id join spaces p on p.id = t.space_id
+where s.deleted_at is null and (:task_id is null or t.id = :task_id)
+  and (:space_id is null or t.space_id = :space_id)
+  and exists (select 1 from ledger l where l.schedule_id = s.id and l.last_at >= :start
+    and l.first_at <= :end and l.reason in ('missed', 'too_late', 'coalesced', 'catch_up_cap'))
+order by s.id limit :most;
