@@ -1,6 +1,7 @@
 """One caller never takes all of what callers share: connections, requests, and long bodies."""
 
 import asyncio
+import re
 import socket
 
 import pytest
@@ -49,9 +50,21 @@ def ask(wire, client):
     """Ask on a connection that stays open, and return what came; nothing once it was closed."""
     try:
         wire.sendall(head(client))
-        return wire.recv(1 << 16)
+        return answer_on(wire)
     except ConnectionError:
         return b""
+
+
+def answer_on(wire):
+    """Read one answer to its end, and leave the connection open."""
+    answer = b""
+    while part := wire.recv(1 << 16):
+        answer += part
+        lines, end, body = answer.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", lines)
+        if end and (length is None or len(body) >= int(length[1])):
+            break
+    return answer
 
 
 def test_idle_strangers_make_room_for_whoever_comes(door, connect):
@@ -68,7 +81,7 @@ def test_strangers_with_half_a_head_or_a_refused_request_make_room_too(door, con
     for _ in range(MOST):
         wire = connect()
         wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert status_of(wire.recv(1 << 16)) == 200
+        assert status_of(answer_on(wire)) == 200
     assert door.ann.get("/v1/tasks").status == 200
 
 
@@ -94,7 +107,7 @@ def test_whoever_finds_every_connection_at_work_is_told_to_come_again(door, conn
     for _ in range(MOST):
         wire = connect()
         wire.sendall(head(door.main, first="GET /v1/events HTTP/1.1"))
-        assert status_of(wire.recv(1 << 16)) == 200
+        assert status_of(answer_on(wire)) == 200
     answer = read_all(connect())
     assert status_of(answer) == 503
     assert b"retry-after" in answer
@@ -121,7 +134,7 @@ class TestRequests:
         assert door.main.get("/v1/tasks").status == 200
         for wire in begun:
             wire.sendall(b"       }")
-            assert status_of(wire.recv(1 << 16)) == 400
+            assert status_of(answer_on(wire)) == 400
         assert door.ann.get("/v1/tasks").status == 200
 
 
@@ -130,7 +143,7 @@ def test_a_body_that_its_key_does_not_allow_is_not_read(door, connect):
     wire = connect()
     lines = ["Content-Type: application/json", f"Content-Length: {LONGEST_BODY}"]
     wire.sendall(head(reader, *lines, first="POST /v1/tasks HTTP/1.1"))
-    answer = wire.recv(1 << 16)
+    answer = answer_on(wire)
     assert status_of(answer) == 403, "answered before any of it has come"
 
 
@@ -186,3 +199,34 @@ class TestReading:
             *(reading.read(body, lambda b: order.append(b[:1])) for body in bodies)
         )
         assert order == [b"a", b"c", b"b"]
+
+
+class TestQuotas:
+    def test_a_full_queue_refuses_whichever_way_a_run_comes(self, door):
+        assert door.ann.post("/v1/tasks", {"name": "job", "instructions": "Look."}).status == 201
+        assert door.ann.get("/v1/tasks/job").status == 200
+        limit = {"scope": "space", "key": "queued/ann", "cap": 1}
+        assert door.main.put("/v1/limits", limit).status == 200
+        first = door.ann.post("/v1/tasks/job/run-now", Idempotency_Key="one")
+        assert first.status == 201
+        for path, body in (
+            ("/v1/tasks/job/run-now", {}),
+            ("/v1/runs", {"task": "job"}),
+            ("/v1/threads/cli:ann/messages", {"text": "hello"}),
+        ):
+            told = door.ann.post(path, body)
+            assert (told.status, told.code) == (409, "over_limit"), path
+            assert "limit_space_queued" in told.sentence
+        again = door.ann.post("/v1/tasks/job/run-now", Idempotency_Key="one")
+        assert (again.status, again.json) == (201, first.json)
+        assert door.main.put("/v1/limits", limit | {"key": "queued/main"}).status == 400
+
+    def test_a_schedule_too_many_is_refused_and_its_task_is_not_made(self, door):
+        limit = {"scope": "space", "key": "schedules", "cap": 2}
+        assert door.main.put("/v1/limits", limit).status == 200
+        wish = {"instructions": "Look.", "schedule": {"every": "1h"}}
+        told = [door.ann.post("/v1/tasks", wish | {"name": f"job{n}"}) for n in range(3)]
+        assert [each.status for each in told] == [201, 201, 409]
+        assert "limit_space_schedules" in told[2].sentence
+        assert door.ann.get("/v1/tasks/job2").status == 404
+        assert door.main.post("/v1/tasks", wish | {"name": "job"}).status == 201

@@ -25,6 +25,7 @@ from rota.testing.contracts import (
     plan,
     plan_steps,
     queue,
+    quotas,
     settle,
     spending,
     stopping,
@@ -49,6 +50,10 @@ class TestClaim(queue.ClaimContract):
 
 
 class TestLimits(limits.LimitContract):
+    pass
+
+
+class TestQuotas(quotas.QuotaContract):
     pass
 
 
