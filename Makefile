@@ -7,7 +7,7 @@ PYTHON ?= python3
 TOOLS := bubblewrap podman runc catatonit uidmap tmux zsh fish
 ENGINE := docker.io containerd runc tini
 
-.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo oracle check format bench docs clean sim
+.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo attacks oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,13 +49,16 @@ test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of 
 	.venv/bin/pytest -m agents -n 2 tests/agents
 
 test-programs: setup  ## run real programs in every executor, on both stores, through many deaths
-	.venv/bin/pytest -m programs -n 2 --dist worksteal tests/system
+	.venv/bin/pytest -m programs -n 2 --dist worksteal tests/system tests/attacks
 
 test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills
 	.venv/bin/python -m rota.testing.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))
 
 zoo: setup  ## plant the bugs of other schedulers and see each one caught
 	.venv/bin/python -m tests.zoo
+
+attacks: setup  ## attack a real daemon in every known way at once, and see who notices
+	.venv/bin/python -m tests.attacks
 
 oracle: setup  ## compare all rules with the minute-by-minute oracle, in all zones from 2020 to 2030
 	.venv/bin/python -m tests.oracle

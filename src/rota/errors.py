@@ -5,6 +5,7 @@ RotaError
 |  |- Invalid           a value is wrong: names the field, the value and what to do
 |  |- NotFound          there is no such thing
 |  |- Conflict          it exists already, and differs
+|  |  `- OverLimit       a space has as many of these as it may
 |  |- IllegalMove       the run's state does not allow it
 |  |- NotPermitted      this caller may not do it
 |  |- Fenced            the attempt that asks is over
@@ -81,6 +82,12 @@ class Conflict(Refused):
     """The same name or key stands for something else already."""
 
     code = "conflict"
+
+
+class OverLimit(Conflict):
+    """The space has as many of these as it may."""
+
+    code = "over_limit"
 
 
 class IllegalMove(Refused):

@@ -26,6 +26,7 @@ from rota.testing.contracts import (
     plan,
     plan_steps,
     queue,
+    quotas,
     settle,
     spending,
     stopping,
@@ -50,6 +51,10 @@ class TestClaim(queue.ClaimContract):
 
 
 class TestLimits(limits.LimitContract):
+    pass
+
+
+class TestQuotas(quotas.QuotaContract):
     pass
 
 

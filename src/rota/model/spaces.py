@@ -36,12 +36,20 @@ class Scope(StrEnum):
     GROUP = "group"
 
 
+class Quota(StrEnum):
+    """What a member space may have only so many of."""
+
+    QUEUED = "queued"
+    SCHEDULES = "schedules"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """How many runs of a scope may run at once, and how many may start in a period.
 
     `key` is empty (total), a pool (pool; space: every space's default in that pool),
-    `pool/space` (one space in one pool) or a group's name. A limit without a cap counts nothing.
+    `pool/space` (one space in one pool) or a group's name. In the place of a pool the scope `space`
+    takes a quota as well, which member spaces have. A limit without a cap counts nothing.
     """
 
     scope: Scope

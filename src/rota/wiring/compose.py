@@ -17,7 +17,7 @@ from rota.flow.align import align
 from rota.flow.deliver import deliver
 from rota.flow.plan import plan
 from rota.flow.rescue import expire
-from rota.model.spaces import Limit, Role, Scope
+from rota.model.spaces import Limit, Quota, Role, Scope
 from rota.model.tasks import Pool
 from rota.model.views import Claimed
 from rota.ports.mailboxes import Mailboxes
@@ -156,11 +156,13 @@ async def apply_limits(store: Store, settings: Settings) -> None:
         ("limit_background", Scope.POOL, Pool.BACKGROUND),
         ("limit_space_foreground", Scope.SPACE, Pool.FOREGROUND),
         ("limit_space_background", Scope.SPACE, Pool.BACKGROUND),
+        ("limit_space_queued", Scope.SPACE, Quota.QUEUED),
+        ("limit_space_schedules", Scope.SPACE, Quota.SCHEDULES),
     ]
     limits = [
-        Limit(scope=scope, key=pool.value, cap=getattr(settings, name))
-        for name, scope, pool in wanted
-        if name in settings.given or (scope, pool.value) not in standing
+        Limit(scope=scope, key=key.value, cap=getattr(settings, name))
+        for name, scope, key in wanted
+        if name in settings.given or (scope, key.value) not in standing
     ]
     if limits:
         await store.set_limits(limits)

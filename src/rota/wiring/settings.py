@@ -53,6 +53,9 @@ LIMIT_BACKGROUND = 3
 LIMIT_SPACE_FOREGROUND = 2
 LIMIT_SPACE_BACKGROUND = 1
 """Agents and scripts at once, in all and for one space; callables count against slots only."""
+LIMIT_SPACE_QUEUED = 1_000
+LIMIT_SPACE_SCHEDULES = 200
+"""Of one member space; `main` may have any number."""
 QUEUE_WARNING = 25
 """Ready runs from which `rota status` warns."""
 TIMEOUT = timedelta(minutes=30)
@@ -89,6 +92,8 @@ class Settings:
     limit_background: int = LIMIT_BACKGROUND
     limit_space_foreground: int = LIMIT_SPACE_FOREGROUND
     limit_space_background: int = LIMIT_SPACE_BACKGROUND
+    limit_space_queued: int = LIMIT_SPACE_QUEUED
+    limit_space_schedules: int = LIMIT_SPACE_SCHEDULES
     queue_warning: int = QUEUE_WARNING
     running_warning: timedelta = RUNNING_WARNING
     timeout: timedelta = TIMEOUT
@@ -213,6 +218,9 @@ MEANINGS = MappingProxyType(
         "limit_background": "metered runs at once in the background pool",
         "limit_space_foreground": "metered runs of one space at once in the foreground pool",
         "limit_space_background": "metered runs of one space at once in the background pool",
+        "limit_space_queued": "queued runs of one member space; slots of its schedules are queued "
+        "beyond it: see [quotas](../decisions/quotas.md)",
+        "limit_space_schedules": "schedules of one member space that have a slot to come",
         "queue_warning": "ready runs from which `rota status` warns of `queue_depth_high`",
         "running_warning": "age of a running run from which it warns of `running_task_stale`",
         "timeout": "how long a program may take whose task does not say",
@@ -277,6 +285,8 @@ class Wanted(BaseModel):
     limit_background: _Cap = LIMIT_BACKGROUND
     limit_space_foreground: _Cap = LIMIT_SPACE_FOREGROUND
     limit_space_background: _Cap = LIMIT_SPACE_BACKGROUND
+    limit_space_queued: _Cap = LIMIT_SPACE_QUEUED
+    limit_space_schedules: _Cap = LIMIT_SPACE_SCHEDULES
     queue_warning: _Count = QUEUE_WARNING
     running_warning: _Span = RUNNING_WARNING
     timeout: _Span = TIMEOUT

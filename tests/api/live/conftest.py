@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -111,6 +112,7 @@ class Door:
         self.home = home
         self.url = ""
         self._stack = stack
+        self._numbers = itertools.count()
 
     @property
     def admin(self):
@@ -119,7 +121,7 @@ class Door:
     async def member(self, space):
         """Return a key of a member space, and its token."""
         await self.store.add_space(space, Role.MEMBER, "UTC")
-        secret = space.encode().ljust(32)
+        secret = f"{space} {next(self._numbers)}".encode().ljust(32)
         return await create_key(self.store, LOCAL, space, secret, space=space, scopes=EVERY_SCOPE)
 
     async def ask(self, path, *, method="GET", token=None, **headers):

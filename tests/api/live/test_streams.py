@@ -148,18 +148,25 @@ async def test_a_client_whose_key_is_revoked_is_let_go(door):
     assert (await door.ask("/v1/events", token=ann)).status == 401
 
 
-async def test_f10_streams_are_bounded_in_all_and_for_each_key(door, monkeypatch):
-    monkeypatch.setattr(hub, "MOST_SEATS", 3)
-    monkeypatch.setattr(hub, "MOST_SEATS_OF_ONE", 2)
+async def test_f10_streams_are_bounded_for_each_space_however_many_keys_it_has(door, monkeypatch):
+    monkeypatch.setattr(hub, "MOST_SEATS", 6)
+    monkeypatch.setattr(hub, "MOST_SEATS_OF_MEMBERS", 4)
+    monkeypatch.setattr(hub, "MOST_SEATS_OF_SPACE", 3)
     _, ann = await door.member("ann")
-    clients = [await door.follow(token=ann) for _ in range(2)]
-    refused = await door.ask("/v1/events", token=ann)
-    assert refused.status == 503
-    assert (await refused.body())["error"]["code"] == "too_many_streams"
+    _, again = await door.member("ann")
+    _, bob = await door.member("bob")
+    clients = [await door.follow(token=token) for token in (ann, again, ann)]
+    for token in (ann, again):
+        refused = await door.ask("/v1/events", token=token)
+        assert refused.status == 503
+        assert (await refused.body())["error"]["code"] == "too_many_streams"
+    await door.follow(token=bob)
+    assert (await door.ask("/v1/events", token=bob)).status == 503, "the rest is for main"
+    await door.follow()
     await door.follow()
     assert (await door.ask("/v1/events")).status == 503
     await clients[0].close()
-    while (await door.ask("/v1/events")).status == 503:
+    while (await door.ask("/v1/events", token=ann)).status == 503:
         await asyncio.sleep(0)
 
 

@@ -9,31 +9,42 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
 from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
-from rota.doors.api.bodies import AGAIN_SECONDS, LONGER_SCOPE, LONGEST_BODY, Bodies, longest
+from rota.doors.api.bodies import (
+    AGAIN_SECONDS,
+    LONGER_SCOPE,
+    LONGEST_BODY,
+    Bodies,
+    TooMany,
+    longest,
+)
 from rota.doors.api.entrance import Entrance, Over
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import Answers
 from rota.errors import RotaError, Unknown
+from rota.model.spaces import Role
 from rota.rules.permission import Caller, check_scope
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
 OPEN_TO_ALL = frozenset({HEALTH, "/readyz"})
 NO_ROUTE = "-"
-NO_CALLER = ""
+NO_SPACE = ""
 FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
 """What a proxy adds: then a request comes from elsewhere."""
 MOST_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
 LONGEST_PATH = 8 << 10
 BODY_SECONDS = 30.0
+MOST_OF_SPACE = 500
+"""Requests of one member space that are under way at once, streams among them."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
 ALONE = frozenset(
@@ -88,6 +99,7 @@ class Guard:
         answers: Answers | None = None,
         *,
         body_seconds: float = BODY_SECONDS,
+        requests_of_space: int = MOST_OF_SPACE,
         inside: Entrances | None = None,
     ) -> None:
         self.answers: Answers = Counter() if answers is None else answers
@@ -97,6 +109,8 @@ class Guard:
         self._backoff = backoff
         self._body_seconds = body_seconds
         self._inside = inside or {}
+        self._most_of_space = requests_of_space
+        self._under_way: Counter[str] = Counter()
         self.bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,7 +121,7 @@ class Guard:
         if scope["type"] != "http":
             return
         send = self._noting(scope, send)
-        caller = NO_CALLER
+        space = NO_SPACE
         try:
             headers = _headers(scope)
             self._check(scope, headers)
@@ -116,20 +130,41 @@ class Guard:
                 return
             if scope["path"] not in OPEN_TO_ALL and not self._may_scrape(scope, headers):
                 scope["caller"] = known = await self._caller(scope, headers)
-                caller = known.id
+                space = known.space
                 scope["allowed"] = partial(self._way_in(scope), _authorization(headers))
-            size = int(headers.get(b"content-length", b"0"))
+            size = _size(headers)
             if size > LONGEST_BODY:
                 check_scope(scope["caller"], LONGER_SCOPE)
-            refused = self.bodies.refusal(caller, size)
+            refused = self.bodies.refusal(space, size) or self._crowd(scope)
             if refused is not None:
                 raise Turned(*refused, [("retry-after", str(AGAIN_SECONDS))])
         except RotaError as fault:
             await _turn_away(send, fault)
             return
-        with self.bodies.holding(caller, size):
+        with self.bodies.holding(space, size), self._counting(space):
             bounded = _bounded(receive, self._body_seconds, max(size, LONGEST_BODY))
             await self._app(scope, bounded, send)
+
+    def _crowd(self, scope: Scope) -> TooMany | None:
+        """Return why a member's request is not let in beside those that its space has under way."""
+        caller: Caller | None = scope.get("caller")
+        if caller is None or caller.role is Role.MAIN:
+            return None
+        if self._under_way[caller.space] < self._most_of_space:
+            return None
+        message = f"{self._most_of_space} requests of your space are under way: let some end first"
+        return TooMany(429, "too_many_requests", message)
+
+    @contextmanager
+    def _counting(self, space: str) -> Iterator[None]:
+        """Count a request as under way until the block is left."""
+        self._under_way[space] += 1
+        try:
+            yield
+        finally:
+            self._under_way[space] -= 1
+            if not self._under_way[space]:
+                del self._under_way[space]
 
     def _noting(self, scope: Scope, send: Send) -> Send:
         """Add what every answer says, and count it by its route."""
@@ -219,6 +254,13 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
             raise Turned(400, "bad_request", f"give {name.decode('latin-1')} once")
         found[name] = value
     return found
+
+
+def _size(headers: dict[bytes, bytes]) -> int:
+    """Return how long a body may be, by the head of its request."""
+    if b"transfer-encoding" in headers:
+        return LONGEST_BODY
+    return int(headers.get(b"content-length", b"0"))
 
 
 def _authorization(headers: dict[bytes, bytes]) -> str | None:

@@ -15,12 +15,16 @@ from rota.doors.commands.shapes import event_given
 from rota.errors import Unavailable, Unknown
 from rota.model.cursors import START, Position, cursor_at
 from rota.model.events import Event, EventName
+from rota.model.spaces import Role
 from rota.ports.clock import Clock, Random
 from rota.ports.store import Store
+from rota.rules.permission import Caller
 from rota.runtime.service import Service
 
 MOST_SEATS = 1_000
-MOST_SEATS_OF_ONE = 500
+MOST_SEATS_OF_MEMBERS = 900
+MOST_SEATS_OF_SPACE = 250
+"""The first holds for everybody, the others for member spaces: main always finds a seat."""
 MOST_KEPT = 1 << 20
 """Bytes that wait for a client before it is cut."""
 PAGE = 1_000
@@ -72,9 +76,9 @@ class TooMany(Unavailable):
 class Seat:
     """One client: what waits for it, and whether it still belongs here."""
 
-    def __init__(self, hub: Hub, who: str, wish: Wish, allowed: Allowed) -> None:
+    def __init__(self, hub: Hub, space: str | None, wish: Wish, allowed: Allowed) -> None:
         self.wish = wish
-        self.who = who
+        self.space = space
         self.cut = False
         self.over = False
         self.allowed = allowed
@@ -153,17 +157,17 @@ class Hub:
         self._unsubscribe: Callable[[], None] | None = None
         self._closed = False
 
-    async def seat(self, who: str, wish: Wish, allowed: Allowed) -> Seat:
+    async def seat(self, caller: Caller, wish: Wish, allowed: Allowed) -> Seat:
         """Return a seat, which must be left again."""
         if self._closed:
             message = "this daemon is about to end: ask the next one"
             raise Unavailable(message)
-        if len(self._seats) >= MOST_SEATS or self._of[who] >= MOST_SEATS_OF_ONE:
-            message = "too many clients follow events: close some streams, or try again later"
-            raise TooMany(message)
-        seat = Seat(self, who, wish, allowed)
+        space = None if caller.role is Role.MAIN else caller.space
+        self._check_free(space)
+        seat = Seat(self, space, wish, allowed)
         self._seats.add(seat)
-        self._of[who] += 1
+        if space is not None:
+            self._of[space] += 1
         self._start()
         try:
             if self.position is None:
@@ -173,6 +177,16 @@ class Hub:
             raise
         self._reader.wake()
         return seat
+
+    def _check_free(self, space: str | None) -> None:
+        """Refuse a client where a member space, all of them or everybody has no seat left."""
+        if space is not None and self._of[space] >= MOST_SEATS_OF_SPACE:
+            message = f"{MOST_SEATS_OF_SPACE} clients of this space follow events: close some"
+            raise TooMany(message)
+        of_members = space is not None and self._of.total() >= MOST_SEATS_OF_MEMBERS
+        if of_members or len(self._seats) >= MOST_SEATS:
+            message = "too many clients follow events: close some streams, or try again later"
+            raise TooMany(message)
 
     def _place(self, end: Position) -> None:
         """Begin to read at the end, unless somebody else has begun meanwhile."""
@@ -192,7 +206,8 @@ class Hub:
         if seat not in self._seats:
             return
         self._seats.discard(seat)
-        self._of -= Counter({seat.who: 1})
+        if seat.space is not None:
+            self._of -= Counter({seat.space: 1})
         same = self._begun[seat.wish]
         same.discard(seat)
         if not same:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from pydantic_core import from_json
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
+from rota.doors.api.bodies import Reading
 from rota.doors.api.guard import NO_ROUTE, Turned
 from rota.doors.inside.mcp import PARSE, Headers, Tools
 from rota.doors.kit.faults import fault_record, told
@@ -24,6 +26,7 @@ class McpPage:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
+        self._reading = Reading()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -52,7 +55,7 @@ class McpPage:
             name=headers.get(b"mcp-name"),
         )
         try:
-            message = from_json(body, allow_inf_nan=False)
+            message = await self._reading.read(body, partial(from_json, allow_inf_nan=False))
         except ValueError:
             fault = {"code": PARSE, "message": "that is not JSON, or too deep"}
             return Reply.record(400, {"jsonrpc": "2.0", "id": None, "error": fault})

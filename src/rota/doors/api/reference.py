@@ -33,9 +33,14 @@ curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v
   another body it is a conflict. `Rota-Dry-Run: true` tries a change and takes it back (204).
   `If-Match` with the `ETag` of a task changes only what the caller has seen (412). Who changed what
   is told by `GET /v1/requests`.
-- **Bodies** have at most 1 MiB and come within 30 s; a message with files has 14 MiB, if its
-  `Content-Length` says so. Of such only so many are held at once: 429 and 503 then say in
-  `Retry-After` when to come again.
+- **Bodies** have at most 1 MiB and 20,000 values (counted from 64 KiB on) and come within 30 s; a
+  message with files has 14 MiB, if its `Content-Length` says so. Of bodies of more than 64 KiB a
+  space has 14 MiB under way at once; what does not say how long it is counts as 1 MiB. 429 and 503
+  say in `Retry-After` when to come again.
+- **Shares.** 2,000 connections are open at most: one more closes the one that was idle for longest
+  of those that have shown no key, else of the space that has the most. A member space has 500
+  requests under way (429 `too_many_requests`) and 250 streams of events (503 `too_many_streams`),
+  all member spaces together 900 streams of 1,000.
 - **Lists** are newest first; `next` of one page is `before` of the following one.
 - **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`; the code is stable and the
   message one sentence for people."""

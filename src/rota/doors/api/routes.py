@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
+from rota.doors.api.bodies import Reading
 from rota.doors.api.document import describe_api
 from rota.doors.api.downloads import PATH, Download, Downloads, find_download
 from rota.doors.api.guard import METRICS, Turned
@@ -76,6 +78,7 @@ class Api:
         self._hub = Hub(house.store, SystemClock(), house.chance)
         self._streams = Streams(house.store, self._hub)
         self._metrics = Metrics(house)
+        self._reading = Reading()
         self.downloads = Downloads()
 
     async def close(self) -> None:
@@ -118,6 +121,7 @@ class Api:
         command = found.command
         scope["route"] = f"{method} {command.path}"
         headers = dict(scope["headers"])
+        check_scope(_caller(scope), command.scope)
         asked = await self._asked(found, scope, receive)
         office = self._office(scope, headers.get(b"if-match"))
         if command.writes:
@@ -177,7 +181,6 @@ class Api:
 
     async def _look(self, command: Command, office: Office, asked: BaseModel) -> Reply:
         """Answer a question together with everybody who sees the same and asks the same."""
-        check_scope(office.caller, command.scope)
         seen_as = (office.caller.role, office.caller.space)
         question = (command.name, seen_as, asked.model_dump_json())
 
@@ -238,15 +241,16 @@ class Api:
                 return command.takes.model_validate_strings({**_query(scope), **found.named})
             if scope["query_string"]:
                 raise Invalid("query", "", "say everything in the body")
-            if found.named:
-                return self._merged(command, found.named, await whole_body(receive))
-            body = await whole_body(receive)
-            return command.takes.model_validate_json(body or b"{}", strict=True)
+            return await self._reading.read(
+                await whole_body(receive), partial(self._said, command, found.named)
+            )
         except ValidationError as fault:
             raise refused(fault) from None
 
-    def _merged(self, command: Command, named: dict[str, str], body: bytes) -> BaseModel:
+    def _said(self, command: Command, named: dict[str, str], body: bytes) -> BaseModel:
         """Read a body together with what stands in the path, and hold a long one only once."""
+        if not named:
+            return command.takes.model_validate_json(body or b"{}", strict=True)
         said = _object(body)
         del body
         route = next(route for route in self._routes if route.command is command)

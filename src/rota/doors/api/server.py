@@ -18,7 +18,7 @@ from typing import cast
 import uvicorn
 
 from rota.doors.api.asgi import App
-from rota.doors.api.connection import HEAD_SECONDS, Connection
+from rota.doors.api.connection import HEAD_SECONDS, Connection, Connections
 from rota.doors.api.guard import LOOPBACK
 from rota.errors import Invalid, Refused, Unavailable
 
@@ -43,6 +43,8 @@ class Place:
     proxies: frozenset[str] = field(default_factory=frozenset)
     head_seconds: float = HEAD_SECONDS
     """How long the head of a request may take."""
+    connections: int = MOST_CONNECTIONS
+    """How many connections may be open at once."""
     before: int | None = None
     """The port it had before, by which programs that still run know it."""
 
@@ -129,6 +131,7 @@ async def serving(
     app: App, sock: socket.socket, place: Place, *more: socket.socket
 ) -> AsyncIterator[None]:
     """Answer requests until the block is left, then let those under way end."""
+    protocol = partial(Connection, Connections(place.connections), place.head_seconds)
     config = uvicorn.Config(
         app,
         loop="none",
@@ -138,11 +141,10 @@ async def serving(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        http=cast("type[asyncio.Protocol]", partial(Connection, place.head_seconds)),
+        http=cast("type[asyncio.Protocol]", protocol),
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        limit_concurrency=MOST_CONNECTIONS,
         backlog=BACKLOG,
         h11_max_incomplete_event_size=64 << 10,
         ssl_certfile=None if place.tls_cert is None else str(place.tls_cert),

@@ -129,7 +129,7 @@ class Streams:
 
     async def _seat(self, scope: Scope, caller: Caller, wish: Wish) -> Seat:
         allowed: Callable[[], Awaitable[object]] = scope["allowed"]
-        return await self._hub.seat(caller.id, wish, allowed)
+        return await self._hub.seat(caller, wish, allowed)
 
     def _cursor(self, scope: Scope, after: str | None) -> Cursor:
         came = dict(scope["headers"]).get(LAST_EVENT_ID)

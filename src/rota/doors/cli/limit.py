@@ -20,7 +20,8 @@ Key = Annotated[
     str,
     typer.Argument(
         metavar="KEY",
-        help="pool: foreground or background; space: a pool, or pool/space; group: its name.",
+        help="pool: foreground or background; space: a pool, queued or schedules, or one of these "
+        "with /space; group: its name.",
     ),
 ]
 

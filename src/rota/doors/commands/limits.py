@@ -19,7 +19,10 @@ MOST = 1_000_000
 Key = Annotated[
     str,
     StringConstraints(max_length=limits.LONGEST_GROUP),
-    Field(description="Nothing (total), a pool, `pool/space`, or a group's name."),
+    Field(
+        description="Nothing (total), a pool, `queued` or `schedules` (space), one of them"
+        " with `/space`, or a group's name."
+    ),
 ]
 
 

@@ -17,6 +17,8 @@ from rota.rules.permission import check_scope
 from rota.rules.shapes import advice_on
 
 NO_CONTENT = 204
+MOST_ERRORS = 100
+"""In a request of which the first error is told: to list them takes longer than to find them."""
 _KEY = re.compile(r"[!-~]{1,256}")
 
 
@@ -77,7 +79,9 @@ def read_request(takes: type[BaseModel], values: dict[str, Any]) -> BaseModel:
 
 
 def refused(fault: ValidationError) -> Invalid:
-    """Return the first thing that is wrong with a request."""
+    """Return the first thing that is wrong with a request, unless it takes too long to tell."""
+    if fault.error_count() > MOST_ERRORS:
+        return Invalid("body", "", f"it has {fault.error_count()} errors: see the reference")
     first = fault.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     untold = first["type"] in {"missing", "json_invalid"} or isinstance(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.errors import Invalid, NotFound, NotPermitted
-from rota.model.spaces import Limit, Role, Scope
+from rota.model.spaces import Limit, Quota, Role, Scope
 from rota.model.tasks import Pool
 from rota.ports.store import Store
 from rota.rules.permission import Caller
@@ -54,19 +54,23 @@ async def _stored_key(store: Store, scope: Scope, key: str) -> str:
         case Scope.POOL:
             return _pool(key)
         case Scope.SPACE:
-            pool, slash, name = key.partition("/")
+            what, slash, name = key.partition("/")
+            counted = what if what in set(Quota) else _pool(what, *Quota)
             if not slash:
-                return _pool(pool)
-            return f"{_pool(pool)}/{(await store.find_space(name)).id}"
+                return counted
+            space = await store.find_space(name)
+            if counted in set(Quota) and space.role is Role.MAIN:
+                raise Invalid("key", key, "the role main has no quota: name a member space")
+            return f"{counted}/{space.id}"
         case Scope.GROUP:
             if not (0 < len(key) <= LONGEST_GROUP and key.isprintable()):
                 raise Invalid("key", key, f"name the group, in 1 to {LONGEST_GROUP} characters")
             return key
 
 
-def _pool(key: str) -> str:
+def _pool(key: str, *more: str) -> str:
     if key not in {pool.value for pool in Pool}:
-        raise Invalid("key", key, f"name a pool: {' or '.join(Pool)}")
+        raise Invalid("key", key, f"name a pool: {' or '.join([*Pool, *more])}")
     return key
 
 

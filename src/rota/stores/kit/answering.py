@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 
-from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Stale
+from rota.errors import Conflict, IllegalMove, NotFound, OverLimit, RotaError, Stale
 from rota.faultpoints import reach
 from rota.model.deeds import Deed
 from rota.model.settlements import Settlement
 from rota.model.states import FINISHED, RunState
 from rota.stores.kit.dialect import Dialect
-from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.quotas import enqueue_within
 from rota.stores.kit.session import Session, one
 from rota.stores.kit.settle import settle
 from rota.stores.kit.stopping import UNTOLD, request_cancel
@@ -45,7 +45,10 @@ async def approve(session: Session, answer: Settlement, deed: Deed, now: int) ->
 
 async def _do(session: Session, deed: Deed, now: int) -> str:
     if deed.queues is not None:
-        ((queued,),) = await enqueue(session, [deed.queues], now)
+        try:
+            ((queued,),) = await enqueue_within(session, [deed.queues], now)
+        except OverLimit as fault:
+            return json.dumps(_refused(fault))
         if queued.conflict:
             message = f"its key belongs to run {queued.run_id}, which has another payload"
             return json.dumps(_refused(Conflict(message)))

@@ -8,17 +8,18 @@ from rota.model.ids import RunId
 from rota.model.runs import Enqueued, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.tasks import Task
-from rota.stores.kit import settle, tasks, workers
-from rota.stores.kit.enqueue import enqueue as queue_runs
+from rota.stores.kit import quotas, settle, tasks, workers
 from rota.stores.kit.session import Session
 from rota.stores.kit.stopping import request_cancel
 
 DELETED = "its task was deleted"
 
 
-async def enqueue(session: Session, batches: Sequence[RunBatch], now: int) -> list[list[Enqueued]]:
+async def enqueue(
+    session: Session, batches: Sequence[RunBatch], now: int, mains: set[int]
+) -> list[list[Enqueued]]:
     """Queue batches of runs, and do nothing else."""
-    return await queue_runs(session, batches, now, last_of_all=True)
+    return await quotas.enqueue_within(session, batches, now, mains=mains, last_of_all=True)
 
 
 async def disable_task(

@@ -207,6 +207,20 @@ async def _insert_missing(
             outcomes[index] = Enqueued(run_id=RunId(run_id))
 
 
+async def count_new(session: Session, batches: Sequence[RunBatch]) -> int:
+    """Return how many runs of batches with keys are not there yet."""
+    items = [
+        (batch.template, payload, batch.key(index))
+        for batch in batches
+        for index, payload in enumerate(batch.payloads)
+    ]
+    outcomes: list[Enqueued | None] = [None] * len(items)
+    await _match_existing(session, items, outcomes)
+    new = [(run, key) for (run, _, key), there in zip(items, outcomes, strict=True) if not there]
+    named = {_identity(run, key) for run, key in new} - {None}
+    return len(named) + sum(_identity(run, key) is None for run, key in new)
+
+
 def _identity(run: NewRun, key: str | None) -> tuple[object, ...] | None:
     if key is not None:
         return ("key", run.task_id, key)

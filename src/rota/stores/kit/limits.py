@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.model.spaces import Limit, Scope
+from rota.model.spaces import Limit, Quota, Scope
 from rota.stores.kit.enqueue import RUNS
 from rota.stores.kit.session import Row, Rows, Session
 
 UNLIMITED = 1 << 30
+QUOTAS = frozenset(Quota)
 
 
 @dataclass(slots=True)
@@ -97,7 +98,8 @@ async def read_room(session: Session, now: int) -> Room:
 async def _add(session: Session, room: Room, row: Row, now: int) -> None:
     scope, key, cap, rate, period, tokens, refilled_at = row
     if scope == Scope.SPACE and cap is not None:
-        room.space_caps[key] = cap
+        if key.partition("/")[0] not in QUOTAS:
+            room.space_caps[key] = cap
     elif scope == Scope.GROUP:
         if cap is not None:
             used = await session.rows("count_group", grp=key, cap=cap)

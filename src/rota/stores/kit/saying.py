@@ -30,7 +30,7 @@ from rota.model.runs import RunBatch
 from rota.model.settlements import Extras, Settlement
 from rota.model.states import RunState
 from rota.stores.kit.dialect import Dialect
-from rota.stores.kit.enqueue import enqueue
+from rota.stores.kit.quotas import enqueue_within
 from rota.stores.kit.session import MESSAGES, Row, Session, one
 from rota.stores.kit.settle import settle
 from rota.stores.kit.tasks import join_thread
@@ -115,7 +115,7 @@ async def say(
     state = MessageState.PASSED if full else MessageState.PENDING
     run_id = readers[-1][0] if readers and not full else None
     if run_id is None and reader is not None:
-        run_id = (await enqueue(session, [reader], now))[0][0].run_id
+        run_id = (await enqueue_within(session, [reader], now))[0][0].run_id
         turned = {"most": MOST_PENDING - 1, "bytes": MOST_PENDING_BYTES - carried}
         await session.run("turn_messages", thread=message.thread, reader=run_id, **turned)
     row = await one(
@@ -197,7 +197,8 @@ async def read_again(session: Session, run_id: int, reader: RunBatch, now: int) 
     thread = row[0]
     await session.rows("lock_thread", key=thread)
     template = reader.template._replace(thread=thread, lane=thread)
-    queued = (await enqueue(session, [reader._replace(template=template)], now))[0][0]
+    reader = reader._replace(template=template)
+    queued = (await enqueue_within(session, [reader], now))[0][0]
     await session.run("hand_on_messages", run_id=run_id, reader=queued.run_id)
     session.wake(MESSAGES)
     return queued.run_id

@@ -13,6 +13,7 @@ from rota.model.instants import from_micros, maybe_instant, to_micros
 from rota.model.plans import Plan, ScheduleState, StandingSchedule, StoredSchedule
 from rota.model.tasks import NewTask, Task
 from rota.stores.kit import tasks
+from rota.stores.kit.quotas import check_schedules
 from rota.stores.kit.session import EVENTS, Row, Rows, Session, one
 from rota.stores.kit.tasks import SCHEDULES
 
@@ -78,6 +79,8 @@ async def put_schedule(session: Session, record: dict[str, Any], now: int) -> St
     found = await find_schedule(session, record["task_id"], record["name"])
     if "stood" in record:
         await _check_stood(session, found, record["stood"])
+    if record["next_at"] is not None and (found is None or found.next_at is None):
+        await check_schedules(session, record["task_id"])
     if found is None:
         made_at = record.get("created_at", now)
         await session.run("insert_schedules", rows=Rows([record]), now=made_at)

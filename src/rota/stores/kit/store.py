@@ -76,6 +76,8 @@ class SqlStore(
         super().__init__()
         self.writes = LastWrite()
         self._known: claim.Known = {}
+        self.mains: set[int] = set()
+        """The spaces that are known to have no quota."""
         self._enqueues: Joiner[RunBatch, list[Enqueued]] = Joiner(
             self._enqueue, MOST_JOINED, writers=2 if self.elsewhere else 1
         )
@@ -195,7 +197,7 @@ class SqlStore(
         raise Unavailable(message)
 
     async def _enqueue(self, batches: Sequence[RunBatch]) -> list[list[Enqueued]]:
-        return await self.write(combined.enqueue, batches, self.now())
+        return await self.write(combined.enqueue, batches, self.now(), self.mains)
 
     async def _enqueue_asked(
         self, asked: Sequence[tuple[NewRequest, RunBatch]]
@@ -203,7 +205,7 @@ class SqlStore(
         requests, batches = [request for request, _ in asked], [batch for _, batch in asked]
         now = self.now()
         both = stamped_all(requests, combined.enqueue, now)
-        return await self.write(both, batches, now)
+        return await self.write(both, batches, now, self.mains)
 
     async def request_cancel(self, run_ids: Sequence[RunId], why: str) -> None:
         """Ask whoever works on running runs to stop."""
@@ -337,6 +339,7 @@ class Behalf(SqlStore):
     def __init__(self, store: SqlStore, request: NewRequest) -> None:
         super().__init__()
         self._store = store
+        self.mains = store.mains
         self._request = request
         self.path = store.path
         self.incarnation = store.incarnation

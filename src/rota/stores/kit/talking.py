@@ -37,6 +37,7 @@ from rota.stores.kit import memory
 from rota.stores.kit.dialect import Dialect
 from rota.stores.kit.enqueue import enqueue
 from rota.stores.kit.outbox import files_text, mail_text
+from rota.stores.kit.quotas import check_queued
 from rota.stores.kit.session import DELIVERIES, Row, Rows, Session, one
 
 
@@ -120,6 +121,8 @@ async def _insert(session: Session, speaker: Speaker, new: list[Deferred], now: 
         if number > most:
             message = f"run {speaker.run_id} would defer {number} {noun}, at most {most} are kept"
             raise Conflict(message)
+    if wanted:
+        await check_queued(session, speaker.space_id, wanted)
     rows = Rows(
         {"seq": last + index, "kind": o.kind.value, "name": o.name, "data": o.data}
         for index, o in enumerate(new, 1)

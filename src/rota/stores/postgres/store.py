@@ -16,8 +16,8 @@ from rota.model.instants import to_micros
 from rota.model.plans import Decide
 from rota.model.runs import Enqueued, RunBatch
 from rota.ports.clock import Clock
+from rota.stores.kit import quotas
 from rota.stores.kit.archive import reading
-from rota.stores.kit.enqueue import enqueue
 from rota.stores.kit.faulting import reach_stage, watching
 from rota.stores.kit.queries import load_queries
 from rota.stores.kit.store import SqlStore
@@ -258,7 +258,7 @@ class PostgresStore(SqlStore):
             raise Invalid("connection", type(connection).__name__, advice)
         session = PostgresSession(connection, self._statements, begun=True)
         try:
-            outcomes = await enqueue(session, batches, self.now())
+            outcomes = await quotas.enqueue_within(session, batches, self.now(), mains=self.mains)
             await session.finish()
         except Exception as fault:
             self._translated(fault)

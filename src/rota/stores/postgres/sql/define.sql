@@ -200,12 +200,13 @@ where s.task_id = any(:task_ids::bigint[]) and s.deleted_at is null
 order by s.id;
 
 -- name: insert_schedules
-insert into rota.schedules (task_id, name, rule, generation, state, cursor, next_at, created_at,
-  updated_at)
-select w.task_id, w.name, w.rule, w.generation, 'active', w.cursor, w.next_at, :now::bigint,
+insert into rota.schedules (task_id, space_id, name, rule, generation, state, cursor, next_at,
+  created_at, updated_at)
+select t.id, t.space_id, w.name, w.rule, w.generation, 'active', w.cursor, w.next_at, :now::bigint,
   :now::bigint
 from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, name text, rule text,
-  generation bigint, cursor bigint, next_at bigint);
+  generation bigint, cursor bigint, next_at bigint)
+join rota.tasks t on t.id = w.task_id;
 
 -- name: update_schedules
 update rota.schedules s set rule = w.rule, generation = w.generation, state = 'active', note = null,

@@ -180,10 +180,11 @@ where s.task_id in (select value from json_each(:task_ids)) and s.deleted_at is 
 order by s.id;
 
 -- name: insert_schedules
-insert into schedules (task_id, name, rule, generation, state, cursor, next_at, created_at, updated_at)
-select value ->> 'task_id', value ->> 'name', value ->> 'rule', value ->> 'generation', 'active',
-  value ->> 'cursor', value ->> 'next_at', :now, :now
-from jsonb_each(:rows);
+insert into schedules (task_id, space_id, name, rule, generation, state, cursor, next_at, created_at,
+  updated_at)
+select t.id, t.space_id, w.value ->> 'name', w.value ->> 'rule', w.value ->> 'generation', 'active',
+  w.value ->> 'cursor', w.value ->> 'next_at', :now, :now
+from jsonb_each(:rows) w cross join tasks t on t.id = w.value ->> 'task_id';
 
 -- name: update_schedules
 update schedules set rule = w.value ->> 'rule', generation = w.value ->> 'generation',
