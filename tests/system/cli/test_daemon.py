@@ -171,6 +171,8 @@ def test_explicit_limits_win_at_every_start_and_defaults_only_fill_gaps(house):
         ("pool", "foreground"): 7,
         ("space", "background"): 1,
         ("space", "foreground"): 2,
+        ("space", "queued"): 1000,
+        ("space", "schedules"): 200,
     }
 
 
