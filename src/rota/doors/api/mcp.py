@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-
 from pydantic_core import from_json
 
 from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
 from rota.doors.api.guard import NO_ROUTE, Turned
+from rota.doors.api.refusals import failed
 from rota.doors.inside.mcp import PARSE, Headers, Tools
 from rota.doors.kit.faults import fault_record, told
 from rota.errors import RotaError
 from rota.wiring.passes import PATH
-
-log = logging.getLogger(__name__)
 
 ALLOWED = "POST, DELETE"
 SESSION = "mcp-session-id"
@@ -35,6 +32,8 @@ class McpPage:
             reply = Reply.record(fault.status, fault_record(fault), [("connection", "close")])
         except RotaError as fault:
             reply = Reply.record(told(fault).status, fault_record(fault))
+        except Exception as fault:  # noqa: BLE001 - it is logged
+            reply = failed(scope, fault)
         await reply.send(send)
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
