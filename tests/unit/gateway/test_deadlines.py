@@ -6,11 +6,11 @@ import asyncio
 import socket
 
 import pytest
-from tests.unit.gateway.gates import HEAD, QUICK, Door
+from tests.unit.gateway.gates import HEAD, PATIENT, Door
 
 from rota.gateway.deadlines import Deadline
 
-LONG = QUICK._replace(idle=10.0, head=10.0, body=10.0, answer=1000.0, stall=1000.0)
+LONG = PATIENT._replace(answer=1000.0, stall=1000.0)
 
 
 class HeldUp(asyncio.SelectorEventLoop):
