@@ -18,7 +18,7 @@ from rota.doors.api.asgi import App, Message, Receive, Reply, Scope, Send
 from rota.doors.api.backoff import Backoff
 from rota.doors.api.bodies import AGAIN_SECONDS, LONGER_SCOPE, LONGEST_BODY, Bodies, longest
 from rota.doors.api.entrance import Entrance, Over
-from rota.doors.api.refusals import failed, note_refusal
+from rota.doors.api.refusals import note_refusal
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import Answers
 from rota.errors import RotaError, Unknown
@@ -127,9 +127,6 @@ class Guard:
             self._check_room(caller, size)
         except RotaError as fault:
             await _turn_away(scope, send, fault)
-            return
-        except Exception as fault:  # noqa: BLE001 - it is logged, and not once for every request
-            await failed(scope, fault).send(send)
             return
         with self.bodies.holding(caller, size):
             bounded = _bounded(receive, self._body_seconds, max(size, LONGEST_BODY))

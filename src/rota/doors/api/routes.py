@@ -38,7 +38,7 @@ DOCUMENT = "/v1/openapi.json"
 READY = "/readyz"
 NOTHING_HERE = "there is nothing here: see /v1/openapi.json"
 
-Page = Callable[[Scope, Receive, Send], Awaitable[None]]
+Page = Callable[[Scope, Receive], Awaitable[Reply | Stream | Download]]
 
 
 class _Found(NamedTuple):
@@ -81,12 +81,9 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        page = self._pages.get(scope["path"])
-        if page is not None:
-            await page(scope, receive, send)
-            return
+        page = self._pages.get(scope["path"], self._reply)
         try:
-            reply = await self._reply(scope, receive)
+            reply = await page(scope, receive)
         except Turned as fault:  # in the middle of a body, of which the rest is not wanted
             reply = Reply.record(fault.status, fault_record(fault), [("connection", "close")])
         except RotaError as fault:
