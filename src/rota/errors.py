@@ -107,6 +107,12 @@ class NotPermitted(Refused):
     code = "not_permitted"
 
 
+class InDoubt(Conflict):
+    """A request under this key was begun, and its answer is not known: look, then ask anew."""
+
+    code = "in_doubt"
+
+
 class Fenced(Refused):
     """The attempt on whose behalf this was asked is over, so nothing was done."""
 

@@ -3,6 +3,7 @@
 import pytest
 from tests.api.inside import begin, hold
 
+from rota import faultpoints
 from rota.doors.inside.verbs import offered
 from rota.doors.kit.catalogue import every_command
 from rota.doors.kit.perform import perform
@@ -65,6 +66,30 @@ def test_the_same_request_is_answered_as_before(door):
     other = job.serve("schedule_task", "r-1", instructions="Something else.")
     assert other["error"]["code"] == "conflict"
     assert len(job.serve("list_tasks")["tasks"]) == 2
+
+
+SAID = [
+    ("send_message", {"text": "Hello."}),
+    ("ask_user", {"question": "Shall I?", "action": {"buy": 1}}),
+    ("spawn_subtask", {"instructions": "Look closer."}),
+    ("set_state", {"key": "k", "value": 1}),
+    ("delete_state", {"key": "k"}),
+    ("mark_seen", {"items": [{"item": "x"}]}),
+    ("record_effect", {"name": "paid", "result": 1}),
+    ("run_task", {"task": "job", "input": "now"}),
+]
+
+
+@pytest.mark.parametrize(("verb", "fields"), SAID)
+def test_an_answer_goes_with_the_change_it_tells_of(door, verb, fields):
+    job = begin(door)
+    faultpoints.arm("answer_request.begin:1:raise")
+    try:
+        first = job.serve(verb, "r-1", **fields)
+    finally:
+        faultpoints.arm("")
+    assert first["ok"], first
+    assert job.serve(verb, "r-1", **fields) == first
 
 
 HOSTILE = [

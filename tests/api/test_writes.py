@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
@@ -13,6 +14,7 @@ from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
     things,
 )
 
+from rota import faultpoints
 from rota.doors.kit.catalogue import commands_of
 from rota.testing.bench import failed
 
@@ -44,6 +46,8 @@ UNCHANGED = {
     "pause_all": None,
     "clear_session": {"thread": "cli:ann:kestrel"},
 }
+IN_DOUBT = {"put_secret", "remove_secret", "cancel_thread"}
+"""Whose answer is not known if the daemon dies before it is kept; docs/how-to/http.md lists them."""
 OF_AN_ATTEMPT = {command.name for command in commands_of("talking")}
 """What only a run may ask for, about itself."""
 
@@ -137,6 +141,75 @@ def test_the_same_request_under_a_key_is_carried_out_once(door, asking, tmp_path
         if operation_id in OTHER:
             other = asking(operation_id, OTHER[operation_id], Idempotency_Key=key)
             assert (other.status, other.code) == (409, "conflict"), operation_id
+
+
+@pytest.fixture
+def cut():
+    """Fail before an answer is kept on its own, as a death of the daemon would; once for a call."""
+    yield lambda: faultpoints.arm("answer_request.begin:1:raise")
+    faultpoints.arm("")
+
+
+def test_an_answer_that_goes_with_its_change_is_given_again_after_a_death(door, asking, cut):
+    order = sorted(asking.writing, key=lambda name: name in {"delete_task", "revoke_key"})
+    apart = {"site", "lacks"}  # which the machine tells when it is asked
+    for operation_id in order:
+        asking.prepare(operation_id)
+        key = f"key-{operation_id}"
+        cut()
+        first = asking(operation_id, Idempotency_Key=key)
+        faultpoints.arm("")
+        again = asking(operation_id, Idempotency_Key=key)
+        if operation_id in IN_DOUBT:
+            assert (first.status, again.status, again.code) == (503, 409, "in_doubt"), operation_id
+        elif operation_id in UNCHANGED and again.headers.get("idempotency-replayed") is None:
+            assert again.status == 200, (operation_id, again)
+        else:
+            assert again.headers.get("idempotency-replayed") == "true", (operation_id, first, again)
+            assert again.status in {200, 201}, (operation_id, again)
+        if first.status != 503:
+            told = {"token": first.json["token"]} if operation_id == "create_key" else {}
+            assert again.json | told == first.json, operation_id
+        elif operation_id not in IN_DOUBT:
+            third = asking(operation_id, Idempotency_Key=key)
+            assert third.json == again.json
+            assert apart & set(again.json), f"{operation_id} keeps its answer apart"
+
+
+def test_what_stays_in_doubt_is_documented(operations):  # noqa: F811
+    page = Path("docs/how-to/http.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    told = " ".join(row.split(" | ")[0] for row in rows)
+    for operation_id in IN_DOUBT | OF_A_DAEMON:
+        assert operations[operation_id][1] in told, operation_id
+
+
+def test_a_change_that_comes_to_nothing_leaves_its_key_unused(door):
+    door.main.post("/v1/tasks", {"name": "job", "instructions": "Look."})
+    path = "/v1/state/job/word"
+    assert door.main.delete(path, Idempotency_Key="one").status == 404
+    assert door.main.put(path, {"value": 1}).status == 200
+    assert door.main.delete(path, Idempotency_Key="one").status == 200
+    first = {"payload": 1, "key": "same"}
+    door.main.post("/v1/tasks/job/run-now", first)
+    other = first | {"payload": 2}
+    for _ in range(2):
+        told = door.main.post("/v1/tasks/job/run-now", other, Idempotency_Key="two")
+        assert (told.status, told.code) == (409, "conflict")
+    assert door.main.post("/v1/tasks/job/run-now", {}, Idempotency_Key="two").status == 201
+
+
+def test_what_was_due_before_a_change_is_no_part_of_its_request(door, cut):
+    every = {"name": "job", "instructions": "Look.", "schedule": {"every": "1h"}}
+    door.main.post("/v1/tasks", every)
+    door.clock.advance(hours=2)
+    faultpoints.arm("drop_schedule.begin:1:raise")
+    drop = "/v1/tasks/job/schedules/default"
+    assert door.main.delete(drop, Idempotency_Key="one").status == 503
+    faultpoints.arm("")
+    told = door.main.delete(drop, Idempotency_Key="one")
+    assert (told.status, told.headers.get("idempotency-replayed")) == (200, None)
+    assert door.main.delete(drop, Idempotency_Key="one").json == told.json
 
 
 def test_a_key_belongs_to_who_used_it(door):

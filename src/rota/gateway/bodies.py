@@ -8,6 +8,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from rota.gateway.deadlines import Deadline
 from rota.gateway.heads import BadHead, Body
 
 CHUNK = 64 * 1024
@@ -22,7 +23,7 @@ async def parts_of(reader: StreamReader, body: Body, seconds: float) -> AsyncIte
         return
     left = body.length
     while left is None or left > 0:
-        async with asyncio.timeout(seconds):
+        async with Deadline(seconds):
             part = await reader.read(CHUNK if left is None else min(CHUNK, left))
         if not part:
             if left is None:
@@ -34,7 +35,7 @@ async def parts_of(reader: StreamReader, body: Body, seconds: float) -> AsyncIte
 
 async def _chunks(reader: StreamReader, seconds: float) -> AsyncIterator[bytes]:
     while True:
-        async with asyncio.timeout(seconds):
+        async with Deadline(seconds):
             found = _SIZE.fullmatch(await reader.readuntil(b"\r\n"))
         if found is None:
             raise BadHead("a chunk does not say how long it is")
@@ -42,16 +43,16 @@ async def _chunks(reader: StreamReader, seconds: float) -> AsyncIterator[bytes]:
         if not left:
             break
         while left:
-            async with asyncio.timeout(seconds):
+            async with Deadline(seconds):
                 part = await reader.read(min(CHUNK, left))
             if not part:
                 raise asyncio.IncompleteReadError(b"", left)
             left -= len(part)
             yield part
-        async with asyncio.timeout(seconds):
+        async with Deadline(seconds):
             if await reader.readexactly(2) != b"\r\n":
                 raise BadHead("a chunk is longer than it says")
-    async with asyncio.timeout(seconds):
+    async with Deadline(seconds):
         if await reader.readexactly(2) != b"\r\n":
             raise BadHead("nothing may follow the last chunk")
 
@@ -75,7 +76,7 @@ async def carry(
 async def pour(writer: StreamWriter, data: bytes, seconds: float) -> None:
     """Send bytes, and wait while too many of them are on the way."""
     writer.write(data)
-    async with asyncio.timeout(seconds):
+    async with Deadline(seconds):
         await writer.drain()
 
 
@@ -89,10 +90,10 @@ async def part_from(
     """
     with suppress(OSError):
         writer.write_eof()
-        async with asyncio.timeout(parting):
+        async with Deadline(parting):
             while await reader.read(CHUNK):
                 pass
     writer.close()
     with suppress(OSError):
-        async with asyncio.timeout(stall):
+        async with Deadline(stall):
             await writer.wait_closed()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from rota.gateway.bodies import carry, parts_of, pour
+from rota.gateway.deadlines import Deadline
 from rota.gateway.heads import (
     Answering,
     Asking,
@@ -172,7 +173,7 @@ class Exchange:
     async def _answer_head(self, reader: StreamReader, method: str) -> Answering:
         try:
             for _ in range(MOST_INTERIM):
-                async with asyncio.timeout(self.waits.answer):
+                async with Deadline(self.waits.answer):
                     answering = read_answering(await reader.readuntil(END), method)
                 if answering.status >= FIRST_FINAL:
                     return answering

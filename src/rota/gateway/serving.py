@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.gateway.bodies import part_from, pour
+from rota.gateway.deadlines import Deadline
 from rota.gateway.exchanging import END, Exchange, Request
 from rota.gateway.heads import Asking, BadHead, read_asking
 from rota.gateway.named import named
@@ -79,12 +80,12 @@ class Gate:
 
     async def _head(self, reader: StreamReader, patience: float) -> Asking:
         try:
-            async with asyncio.timeout(patience):
+            async with Deadline(patience):
                 first = await reader.readexactly(1)
         except TimeoutError:
             raise EOFError from None
         try:
-            async with asyncio.timeout(self.exchange.waits.head):
+            async with Deadline(self.exchange.waits.head):
                 return read_asking(first + await reader.readuntil(END))
         except TimeoutError:
             raise Turned(408, "too_slow", "the head of the request did not come in time") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,13 @@ class NewRequest:
     digest: str | None = None
     rehearsal: bool = False
     held: tuple[int, int] | None = None
+
+
+class KeptAnswer(NamedTuple):
+    """What a request is answered, kept with its change; without a status it may be completed."""
+
+    status: int | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

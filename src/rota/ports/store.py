@@ -11,8 +11,8 @@ datetimes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rota.model.backups import Backup, Restored
 from rota.model.deeds import Deed
@@ -22,7 +22,7 @@ from rota.model.ids import RunId
 from rota.model.instants import ALWAYS
 from rota.model.plans import Decide, LedgerRow, StoredSchedule
 from rota.model.problems import Problem
-from rota.model.requests import NewRequest
+from rota.model.requests import KeptAnswer, NewRequest
 from rota.model.runs import Attempt, Enqueued, OpenRun, Question, Run, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
@@ -54,6 +54,9 @@ from rota.ports.timed import Timed
 
 Looker = TypeVar("Looker", bound=Examiner)
 
+Replying: TypeAlias = Callable[["Store", Any], Awaitable[KeptAnswer | None]]
+"""Makes the answer to a request of what its change has come to, looking at the store meanwhile."""
+
 
 class Definitions(Timed, Protocol):
     """What define needs: tasks, schedules, spaces, limits, and runs to be queued."""
@@ -71,9 +74,16 @@ class Definitions(Timed, Protocol):
         """Make sure a thread exists."""
 
     async def put_task(
-        self, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None = None
+        self,
+        task: NewTask,
+        after_id: int | None,
+        schedule: dict[str, Any] | None = None,
+        dropped: StoredSchedule | None = None,
     ) -> Task:
-        """Create a task or bring the one of its name up to date, with a schedule if given."""
+        """Create a task or bring the one of its name up to date.
+
+        A schedule that is given comes with it, and one that is to be dropped goes with it.
+        """
 
     async def find_task(self, space_id: int, name: str) -> Task | None:
         """Return a task by name."""
@@ -392,3 +402,13 @@ class Behalf(Store, Protocol):
 
     request_id: int | None
     """The request's own id, once something was changed for it."""
+
+    answered: bool
+    """Whether the answer is kept, and complete."""
+
+    def keep_answer(self, changes: Collection[str], answering: Replying) -> None:
+        """Keep the answer in the transaction of the change, which is the first of these operations.
+
+        What is written before it, such as slots that were due, is no part of the request. A fault
+        that the answering raises takes the change back.
+        """

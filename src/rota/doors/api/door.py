@@ -14,6 +14,7 @@ from rota.doors.api.backoff import Backoff
 from rota.doors.api.desk_opening import last_port, open_desk
 from rota.doors.api.entrance import Entrance
 from rota.doors.api.guard import Guard, Trust
+from rota.doors.api.refusals import RefusalLimit
 from rota.doors.api.server import (
     Place,
     address_of,
@@ -69,6 +70,7 @@ async def open_door(
     place = replace(place_of(settings), before=last_port(settings.home))
     sock = opened_socket(place)
     inquirer = inquirer_of(settings)
+    limit = RefusalLimit()
     try:
         await ensure_admin_key(store, settings.home)
         house = House(
@@ -98,16 +100,20 @@ async def open_door(
             built.desk_alone, entrance, Trust(), Backoff(), house.answers,
             inside={PATH: built.attempt_at_desk},
         )  # fmt: skip
-        async with serving(guard, sock, place), open_desk(settings.home, inner, place, url, passes):
-            with announced(settings.home, url):
-                noting = asyncio.get_running_loop().create_task(_note_uses(entrance))
-                try:
-                    yield url
-                finally:
-                    await built.close()
-                    noting.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await noting
+        with limit.applied():
+            async with (
+                serving(guard, sock, place),
+                open_desk(settings.home, inner, place, url, passes),
+            ):
+                with announced(settings.home, url):
+                    noting = asyncio.get_running_loop().create_task(_note_uses(entrance, limit))
+                    try:
+                        yield url
+                    finally:
+                        await built.close()
+                        noting.cancel()
+                        with suppress(asyncio.CancelledError):
+                            await noting
         entrance.close()
     finally:
         await inquirer.close()
@@ -179,10 +185,11 @@ class _Built:
             await self._close()
 
 
-async def _note_uses(entrance: Entrance) -> None:
+async def _note_uses(entrance: Entrance, limit: RefusalLimit) -> None:
     while True:
         try:
             await asyncio.sleep(NOTE_SECONDS)
         finally:
+            limit.tell()
             with suppress(Unavailable):
                 await entrance.note_use()

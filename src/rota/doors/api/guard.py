@@ -26,6 +26,7 @@ from rota.doors.api.bodies import (
     longest,
 )
 from rota.doors.api.entrance import Entrance, Over
+from rota.doors.api.refusals import note_refusal
 from rota.doors.kit.faults import fault_record, told
 from rota.doors.kit.office import Answers
 from rota.errors import RotaError, Unknown
@@ -42,6 +43,8 @@ FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
 MOST_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
 LONGEST_PATH = 8 << 10
+LONGEST_NUMBER = 15
+"""Digits of a Content-Length; Python reads no number of thousands."""
 BODY_SECONDS = 30.0
 MOST_OF_SPACE = 500
 """Requests of one member space that are under way at once, streams among them."""
@@ -135,11 +138,9 @@ class Guard:
             size = _size(headers)
             if size > LONGEST_BODY:
                 check_scope(scope["caller"], LONGER_SCOPE)
-            refused = self.bodies.refusal(space, size) or self._crowd(scope)
-            if refused is not None:
-                raise Turned(*refused, [("retry-after", str(AGAIN_SECONDS))])
+            self._check_room(space, size, scope)
         except RotaError as fault:
-            await _turn_away(send, fault)
+            await _turn_away(scope, send, fault)
             return
         with self.bodies.holding(space, size), self._counting(space):
             bounded = _bounded(receive, self._body_seconds, max(size, LONGEST_BODY))
@@ -165,6 +166,11 @@ class Guard:
             self._under_way[space] -= 1
             if not self._under_way[space]:
                 del self._under_way[space]
+
+    def _check_room(self, space: str, size: int, scope: Scope) -> None:
+        refused = self.bodies.refusal(space, size) or self._crowd(scope)
+        if refused is not None:
+            raise Turned(*refused, [("retry-after", str(AGAIN_SECONDS))])
 
     def _noting(self, scope: Scope, send: Send) -> Send:
         """Add what every answer says, and count it by its route."""
@@ -197,7 +203,8 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise Turned(400, "bad_request", "Content-Length must be a number")
-        if int(length) > (most := longest(scope["method"], scope["path"])):
+        most = longest(scope["method"], scope["path"])
+        if len(length) > LONGEST_NUMBER or int(length) > most:
             raise Turned(413, "too_large", f"a body has at most {most} bytes here")
         sends = length != b"0" or b"transfer-encoding" in headers
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -207,7 +214,7 @@ class Guard:
     def _check_origin(self, headers: dict[bytes, bytes], host: str) -> None:
         """Refuse what a browser sends for a page of somebody else."""
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host:
+        if origin is not None and _host_of(origin) != host:
             raise Turned(403, "wrong_origin", "a page of another site may not ask this one")
         if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
             raise Turned(403, "wrong_origin", "a page of another site may not ask this one")
@@ -268,6 +275,14 @@ def _authorization(headers: dict[bytes, bytes]) -> str | None:
     return None if given is None else given.decode("latin-1")
 
 
+def _host_of(origin: bytes) -> str:
+    """Return the host and port that an Origin header names."""
+    try:
+        return urlsplit(origin.decode("latin-1").lower()).netloc
+    except ValueError:
+        raise Turned(400, "bad_request", "Origin must be a scheme, a host and a port") from None
+
+
 def _name_of(host: str) -> str:
     """Return the name in a Host header, or nothing if it is not a name and a port."""
     match = _HOST.fullmatch(host)
@@ -302,7 +317,8 @@ def _bounded(receive: Receive, seconds: float, most: int) -> Receive:
     return receiving
 
 
-async def _turn_away(send: Send, fault: RotaError) -> None:
+async def _turn_away(scope: Scope, send: Send, fault: RotaError) -> None:
     status = fault.status if isinstance(fault, Turned) else told(fault).status
+    note_refusal(scope, status, fault.code)
     headers = fault.headers if isinstance(fault, Turned) else ()
     await Reply.record(status, fault_record(fault), [("connection", "close"), *headers]).send(send)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from pydantic_core import from_json
 
-from rota.doors.api.asgi import Receive, Reply, Scope, Send, whole_body
+from rota.doors.api.asgi import Receive, Reply, Scope, whole_body
 from rota.doors.api.bodies import Reading
-from rota.doors.api.guard import NO_ROUTE, Turned
+from rota.doors.api.guard import NO_ROUTE
 from rota.doors.inside.mcp import PARSE, Headers, Tools
-from rota.doors.kit.faults import fault_record, told
-from rota.errors import RotaError
 from rota.wiring.passes import PATH
-
-log = logging.getLogger(__name__)
 
 ALLOWED = "POST, DELETE"
 SESSION = "mcp-session-id"
@@ -28,19 +23,10 @@ class McpPage:
         self._tools = tools
         self._reading = Reading()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    async def __call__(self, scope: Scope, receive: Receive) -> Reply:
+        """Return the answer to one request."""
         method = scope["method"] if scope["method"] in {"GET", "POST", "DELETE"} else NO_ROUTE
         scope["route"] = f"{method} {PATH}"
-        try:
-            reply = await self._reply(scope, receive)
-        except Turned as fault:  # in the middle of a body, of which the rest is not wanted
-            reply = Reply.record(fault.status, fault_record(fault), [("connection", "close")])
-        except RotaError as fault:
-            reply = Reply.record(told(fault).status, fault_record(fault))
-        await reply.send(send)
-
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
         if scope["method"] == "DELETE":  # nothing is kept of a session
             return Reply(204, b"")
         if scope["method"] != "POST":

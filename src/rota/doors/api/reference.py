@@ -43,7 +43,8 @@ curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v
   all member spaces together 900 streams of 1,000.
 - **Lists** are newest first; `next` of one page is `before` of the following one.
 - **Errors** are `{"error": {"code", "message", "field"?, "hint"?}}`; the code is stable and the
-  message one sentence for people."""
+  message one sentence for people. The log tells of refused requests (`api.refused`), at most 5 a
+  second; the next line says in `left_out` how many more there were."""
 
 LIVE = """\
 `text/event-stream`: `event` is the event's name, `data` its record, `id` its cursor. A client that

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from rota.doors.api.downloads import PATH, Download, Downloads, find_download
 from rota.doors.api.guard import METRICS, Turned
 from rota.doors.api.hub import Hub
 from rota.doors.api.metrics import KIND, Metrics
+from rota.doors.api.refusals import failed
 from rota.doors.api.sharing import Sharing
 from rota.doors.api.streams import Following, Stream, Streams, find_following
 from rota.doors.commands.artifacts import OneArtifact, open_artifact
@@ -34,8 +34,6 @@ from rota.model.keys import KeyScope
 from rota.rules.permission import Caller, check_main, check_scope
 from rota.runtime.clock import SystemClock
 
-log = logging.getLogger(__name__)
-
 BODIES = frozenset({"POST", "PUT", "PATCH"})
 REHEARSAL = {None: False, b"false": False, b"true": True}
 MOST_QUERIES = 100
@@ -43,7 +41,7 @@ DOCUMENT = "/v1/openapi.json"
 READY = "/readyz"
 NOTHING_HERE = "there is nothing here: see /v1/openapi.json"
 
-Page = Callable[[Scope, Receive, Send], Awaitable[None]]
+Page = Callable[[Scope, Receive], Awaitable[Reply | Stream | Download]]
 
 
 class _Found(NamedTuple):
@@ -87,20 +85,15 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        page = self._pages.get(scope["path"])
-        if page is not None:
-            await page(scope, receive, send)
-            return
+        page = self._pages.get(scope["path"], self._reply)
         try:
-            reply = await self._reply(scope, receive)
+            reply = await page(scope, receive)
         except Turned as fault:  # in the middle of a body, of which the rest is not wanted
             reply = Reply.record(fault.status, fault_record(fault), [("connection", "close")])
         except RotaError as fault:
             reply = Reply.record(told(fault).status, fault_record(fault))
-        except Exception:
-            log.exception("api.unexpected", extra={"path": scope["path"]})
-            error = {"code": "unexpected", "message": "something went wrong here; see the log"}
-            reply = Reply.record(500, {"error": error})
+        except Exception as fault:  # noqa: BLE001 - it is logged
+            reply = failed(scope, fault)
         await reply.send(send)
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply | Stream | Download:

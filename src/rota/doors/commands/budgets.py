@@ -112,6 +112,11 @@ async def set_task_budget(office: Office, asked: TaskBudget) -> BudgetsGiven:
     task = await task_of(office, asked.task, asked.space)
     scope = BudgetScope.RUN if asked.per == "run" else BudgetScope.TASK
     store, caller, caps = office.store, office.caller, asked.caps()
+
+    async def standing(within: Office, _: object) -> BudgetsGiven:
+        return _given(await budgets.task_accounts(within.store, task))
+
+    office.keep_seen(standing, "set_budget")
     return _given(await budgets.set_task_budget(store, caller, task, scope, caps, office.agents))
 
 
@@ -125,6 +130,11 @@ async def show_space_budget(office: Office, asked: OneSpace) -> BudgetsGiven:
 async def set_space_budget(office: Office, asked: SpaceBudget) -> BudgetsGiven:
     """Set what a space may use in a day; runs that were held back begin again."""
     store, caller = office.store, office.caller
+
+    async def standing(within: Office, _: object) -> BudgetsGiven:
+        return _given(await budgets.space_accounts(within.store, caller, asked.space))
+
+    office.keep_seen(standing, "set_budget")
     return _given(await budgets.set_space_budget(store, caller, asked.space, asked.caps()))
 
 

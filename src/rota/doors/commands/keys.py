@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import Field, field_serializer
 
 from rota.doors.commands.fields import Id, Instant, SpaceName, Word
 from rota.doors.commands.shapes import Asked, Given
@@ -29,6 +29,11 @@ class NewKey(Asked):
         default=USUAL, min_length=1, json_schema_extra={"uniqueItems": False}
     )
     expires_at: Instant | None = None
+
+    @field_serializer("scopes")
+    def _in_order(self, scopes: frozenset[KeyScope]) -> list[KeyScope]:
+        """A set has another order in each process, and a request is known by its text."""
+        return sorted(scopes)
 
 
 class OneKey(Asked):
@@ -102,6 +107,7 @@ async def list_keys(office: Office, asked: KeysOf) -> Keys:
 @command("POST", "/v1/keys", KeyScope.ADMIN, status=201)
 async def create_key(office: Office, asked: NewKey) -> KeyMade:
     """Make a key for a space; the token in the answer is shown this once."""
+    office.keep(lambda made: _made(made, None), "add_key")
     key, token = await keys.create_key(
         office.store,
         office.caller,
@@ -112,10 +118,19 @@ async def create_key(office: Office, asked: NewKey) -> KeyMade:
         scopes=asked.scopes,
         expires_at=asked.expires_at,
     )
+    return _made(key, token)
+
+
+def _made(key: Key, token: str | None) -> KeyMade:
     return KeyMade(**key_given(key).model_dump(), token=token)
 
 
 @command("DELETE", "/v1/keys/{key}", KeyScope.ADMIN)
 async def revoke_key(office: Office, asked: OneKey) -> KeyGiven:
     """Let a key open nothing any more, at once and everywhere."""
+
+    async def revoked(within: Office, _: object) -> KeyGiven:
+        return key_given(await keys.find_key(within.store, office.caller, asked.key))
+
+    office.keep_seen(revoked, "revoke_key")
     return key_given(await keys.revoke_key(office.store, office.caller, asked.key))

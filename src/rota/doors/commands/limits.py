@@ -92,6 +92,7 @@ async def set_limit(office: Office, asked: NewLimit) -> LimitGiven:
     """Set a limit, replacing the one of its scope and key."""
     period = length(asked.period, "period")
     wanted = Limit(scope=asked.scope, key=asked.key, cap=asked.cap, rate=asked.rate, period=period)
+    office.keep(lambda _: _given(wanted, asked.key), "set_limits")
     await limits.set_limit(office.store, office.caller, wanted)
     return _given(wanted, asked.key)
 
@@ -99,5 +100,6 @@ async def set_limit(office: Office, asked: NewLimit) -> LimitGiven:
 @command("DELETE", "/v1/limits", KeyScope.ADMIN)
 async def remove_limit(office: Office, asked: OneLimit) -> Removed:
     """Take a limit away; the daemon writes its defaults again where none stands."""
+    office.keep(lambda _: Removed(scope=asked.scope, key=asked.key), "set_limits")
     await limits.remove_limit(office.store, office.caller, asked.scope, asked.key)
     return Removed(scope=asked.scope, key=asked.key)

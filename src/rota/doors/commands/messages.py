@@ -136,6 +136,7 @@ async def say(office: Office, asked: NewMessage) -> MessageGiven:
     if asked.sender is not None:
         check_main(office.caller)
         check_person(office.caller)
+    office.keep(message_given, "say")
     said = await messages.say(
         office.store,
         office.caller,

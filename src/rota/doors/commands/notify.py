@@ -83,11 +83,18 @@ async def list_preferences(office: Office, asked: PreferencesWanted) -> Preferen
 @command("PUT", "/v1/notify", KeyScope.ADMIN)
 async def set_preference(office: Office, asked: NewPreference) -> PreferenceGiven:
     """Tell people in a place from now on, in the place of what was said of it before."""
+    space = space_of(office, asked.space)
+
+    async def stands(within: Office, _: object) -> PreferenceGiven:
+        found = await noticing.list_preferences(within.store, office.caller, space)
+        return _given(next(one for one in found if one.to == asked.to))
+
+    office.keep_seen(stands, "set_preference")
     found = await noticing.set_preference(
         office.store,
         office.caller,
         office.channels,
-        space_of(office, asked.space),
+        space,
         asked.to,
         asked.least,
         usual=asked.default,
@@ -99,5 +106,7 @@ async def set_preference(office: Office, asked: NewPreference) -> PreferenceGive
 async def remove_preference(office: Office, asked: OnePreference) -> PreferenceRemoved:
     """Tell people in a place no more; what is in the outbox is still sent."""
     space = space_of(office, asked.space)
+    removed = PreferenceRemoved(space=space, to=asked.to)
+    office.keep(lambda gone: removed if gone else None, "drop_preference")
     await noticing.remove_preference(office.store, office.caller, space, asked.to)
-    return PreferenceRemoved(space=space, to=asked.to)
+    return removed

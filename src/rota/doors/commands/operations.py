@@ -43,12 +43,14 @@ async def pause_all(office: Office, asked: Nothing) -> PauseGiven:  # noqa: ARG0
 
     Nothing new begins; what runs goes on. Slots that come due are skipped and not caught up.
     """
+    office.keep(_pause, "pause")
     return _pause(await pause(office.store, office.caller))
 
 
 @command("POST", "/v1/resume-all", KeyScope.ADMIN)
 async def resume_all(office: Office, asked: Nothing) -> PauseGiven:  # noqa: ARG001
     """Let work begin again, from now on."""
+    office.keep(_pause, "resume")
     return _pause(await resume(office.store, office.caller))
 
 

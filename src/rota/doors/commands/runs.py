@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -40,10 +41,13 @@ from rota.flow.observe.runs import list_runs as find_runs
 from rota.flow.observe.runs import open_questions, view_run
 from rota.model.ids import RunId, trace_id
 from rota.model.keys import KeyScope
-from rota.model.states import RunState
+from rota.model.runs import Enqueued, Question
+from rota.model.states import FINISHED, RunState
 from rota.model.views import RunFilter
 from rota.rules.budgets import ended_by
 
+QUEUING = ("enqueue", "read_again")
+"""What queues a run at somebody's request."""
 ActionHash = Annotated[
     str,
     Spelled(
@@ -162,8 +166,9 @@ async def list_waiting(office: Office, asked: Asked) -> WaitingRuns:  # noqa: AR
 @command("POST", "/v1/runs", KeyScope.RUN, status=201)
 async def create_run(office: Office, asked: NewRun) -> RunQueued:
     """Queue a run and return at once; with a key, at most one."""
+    keep_queued(office, asked.key)
     ((done,),) = await runs.queue(office.store, [await batch_of(office, asked)])
-    return RunQueued(run=done.run_id, created=done.created)
+    return queued_run(done)
 
 
 @command("GET", "/v1/runs/{run}", KeyScope.READ)
@@ -186,14 +191,21 @@ async def show_run(office: Office, asked: OneRun) -> RunShown:
 async def cancel_run(office: Office, asked: OneRun) -> RunGiven:
     """End a run that has not begun, or ask whoever works on it to stop."""
     store, caller = office.store, office.caller
+
+    async def cancelled(within: Office, _: object) -> RunGiven | None:
+        run = await runs.find_run(within.store, caller, asked.run)
+        over = run.state in FINISHED or run.cancel_requested_at is not None
+        return run_given(run) if over else None
+
+    office.keep_seen(cancelled, "settle", "request_cancel")
     return run_given(await runs.cancel_run(store, caller, asked.run, office.chance))
 
 
 @command("POST", "/v1/runs/{run}/retry", KeyScope.RUN, status=201)
 async def retry_run(office: Office, asked: OneRun) -> RunQueued:
     """Queue a new run with what a finished one was given."""
-    done = await runs.run_again(office.store, office.caller, asked.run)
-    return RunQueued(run=done.run_id, created=done.created)
+    keep_queued(office)
+    return queued_run(await runs.run_again(office.store, office.caller, asked.run))
 
 
 @command("POST", "/v1/tasks/{task}/retry", KeyScope.RUN, status=201)
@@ -204,8 +216,9 @@ async def retry_task(office: Office, asked: OneTask) -> TaskRetried:
     failed = await office.store.list_runs(wanted)
     if not failed:
         raise NotFound("failed run", task.name, f"see `rota runs --task {task.name}`")
-    done = await runs.run_again(office.store, office.caller, failed[0].id)
-    return TaskRetried(run=done.run_id, created=done.created, retried=failed[0].id)
+    retried = partial(_retried, failed[0].id)
+    keep_queued(office, shape=retried)
+    return retried(await runs.run_again(office.store, office.caller, failed[0].id))
 
 
 @command("POST", "/v1/runs/{run}/answer", KeyScope.RUN)
@@ -224,9 +237,47 @@ async def answer_run(office: Office, asked: Answered) -> RunAnswered:
     if not known:
         raise IllegalMove(run.state, "be answered: it has asked nothing")
     newest, seen, decide = known[-1].id, asked.action_hash, partial(deed_of, office)
-    run = await runs.answer_question(store, caller, newest, asked.answer, seen, decide)
-    answered = await store.get_question(newest)
+
+    async def taken(within: Office, done: object) -> RunAnswered | None:
+        refused = done is None or done == [False]
+        return None if refused else await _answered(within, known[-1], asked.answer)
+
+    office.keep_seen(taken, "settle", "approve")
+    await runs.answer_question(store, caller, newest, asked.answer, seen, decide)
+    return await _answered(office, known[-1], asked.answer)
+
+
+async def _answered(office: Office, question: Question, answer: str) -> RunAnswered:
+    store = office.store
+    run = await runs.find_run(store, office.caller, question.run_id)
+    answered = await store.get_question(question.id)
     came = None if answered is None or answered.outcome is None else json.loads(answered.outcome)
-    stops = await store.spent_by(run.id)
-    then = ended_by(asked.answer, known[-1].epoch, stops)
+    then = ended_by(answer, question.epoch, await store.spent_by(run.id))
     return RunAnswered(**dict(run_given(run)), outcome=came, then=then)
+
+
+def queued_run(done: Enqueued) -> RunQueued:
+    """Return a run that stands in the queue as it goes over a wire."""
+    return RunQueued(run=done.run_id, created=done.created)
+
+
+def _retried(retried: int, done: Enqueued) -> TaskRetried:
+    return TaskRetried(run=done.run_id, created=done.created, retried=retried)
+
+
+def keep_queued(
+    office: Office,
+    key: str | None = None,
+    shape: Callable[[Enqueued], RunQueued] = queued_run,
+) -> None:
+    """Keep the answer with the run; a key that stands for another run is refused with it."""
+
+    def queued(outcomes: list[list[Enqueued]]) -> RunQueued:
+        ((done,),) = outcomes
+        runs.check_conflict(key, done)
+        return shape(done)
+
+    def read_again(run_id: RunId | None) -> RunQueued | None:
+        return None if run_id is None else shape(Enqueued(run_id=run_id))
+
+    office.keep(lambda done: (queued if isinstance(done, list) else read_again)(done), *QUEUING)

@@ -102,6 +102,7 @@ async def list_schedules(office: Office, asked: SchedulesWanted) -> Schedules:
 async def put_schedule(office: Office, asked: PutSchedule) -> ScheduleGiven:
     """Declare a schedule by name; the same wish again changes nothing."""
     task = await task_of(office, asked.task, asked.space)
+    office.keep(schedule_given, "put_schedule")
     kept = await schedules.put_schedule(
         office.store,
         office.caller,
@@ -117,6 +118,7 @@ async def put_schedule(office: Office, asked: PutSchedule) -> ScheduleGiven:
 async def drop_schedule(office: Office, asked: OneSchedule) -> Dropped:
     """Take a schedule out of use; its history stays."""
     task = await task_of(office, asked.task, asked.space)
+    office.keep(lambda _: Dropped(name=asked.name), "drop_schedule")
     gone = await schedules.drop_schedule(
         office.store, office.caller, task.name, task.space, asked.name
     )

@@ -218,6 +218,12 @@ async def show_session(office: Office, asked: OneSession) -> SessionShown:
 async def archive_session(office: Office, asked: PutAside) -> Sessions:
     """Put a session aside: the next run begins a new one, and this one can be resumed."""
     meant = await _meant(office, asked)
+
+    async def archived(within: Office, _: object) -> Sessions:
+        return _listed([await sessions.find_session(within.store, office.caller, meant[0].id)])
+
+    if len(meant) == 1:
+        office.keep_seen(archived, "archive_session")
     return _listed(await sessions.archive(office.store, office.caller, meant, asked.title))
 
 
@@ -225,6 +231,8 @@ async def archive_session(office: Office, asked: PutAside) -> Sessions:
 async def clear_session(office: Office, asked: MeantSessions) -> Sessions:
     """Forget a session and what was said in it for good: the next run begins a new one."""
     meant = await _meant(office, asked)
+    if len(meant) == 1:
+        office.keep(lambda _: _listed(meant), "clear_session")
     await sessions.clear(office.store, meant)
     return _listed(meant)
 
@@ -234,6 +242,12 @@ async def resume_session(office: Office, asked: Resumed) -> SessionGiven:
     """Let the next run of its thread go on in a session; the one in its place is archived."""
     store, caller = office.store, office.caller
     meant = await sessions.find_session(store, caller, asked.session, asked.thread)
+
+    async def resumed(within: Office, done: object) -> SessionGiven | None:
+        found = await sessions.find_session(within.store, caller, meant.id) if done else None
+        return None if found is None else session_given(found)
+
+    office.keep_seen(resumed, "resume_session")
     return session_given(await sessions.resume(store, caller, meant, asked.title))
 
 

@@ -21,6 +21,7 @@ from rota.flow.observe.tasks import next_fires
 from rota.flow.observe.why import Why, explain, explain_run
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
+from rota.model.runs import Enqueued
 from rota.model.tasks import Task
 from rota.ports.store import Store
 from rota.rules.permission import seen_space
@@ -122,6 +123,11 @@ async def backfill_task(office: Office, asked: SlotsBetween) -> Filled:
     last = parse_instant(asked.end, where, now, "end")
     # A slot at the very beginning of the span belongs to it.
     begin = first - timedelta(microseconds=1)
+
+    def filled(outcomes: list[list[Enqueued]]) -> Filled:
+        return Filled(runs=list(runs.created(outcomes)), start=first, end=last)
+
+    office.keep(filled, "enqueue")
     ids = await runs.backfill(store, office.caller, task.name, begin, last, task.space)
     return Filled(runs=list(ids), start=first, end=last)
 

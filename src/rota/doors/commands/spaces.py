@@ -43,6 +43,7 @@ async def list_spaces(office: Office, asked: Nothing) -> Spaces:  # noqa: ARG001
 @command("POST", "/v1/spaces", KeyScope.ADMIN, status=201)
 async def create_space(office: Office, asked: NewSpace) -> SpaceGiven:
     """Create a space that may act only for itself."""
+    office.keep(space_given, "add_space")
     made = await spaces.create_space(office.store, office.caller, asked.name, asked.timezone)
     return space_given(made)
 
@@ -51,4 +52,5 @@ async def create_space(office: Office, asked: NewSpace) -> SpaceGiven:
 async def change_space(office: Office, asked: ChangedSpace) -> SpaceGiven:
     """Change a space's time zone; schedules that exist keep theirs."""
     store, caller = office.store, office.caller
+    office.keep(space_given, "set_space")
     return space_given(await spaces.set_space(store, caller, asked.space, asked.timezone))

@@ -127,6 +127,10 @@ def _item(found: Seen) -> ItemGiven:
     )
 
 
+def _items(found: list[Seen]) -> Items:
+    return Items(items=[_item(one) for one in found])
+
+
 @command("GET", "/v1/state/{task}", KeyScope.READ)
 async def list_state(office: Office, asked: ValuesOf) -> Values:
     """List what a task keeps."""
@@ -152,6 +156,7 @@ async def get_state(office: Office, asked: OneValue) -> ValueGiven:
 async def put_state(office: Office, asked: NewValue) -> ValueGiven:
     """Keep a value for a task, whatever stood under its key."""
     task = await task_of(office, asked.task, asked.space)
+    office.keep(_value, "put_state")
     kept = await memory.put_state(
         office.store, office.caller, task.name, asked.key, asked.value, task.space
     )
@@ -162,6 +167,7 @@ async def put_state(office: Office, asked: NewValue) -> ValueGiven:
 async def drop_state(office: Office, asked: OneValue) -> Forgotten:
     """Forget a value of a task."""
     task = await task_of(office, asked.task, asked.space)
+    office.keep(lambda gone: Forgotten() if gone else None, "drop_state")
     await memory.drop_state(office.store, office.caller, task.name, asked.key, task.space)
     return Forgotten()
 
@@ -171,8 +177,8 @@ async def mark_seen(office: Office, asked: NewItems) -> Items:
     """Count items as seen once more; `new` says that this was the first time."""
     task = await task_of(office, asked.task, asked.space)
     items = [(one.provider, one.item, one.data) for one in asked.items]
-    found = await memory.mark_seen(office.store, office.caller, task.name, items, task.space)
-    return Items(items=[_item(one) for one in found])
+    office.keep(_items, "mark_seen")
+    return _items(await memory.mark_seen(office.store, office.caller, task.name, items, task.space))
 
 
 @command("GET", "/v1/seen/{task}/{item}", KeyScope.READ)

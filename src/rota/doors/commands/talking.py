@@ -6,10 +6,11 @@ Nobody else may: to any other caller, and for any other run, there is no such th
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from rota.doors.commands.artifacts import LONGEST_NAME
 from rota.doors.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Spelled, Text
@@ -24,6 +25,7 @@ from rota.flow.define.enclosing import MOST_FILES, enclose
 from rota.flow.define.policies import HIGHEST_PRIORITY
 from rota.model.deliveries import Enclosure
 from rota.model.keys import KeyScope
+from rota.model.outcomes import Asked as Question
 from rota.model.talking import Effect, Put
 from rota.rules.mail import LONGEST_SUBJECT
 
@@ -178,25 +180,44 @@ def _effect(found: Effect, warning: str | None = None) -> EffectGiven:
     )
 
 
+def _sent(done: tuple[Effect, str | None]) -> EffectGiven:
+    return _effect(*done)
+
+
+def _noted(asked: Question) -> QuestionNoted:
+    return QuestionNoted(expires_in_seconds=asked.expires_in.total_seconds(), action=asked.action)
+
+
 def _deferred(made: talking.Deferral) -> DeferredGiven:
     effect = None if made.effect is None else _effect(made.effect)
     return DeferredGiven(put=made.put, name=made.name, effect=effect, warning=made.warning)
 
 
-async def _speech(office: Office, asked: OfAttempt) -> talking.Speech:
+async def _speech(
+    office: Office, asked: OfAttempt, shape: Callable[[Any], BaseModel] | None = None
+) -> talking.Speech:
+    """Return what an attempt needs to speak; `shape` makes the answer of what is told."""
     held = office.caller.attempt
     if held is None or asked.run not in {None, held.run_id}:
         raise NotFound("run", asked.run or "of yours", "an attempt speaks for its own run alone")
-    return await talking.speech_of(office.store, office.caller, held, office.channels)
+
+    told: list[talking.Telling] = []
+
+    async def shaped(within: Office, done: object) -> BaseModel | None:
+        return None if shape is None else shape(await told[-1](within.store, done))
+
+    if shape is not None:
+        office.keep_seen(shaped, "defer", "do_once")
+    return await talking.speech_of(office.store, office.caller, held, office.channels, told.append)
 
 
 @command("POST", "/v1/attempt/messages", KeyScope.RUN, status=201)
 async def send_message(office: Office, asked: NewMessage) -> EffectGiven:
     """Send a message at once, and once: a retried run is told that it was sent."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _sent)
     said = (asked.text, asked.to, asked.name)
     files = await _enclosed(office, speech, asked)
-    return _effect(*await talking.send_message(speech, *said, files))
+    return _sent(await talking.send_message(speech, *said, files))
 
 
 async def _enclosed(
@@ -208,7 +229,7 @@ async def _enclosed(
 @command("POST", "/v1/attempt/questions", KeyScope.RUN, status=201)
 async def ask_user(office: Office, asked: NewQuestion) -> QuestionNoted:
     """Ask a person: when the attempt has ended its turn, its run waits for the answer."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _noted)
     wait = None if asked.expires_in is None else length(asked.expires_in, "expires_in")
     noted = await talking.ask_user(
         speech,
@@ -219,13 +240,13 @@ async def ask_user(office: Office, asked: NewQuestion) -> QuestionNoted:
         default=asked.default,
         action=asked.action,
     )
-    return QuestionNoted(expires_in_seconds=noted.expires_in.total_seconds(), action=noted.action)
+    return _noted(noted)
 
 
 @command("POST", "/v1/attempt/subtasks", KeyScope.RUN, status=202)
 async def spawn_subtask(office: Office, asked: NewSubtask) -> DeferredGiven:
     """Queue work for an agent when this run has succeeded."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _deferred)
     made = await talking.spawn_subtask(
         speech,
         office.agents,
@@ -240,7 +261,7 @@ async def spawn_subtask(office: Office, asked: NewSubtask) -> DeferredGiven:
 @command("POST", "/v1/attempt/deferred/state", KeyScope.RUN, status=202)
 async def defer_state(office: Office, asked: NewState) -> DeferredGiven:
     """Keep a value for the task, or forget one, when this run has succeeded."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _deferred)
     if asked.forget:
         return _deferred(await talking.defer_forgetting(speech, asked.key))
     return _deferred(await talking.defer_state(speech, asked.key, asked.value))
@@ -249,7 +270,7 @@ async def defer_state(office: Office, asked: NewState) -> DeferredGiven:
 @command("POST", "/v1/attempt/deferred/seen", KeyScope.RUN, status=202)
 async def defer_seen(office: Office, asked: NewSeen) -> DeferredGiven:
     """Count items as seen once more when this run has succeeded."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _deferred)
     items = [(one.provider, one.item, one.data) for one in asked.items]
     return _deferred(await talking.defer_seen(speech, items))
 
@@ -257,7 +278,7 @@ async def defer_seen(office: Office, asked: NewSeen) -> DeferredGiven:
 @command("POST", "/v1/attempt/deferred/messages", KeyScope.RUN, status=202)
 async def defer_message(office: Office, asked: NewMail) -> DeferredGiven:
     """Send a message, or a mail, when this run has succeeded."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _deferred)
     said = (asked.text, asked.to, asked.name, asked.mail())
     files = await _enclosed(office, speech, asked)
     return _deferred(await talking.defer_message(speech, *said, files))
@@ -266,7 +287,7 @@ async def defer_message(office: Office, asked: NewMail) -> DeferredGiven:
 @command("POST", "/v1/attempt/deferred/alerts", KeyScope.RUN, status=202)
 async def defer_alert(office: Office, asked: NewAlert) -> DeferredGiven:
     """Alert people when this run has succeeded."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _deferred)
     return _deferred(await talking.defer_alert(speech, asked.text, asked.name))
 
 
@@ -283,5 +304,5 @@ async def get_effect(office: Office, asked: OneEffect) -> EffectGiven:
 @command("PUT", "/v1/attempt/effects/{name}", KeyScope.RUN)
 async def record_effect(office: Office, asked: NewEffect) -> EffectGiven:
     """Keep what came of something the program did itself, unless that is kept already."""
-    speech = await _speech(office, asked)
+    speech = await _speech(office, asked, _effect)
     return _effect(await talking.record_effect(speech, asked.name, asked.result))

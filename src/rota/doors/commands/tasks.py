@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from rota.doors.commands.fields import (
 from rota.doors.commands.finding import space_of, task_of
 from rota.doors.commands.makers import check_maker, check_runner, origin_of
 from rota.doors.commands.naming import free_name
+from rota.doors.commands.runs import RunQueued, keep_queued, queued_run
 from rota.doors.commands.shapes import Asked, Given, OneTask, RunGiven, run_given
 from rota.doors.commands.task_requests import (
     KIND_OF,
@@ -47,11 +48,10 @@ from rota.doors.commands.task_sites import changed_spec, check_patterns, check_s
 from rota.doors.commands.wishes import Zone
 from rota.doors.kit.catalogue import command
 from rota.doors.kit.office import Office
-from rota.errors import Invalid, NotFound, NotPermitted, Stale
+from rota.errors import Invalid, NotPermitted, Stale
 from rota.flow.define import runs, tasks
 from rota.flow.define.agents import with_agent
 from rota.flow.define.noticing import unled
-from rota.flow.define.schedules import drop_schedule
 from rota.flow.observe.moments import parse_instant
 from rota.flow.observe.tasks import next_fires, view_task
 from rota.model.instants import from_micros, to_micros
@@ -64,6 +64,8 @@ from rota.rules.programs import check_script
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
 FIRES = 3
 MOST_FIRES = 100
+DEFAULT = "default"
+"""The schedule that a task has without naming it."""
 _OTHER_KIND = "this is a task of the kind {}; create another one instead"
 
 
@@ -118,13 +120,6 @@ class RunNow(OneTask):
     key: RunKey | None = None
 
 
-class RunQueued(Given):
-    """A run that stands in the queue; `created` is false if it stood there already."""
-
-    run: int
-    created: bool = True
-
-
 class Disabled(OneTask):
     """Why and until when a task's slots are not to run."""
 
@@ -167,12 +162,14 @@ async def list_tasks(office: Office, asked: TasksWanted) -> Tasks:
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
 async def create_task(office: Office, asked: NewTask) -> TaskShown:
     """Create a task."""
+    _keep_shown(office, "put_task")
     return await _shown(office, await _put(office, asked, asked.name))
 
 
 @command("POST", "/v1/threads/{thread_key}/tasks", KeyScope.DEFINE, status=201)
 async def create_thread_task(office: Office, asked: NewThreadTask) -> TaskShown:
     """Create a task for an agent that belongs to a conversation."""
+    _keep_shown(office, "put_task")
     wanted = NewTask(
         title=asked.title,
         instructions=asked.instructions,
@@ -213,6 +210,7 @@ async def change_task(office: Office, asked: ChangedTask) -> TaskShown:
     after = task.after
     if "after" in asked.model_fields_set:
         after = None if asked.after is None else After(task=asked.after.task, on=asked.after.on)
+    _keep_shown(office, "put_task", task)
     await tasks.put_task(
         office.store,
         office.caller,
@@ -251,11 +249,16 @@ async def put_task(office: Office, asked: PutTask) -> TaskPut:
     if found is not None:
         await _as_seen(office, found)
     name = asked.task if found is None else found.name
+
+    async def recorded(within: Office, done: Task) -> TaskPut:
+        return _changed(await _recorded(within, done), stood)
+
+    office.keep_seen(recorded, "put_task", whole=False)
     task = await _put(office, asked, name, replace=found)
-    if found is not None and asked.schedule is None:
-        with suppress(NotFound):
-            await drop_schedule(office.store, office.caller, task.name, task.space)
-    shown = await _shown(office, task)
+    return _changed(await _shown(office, task), stood)
+
+
+def _changed(shown: TaskShown, stood: str | None) -> TaskPut:
     if stood is None:
         return TaskPut(**dict(shown), change="created")
     return TaskPut(**dict(shown), change="unchanged" if shown.etag() == stood else "changed")
@@ -269,8 +272,15 @@ async def delete_task(office: Office, asked: OneTask) -> Deleted:
     """
     task = await task_of(office, asked.task, asked.space)
     await _as_seen(office, task)
-    gone = await tasks.delete_task(office.store, office.caller, task.name, task.space)
-    return Deleted(id=task.id, name=task.name, cancelled=gone.cancelled, stopping=gone.stopping)
+
+    def deleted(gone: tasks.Deletion) -> Deleted:
+        return Deleted(id=task.id, name=task.name, cancelled=gone.cancelled, stopping=gone.stopping)
+
+    def about_to(gone: tasks.Deletion) -> None:
+        office.keep(lambda done: deleted(gone) if done else None, "delete_task")
+
+    store, caller = office.store, office.caller
+    return deleted(await tasks.delete_task(store, caller, task.name, task.space, about_to))
 
 
 @command("POST", "/v1/tasks/{task}/run-now", KeyScope.RUN, status=201)
@@ -283,16 +293,18 @@ async def run_task(office: Office, asked: RunNow) -> RunQueued:
             raise Invalid("input", asked.input, "give either an input or a payload")
         payload = {"input": asked.input}
     await check_runner(office, task, payload)
+    keep_queued(office, asked.key)
     done = await runs.run_now(
         office.store, office.caller, task.name, task.space, payload=payload, key=asked.key
     )
-    return RunQueued(run=done.run_id, created=done.created)
+    return queued_run(done)
 
 
 @command("POST", "/v1/tasks/{task}/enable", KeyScope.DEFINE)
 async def enable_task(office: Office, asked: OneTask) -> TaskShown:
     """Let a task's slots run again, from now on."""
     task = await task_of(office, asked.task, asked.space)
+    _keep_shown(office, "enable_task", task)
     return await _shown(
         office, await tasks.enable_task(office.store, office.caller, task.name, task.space)
     )
@@ -307,6 +319,7 @@ async def disable_task(office: Office, asked: Disabled) -> TaskShown:
         home = (await office.store.find_space(task.space)).timezone
         now = from_micros(office.store.now())
         until = parse_instant(asked.until, asked.timezone or home, now, "until")
+    _keep_shown(office, "disable_task", task)
     changed = await tasks.disable_task(
         office.store, office.caller, task.name, task.space, reason=asked.reason, until=until
     )
@@ -346,6 +359,7 @@ async def _put(
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
         channels=office.channels,
+        drops=DEFAULT if asked.schedule is None and replace is not None else None,
     )
 
 
@@ -377,6 +391,21 @@ async def _as_seen(office: Office, task: Task) -> int | None:
         message = f"the task {task.name!r} has changed meanwhile: look at it again"
         raise Stale(message)
     return to_micros(task.updated_at)
+
+
+def _keep_shown(office: Office, change: str, known: Task | None = None) -> None:
+    """Keep a task as it stands after a change."""
+
+    async def recorded(within: Office, done: object) -> TaskShown | None:
+        task = done if isinstance(done, Task) else known
+        return None if task is None or done is False else await _recorded(within, task)
+
+    office.keep_seen(recorded, change, whole=False)
+
+
+async def _recorded(office: Office, task: Task) -> TaskShown:
+    """Return a task without what its machine says of it: for that no transaction waits."""
+    return await _shown(dataclasses.replace(office, sites=None), task)
 
 
 async def _shown(office: Office, task: Task) -> TaskShown:

@@ -142,6 +142,7 @@ async def register_thread(office: Office, asked: NewThread) -> ThreadGiven:
     if asked.task is not None:
         task = await task_of(office, asked.task, space) if asked.task else None
         changes["task_id"] = None if task is None else threads.answering(task).id
+    office.keep(thread_given, "put_thread")
     return thread_given(await threads.register(store, caller, key, space, changes))
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from rota.doors.kit.catalogue import Command
 from rota.doors.kit.office import Office
-from rota.doors.kit.perform import Doubtful
+from rota.errors import InDoubt
 from rota.model.ids import Epoch
 from rota.model.inside import Held
 from rota.model.requests import Request
@@ -50,7 +50,7 @@ def repeating(command: Command, earlier: Request) -> Command:
 
     async def again(office: Office, _asked: BaseModel) -> BaseModel:
         if earlier.answer is None:
-            raise Doubtful(IN_DOUBT)
+            raise InDoubt(IN_DOUBT)
         await office.store.note_request()
         return command.gives.model_validate_json(earlier.answer)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from pydantic import BaseModel
 
 from rota.flow.observe.hands import Own
 from rota.flow.observe.status import Thresholds
@@ -128,6 +130,10 @@ class House:
     answers: Answers = field(default_factory=Counter)
 
 
+Shape: TypeAlias = Callable[["Office", Any], Awaitable[BaseModel | None]]
+"""Makes the answer of what a change has come to; None where that was nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Office:
     """Serves one request: the store, who asks, and under which conditions.
@@ -150,6 +156,26 @@ class Office:
     local: bool = False
     stands: str | None = None
     daemon: Daemon | None = None
+    keeps: Callable[[Sequence[str], Shape, bool], None] | None = None
+
+    def keep(self, shape: Callable[[Any], BaseModel | None], *changes: str) -> None:
+        """Keep the answer in the transaction of the change, if this request may come again.
+
+        `changes` are the operations of the store that make it; `shape` is given the result.
+        """
+
+        async def shaped(_office: Office, result: object) -> BaseModel | None:
+            return shape(result)
+
+        self.keep_seen(shaped, *changes)
+
+    def keep_seen(self, shape: Shape, *changes: str, whole: bool = True) -> None:
+        """Do the same where an answer tells more than the result: `shape` may look at the store.
+
+        One that is not `whole` is what is told again only if nothing more could be kept.
+        """
+        if self.keeps is not None:
+            self.keeps(changes, shape, whole)
 
     @property
     def own(self) -> Own | None:

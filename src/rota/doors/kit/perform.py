@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from rota.doors.kit.catalogue import Command
-from rota.doors.kit.office import Office
-from rota.errors import Conflict, Invalid, Rehearsed
-from rota.model.requests import NewRequest, Request
+from rota.doors.kit.office import Office, Shape
+from rota.errors import Conflict, InDoubt, Invalid, Rehearsed
+from rota.model.requests import KeptAnswer, NewRequest, Request
+from rota.ports.store import Behalf, Store
 from rota.rules.permission import check_scope
 from rota.rules.shapes import advice_on
 
@@ -33,12 +35,6 @@ class Answer:
     """Whether this is what an earlier request with the same key was answered."""
 
 
-class Doubtful(Conflict):
-    """A request with this key was carried out or is under way, and its answer is not known."""
-
-    code = "in_doubt"
-
-
 async def perform(
     command: Command,
     office: Office,
@@ -55,18 +51,19 @@ async def perform(
     if key is not None:
         earlier = await office.store.find_request(request.caller, key)
         if earlier is not None:
-            return _again(earlier, request)
+            return _again(command, earlier, request)
     store = office.store.behalf(request)
+    own = replace(office, store=store)
+    if key is not None and not rehearsal:
+        own = replace(own, keeps=_keeps(command, office, store))
     try:
-        given = await command.does(replace(office, store=store), asked)
+        given = await command.does(own, asked)
     except Rehearsed:
         return Answer(status=NO_CONTENT, text="")
     if rehearsal:
         return Answer(status=NO_CONTENT, text="")
-    if key is not None and store.request_id is not None:
-        kept = getattr(given, "kept", lambda: given)()
-        text = kept.model_dump_json()
-        await office.store.answer_request(store.request_id, command.status, text)
+    if key is not None and store.request_id is not None and not store.answered:
+        await office.store.answer_request(store.request_id, command.status, _kept(given))
     return _answer(command, given)
 
 
@@ -101,6 +98,28 @@ def is_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None
 
 
+def _keeps(
+    command: Command, office: Office, store: Behalf
+) -> Callable[[Sequence[str], Shape, bool], None]:
+    """Return what lets a command keep its answer in the transaction of its change."""
+
+    def keep(changes: Sequence[str], shape: Shape, whole: bool) -> None:
+        async def replying(within: Store, result: object) -> KeptAnswer | None:
+            given = await shape(replace(office, store=within), result)
+            status = command.status if whole else None
+            return None if given is None else KeptAnswer(status, _kept(given))
+
+        store.keep_answer(changes, replying)
+
+    return keep
+
+
+def _kept(given: BaseModel) -> str:
+    """Return what may be written down of an answer."""
+    kept: BaseModel = getattr(given, "kept", lambda: given)()
+    return kept.model_dump_json()
+
+
 def _answer(command: Command, given: BaseModel) -> Answer:
     etag = getattr(given, "etag", None)
     return Answer(status=command.status, text=given.model_dump_json(), etag=etag and etag())
@@ -129,14 +148,14 @@ def _request(
     )
 
 
-def _again(earlier: Request, request: NewRequest) -> Answer:
+def _again(command: Command, earlier: Request, request: NewRequest) -> Answer:
     if earlier.digest != request.digest:
         message = f"the key {request.key!r} was used for another request: use another key"
         raise Conflict(message)
-    if earlier.status is None or earlier.answer is None:
+    if earlier.answer is None:
         message = (
             f"a request with the key {request.key!r} was carried out or is under way, "
             "and its answer is not known: look before you ask again"
         )
-        raise Doubtful(message)
-    return Answer(status=earlier.status, text=earlier.answer, again=True)
+        raise InDoubt(message)
+    return Answer(status=earlier.status or command.status, text=earlier.answer, again=True)

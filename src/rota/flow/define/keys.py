@@ -63,14 +63,15 @@ async def list_keys(store: Store, caller: Caller, space: str | None = None) -> l
 
 async def revoke_key(store: Store, caller: Caller, key_id: int) -> Key:
     """Let a key open nothing any more, at once and everywhere."""
-    found = await _find(store, caller, key_id)
+    found = await find_key(store, caller, key_id)
     if found.revoked_at is None:
         await store.revoke_key(key_id)
-        found = await _find(store, caller, key_id)
+        found = await find_key(store, caller, key_id)
     return found
 
 
-async def _find(store: Store, caller: Caller, key_id: int) -> Key:
+async def find_key(store: Store, caller: Caller, key_id: int) -> Key:
+    """Return a key that a caller may know of."""
     for key in await list_keys(store, caller):
         if key.id == key_id:
             return key

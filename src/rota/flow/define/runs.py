@@ -157,12 +157,17 @@ async def queue(
 
 def _refuse_conflict(batch: RunBatch, results: Sequence[Enqueued]) -> None:
     for index, outcome in enumerate(results):
-        if outcome.conflict:
-            message = (
-                f"the key {batch.key(index)!r} belongs to run {outcome.run_id}, "
-                "which has another payload: use another key"
-            )
-            raise Conflict(message)
+        check_conflict(batch.key(index), outcome)
+
+
+def check_conflict(key: str | None, outcome: Enqueued) -> None:
+    """Refuse a key that stands for a run with another payload."""
+    if outcome.conflict:
+        message = (
+            f"the key {key!r} belongs to run {outcome.run_id}, "
+            "which has another payload: use another key"
+        )
+        raise Conflict(message)
 
 
 async def backfill(
@@ -199,6 +204,11 @@ async def backfill(
             "from", start.isoformat(), f"more than {MOST_BACKFILLED} slots: shorten the span"
         )
     outcomes = await store.enqueue(batches) if batches else []
+    return created(outcomes)
+
+
+def created(outcomes: Sequence[Sequence[Enqueued]]) -> list[RunId]:
+    """Return the runs that are new."""
     return [o.run_id for results in outcomes for o in results if o.created]
 
 

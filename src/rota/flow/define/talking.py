@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from rota.errors import Conflict, Fenced, Invalid, NotPermitted
 from rota.flow.define import adhoc, memory
@@ -73,6 +73,14 @@ class Deferral:
     warning: str | None = None
 
 
+Telling: TypeAlias = Callable[[Store, Any], Awaitable[object]]
+"""Makes what an attempt is told of what its change has come to."""
+
+
+def _keep_nothing(_telling: Telling) -> None:
+    """Leave it to the caller what is kept of an answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speech:
     """An attempt with all that is needed to speak for its run."""
@@ -85,10 +93,16 @@ class Speech:
     speaker: Speaker
     channels: tuple[str, ...] = ()
     """What messages can leave by; empty if nobody knows."""
+    keep: Callable[[Telling], None] = _keep_nothing
+    """Keeps what is told in the transaction of the change."""
 
 
 async def speech_of(
-    store: Store, caller: Caller, held: Held, channels: tuple[str, ...] = ()
+    store: Store,
+    caller: Caller,
+    held: Held,
+    channels: tuple[str, ...] = (),
+    keep: Callable[[Telling], None] = _keep_nothing,
 ) -> Speech:
     """Return what an attempt needs to speak; Fenced where its run is no longer its own."""
     run = await store.get_run(held.run_id)
@@ -105,7 +119,7 @@ async def speech_of(
     )
     return Speech(
         store=store, caller=caller, held=held, run=run, task=tasks[0], speaker=speaker,
-        channels=channels,
+        channels=channels, keep=keep,
     )  # fmt: skip
 
 
@@ -124,13 +138,23 @@ async def send_message(
     With it comes a warning, if it will not leave the outbox.
     """
     delivery, name = _message(speech, text, _target(speech, to), name, NO_MAIL, files)
-    done = await speech.store.do_once(speech.speaker, name, "{}", delivery)
-    return done, warning_of(speech, delivery)
+    warning = warning_of(speech, delivery)
+
+    async def sent(_store: Store, done: Effect) -> tuple[Effect, str | None]:
+        return done, warning
+
+    speech.keep(sent)
+    return await speech.store.do_once(speech.speaker, name, "{}", delivery), warning
 
 
 async def record_effect(speech: Speech, name: str, result: object) -> Effect:
     """Keep what came of something the program did itself, unless that is kept already."""
     text = memory.encode("result", result)
+
+    async def recorded(_store: Store, done: Effect) -> Effect:
+        return done
+
+    speech.keep(recorded)
     return await speech.store.do_once(speech.speaker, name, text)
 
 
@@ -168,7 +192,12 @@ async def ask_user(
         action=None if action is None else _action(speech, action),
     )
     data = json.dumps(to_json(asked), ensure_ascii=False)
-    await _defer(speech, Deferred(kind=DeferredKind.QUESTION, data=data))
+
+    async def noted(_store: Store, _puts: object) -> Asked:
+        return asked
+
+    speech.keep(noted)
+    await speech.store.defer(speech.speaker, [Deferred(kind=DeferredKind.QUESTION, data=data)])
     return asked
 
 
@@ -238,8 +267,8 @@ async def _defer_to(
         "delivery": to_json(delivery),
     }
     data = json.dumps(record, ensure_ascii=False)
-    made = await _defer(speech, Deferred(kind=DeferredKind.MESSAGE, data=data, name=name))
-    return replace(made, warning=warning_of(speech, delivery, mail))
+    operation = Deferred(kind=DeferredKind.MESSAGE, data=data, name=name)
+    return await _defer(speech, operation, warning_of(speech, delivery, mail))
 
 
 def warning_of(speech: Speech, delivery: NewDelivery, mail: MailWish = NO_MAIL) -> str | None:
@@ -317,12 +346,15 @@ def _handed_down(speech: Speech) -> dict[str, Any]:
     return {name: spec[name] for name in names if spec.get(name) is not None}
 
 
-async def _defer(speech: Speech, operation: Deferred) -> Deferral:
-    put = (await speech.store.defer(speech.speaker, [operation]))[0]
-    effect = None
-    if put is Put.ALREADY_DONE and operation.name is not None:
-        effect = await speech.store.find_effect(speech.speaker, operation.name)
-    return Deferral(put=put, name=operation.name, effect=effect)
+async def _defer(speech: Speech, operation: Deferred, warning: str | None = None) -> Deferral:
+    async def deferral(store: Store, puts: Sequence[Put]) -> Deferral:
+        effect = None
+        if puts[0] is Put.ALREADY_DONE and operation.name is not None:
+            effect = await store.find_effect(speech.speaker, operation.name)
+        return Deferral(put=puts[0], name=operation.name, effect=effect, warning=warning)
+
+    speech.keep(deferral)
+    return await deferral(speech.store, await speech.store.defer(speech.speaker, [operation]))
 
 
 def _message(

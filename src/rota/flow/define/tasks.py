@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,9 +13,9 @@ from rota.flow.define.policies import check_conversation, check_policy, check_ti
 from rota.flow.define.schedules import Wish, prepare_schedule
 from rota.flow.define.standing import persistently, standing_schedules
 from rota.flow.define.threads import check_claimed
-from rota.model.ids import RunId
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.outcomes import Cancelled, Report
+from rota.model.plans import StoredSchedule
 from rota.model.runs import OpenRun
 from rota.model.settlements import Settlement
 from rota.model.tasks import After, NewTask, Policy, Task, TaskKind
@@ -49,19 +49,19 @@ async def put_task(
     thread: str | None = None,
     stood: int | None = None,
     channels: Sequence[str] = (),
+    drops: str | None = None,
 ) -> Task:
     """Create a task, or with `replace` bring the one of its name up to date.
 
     `stood` is when the caller believes it was last changed; Stale if it was changed since. Where
     `channels` are told, results go nowhere else.
 
-    With a wish its schedule comes into being in the same step; if anything is wrong with either,
-    nothing changes. A task that a program declared is changed by that program only.
+    With a wish its schedule comes into being in the same step, and the one that it `drops` goes in
+    it; if anything is wrong with either, nothing changes. A task that a program declared is changed
+    by that program only.
     """
     check_space(caller, space)
     check_name("name", name)
-    if len(title) > LONGEST_TITLE:
-        raise Invalid("title", title, f"keep it within {LONGEST_TITLE} characters")
     policy = policy or Policy()
     check_policy(policy)
     check_timeouts(policy, kind)
@@ -69,16 +69,8 @@ async def put_task(
     owner = await store.find_space(space)
     check_done(spec or {}, kind, owner.role)
     found = await store.find_task(owner.id, name)
-    if found is None or found.title != title:
-        check_line("title", title)
-    if found is None:
-        check_new_name(name)
-    elif not replace:
-        message = f"there is a task {name!r} already: edit it, or choose another name"
-        raise Conflict(message)
-    if found is not None and found.origin == CODE and origin != CODE:
-        message = f"the task {name!r} is declared by a program: change it there"
-        raise Conflict(message)
+    _check_title(title, found)
+    _check_standing(name, found, origin, replace=replace)
     stands = None if found is None else found.policy.deliver_to
     if policy.deliver_to is not None and policy.deliver_to != stands:
         await check_place(store, caller, space, policy.deliver_to, "deliver_to")
@@ -99,15 +91,43 @@ async def put_task(
         thread=thread,
         stood=stood,
     )
-    if wish is None:
+    if wish is None and drops is None:
         return await store.put_task(task, after_id)
 
     async def put() -> Task:
-        standing = await store.find_task(owner.id, name)
-        record = await prepare_schedule(store, owner, name, standing, wish, schedule)
-        return await store.put_task(task, after_id, record)
+        standing, record = await store.find_task(owner.id, name), None
+        if wish is not None:
+            record = await prepare_schedule(store, owner, name, standing, wish, schedule)
+        dropped = await _schedule_of(store, standing, drops)
+        return await store.put_task(task, after_id, record, dropped)
 
     return await persistently(put)
+
+
+def _check_title(title: str, found: Task | None) -> None:
+    if len(title) > LONGEST_TITLE:
+        raise Invalid("title", title, f"keep it within {LONGEST_TITLE} characters")
+    if found is None or found.title != title:
+        check_line("title", title)
+
+
+def _check_standing(name: str, found: Task | None, origin: str, *, replace: bool) -> None:
+    """Refuse to change a task that is somebody else's, or that the caller did not mean."""
+    if found is None:
+        check_new_name(name)
+    elif not replace:
+        message = f"there is a task {name!r} already: edit it, or choose another name"
+        raise Conflict(message)
+    elif found.origin == CODE and origin != CODE:
+        message = f"the task {name!r} is declared by a program: change it there"
+        raise Conflict(message)
+
+
+async def _schedule_of(store: Store, task: Task | None, name: str | None) -> StoredSchedule | None:
+    if task is None or name is None:
+        return None
+    standing = await standing_schedules(store, task.id, store.now())
+    return next((schedule for schedule in standing if schedule.name == name), None)
 
 
 async def usual_policy(store: Store, space_id: int, kind: TaskKind) -> Policy:
@@ -174,22 +194,31 @@ class Deletion(NamedTuple):
     stopping: Sequence[int]
 
 
-async def delete_task(store: Store, caller: Caller, name: str, space: str = "main") -> Deletion:
+async def delete_task(
+    store: Store,
+    caller: Caller,
+    name: str,
+    space: str = "main",
+    about_to: Callable[[Deletion], None] | None = None,
+) -> Deletion:
     """Take a task out of use: queued runs are cancelled, running ones told to stop.
 
-    Its history stays until retention, and its name may be used again.
+    Its history stays until retention, and its name may be used again. `about_to` is told of each
+    try what it would come to.
     """
     task = await get_task(store, caller, name, space)
-    queued: list[OpenRun] = []
-    running: list[RunId] = []
+    gone = Deletion(task, [], [])
     done = False
     while not done:  # what is queued meanwhile is ended too
         await standing_schedules(store, task.id, store.now())
         queued = await store.queued_runs_of(task.id, planned_only=False)
         running = await store.running_runs_of(task.id)
         ends = _cancel_all(queued, task, "its task was deleted", store.now())
+        gone = Deletion(task, [run.run_id for run in queued], running)
+        if about_to is not None:
+            about_to(gone)
         done = await store.delete_task(task, ends, running)
-    return Deletion(task, [run.run_id for run in queued], running)
+    return gone
 
 
 def _cancel_all(runs: list[OpenRun], task: Task, reason: str, now: int) -> list[Settlement]:

@@ -3,36 +3,60 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rota.errors import Conflict, Fenced, Rehearsed
 from rota.model.ids import Epoch, RunId, TaskId
 from rota.model.inside import Held
 from rota.model.instants import from_micros
-from rota.model.requests import NewRequest, Request
+from rota.model.requests import KeptAnswer, NewRequest, Request
 from rota.stores.kit.session import Row, Rows, Session, one
 
 Result = TypeVar("Result")
 Operation = Callable[..., Coroutine[Any, Any, Result]]
+Answered: TypeAlias = Callable[[Session, Any], Awaitable[KeptAnswer | None]]
+
+
+class Untouched(Exception):
+    """A change came to nothing, so that its request is taken back with it."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped(Generic[Result]):
+    """What a change came to, and the request that was written down with it."""
+
+    request_id: int | None
+    result: Result
+    whole: bool = False
+    """Whether its answer was, too."""
 
 
 def stamped(
-    request: NewRequest, operation: Operation[Result], now: int
-) -> Operation[tuple[int | None, Result]]:
+    request: NewRequest,
+    operation: Operation[Result],
+    now: int,
+    answered: Answered | None = None,
+) -> Operation[Stamped[Result]]:
     """Return an operation that writes a request down and then does what was asked for.
 
     Nobody asks again for a request without a key, so nothing has to be known of it before the rest:
     it goes with the next statement. A rehearsal is taken back, and so is never a single statement.
-    For an attempt that is over nothing is done, and nothing is written down.
+    For an attempt that is over nothing is done, and nothing is written down. `answered` makes the
+    answer, which is kept with the change.
     """
 
-    async def both(session: Session, *args: object) -> tuple[int | None, Result]:
+    async def both(session: Session, *args: object) -> Stamped[Result]:
         words = {**_words(request), "key": request.key, "digest": request.digest}
         await check_held(session, request.held)
         if request.key is None and not request.rehearsal:
             await session.run("insert_request", now=now, **words)
-            return None, await operation(session, *args)
+            return Stamped(None, await operation(session, *args))
         row = await one(session, "insert_request", now=now, **words)
         if row is None:
             message = (
@@ -42,7 +66,13 @@ def stamped(
         result = await operation(session, *args)
         if request.rehearsal:
             raise Rehearsed
-        return row[0], result
+        if answered is None:
+            return Stamped(row[0], result)
+        kept = await answered(session, result)
+        if kept is None:
+            raise Untouched(result)
+        await answer_request(session, row[0], *kept)
+        return Stamped(row[0], result, whole=kept.status is not None)
 
     both.__name__ = operation.__name__
     return both
@@ -123,8 +153,10 @@ async def note_request(session: Session) -> None:
     """Change nothing: what was asked for is done outside the database."""
 
 
-async def answer_request(session: Session, request_id: int, status: int, answer: str) -> None:
-    """Keep what a request was answered, for when it comes again."""
+async def answer_request(
+    session: Session, request_id: int, status: int | None, answer: str
+) -> None:
+    """Keep what a request is answered, for when it comes again; with its status it is final."""
     await session.run("answer_request", id=request_id, status=status, answer=answer)
 
 

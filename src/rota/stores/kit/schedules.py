@@ -105,12 +105,19 @@ async def _check_stood(session: Session, found: StoredSchedule | None, stood: li
 
 
 async def put_task(
-    session: Session, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None, now: int
+    session: Session,
+    task: NewTask,
+    after_id: int | None,
+    schedule: dict[str, Any] | None,
+    dropped: StoredSchedule | None,
+    now: int,
 ) -> Task:
-    """Create a task or bring the one of its name up to date, with a schedule if given.
+    """Create a task or bring the one of its name up to date, with or without a schedule.
 
-    Whether the schedule stands as it stood is looked at first, since a changed task touches it.
+    Whether a schedule stands as it stood is looked at first, since a changed task touches it.
     """
+    if dropped is not None:
+        await drop_schedule(session, dropped, now)
     record = dict(schedule or {})
     if "stood" in record:
         standing = await tasks.find_task(session, task.space_id, task.name)

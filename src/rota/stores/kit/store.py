@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Self, TypeVar, cast
 
 from rota.errors import Unavailable
 from rota.model.backups import Backup, Restored
@@ -12,13 +12,13 @@ from rota.model.ids import RunId
 from rota.model.instants import ALWAYS
 from rota.model.plans import Decide, StoredSchedule
 from rota.model.problems import UNWRITABLE, Problem
-from rota.model.requests import NewRequest
+from rota.model.requests import KeptAnswer, NewRequest
 from rota.model.runs import Enqueued, OpenRun, RunBatch
 from rota.model.settlements import Settlement
 from rota.model.spaces import Limit, Role, Space
 from rota.model.tasks import NewTask, Task
 from rota.model.views import Claimed, Renewal, WorkerView
-from rota.ports.store import Looker
+from rota.ports.store import Looker, Replying
 from rota.stores.kit import (
     claim,
     combined,
@@ -47,8 +47,9 @@ from rota.stores.kit.machines import Machines
 from rota.stores.kit.noticing import Noticing
 from rota.stores.kit.pausing import Pausing
 from rota.stores.kit.planning import Planning
-from rota.stores.kit.requests import fenced, may_share, stamped, stamped_all
+from rota.stores.kit.requests import Untouched, fenced, may_share, stamped, stamped_all
 from rota.stores.kit.saying import Saying
+from rota.stores.kit.session import Session
 from rota.stores.kit.spending import Spending
 from rota.stores.kit.talking import Talking
 from rota.stores.kit.threads import Threads
@@ -126,10 +127,17 @@ class SqlStore(
         await self.write(tasks.add_thread, space_id, key, self.now())
 
     async def put_task(
-        self, task: NewTask, after_id: int | None, schedule: dict[str, Any] | None = None
+        self,
+        task: NewTask,
+        after_id: int | None,
+        schedule: dict[str, Any] | None = None,
+        dropped: StoredSchedule | None = None,
     ) -> Task:
-        """Create a task or bring the one of its name up to date, with a schedule if given."""
-        return await self.write(schedules.put_task, task, after_id, schedule, self.now())
+        """Create a task or bring the one of its name up to date.
+
+        A schedule that is given comes with it, and one that is to be dropped goes with it.
+        """
+        return await self.write(schedules.put_task, task, after_id, schedule, dropped, self.now())
 
     async def find_task(self, space_id: int, name: str) -> Task | None:
         """Return a task by name."""
@@ -333,19 +341,16 @@ class SqlStore(
         raise Unavailable(message)
 
 
-class Behalf(SqlStore):
-    """A store for one request: its first change carries the word of who asked for it."""
+class Borrowed(SqlStore):
+    """A store over another one, which somebody else has opened and will close."""
 
-    def __init__(self, store: SqlStore, request: NewRequest) -> None:
+    def __init__(self, store: SqlStore) -> None:
         super().__init__()
         self._store = store
         self.mains = store.mains
-        self._request = request
         self.path = store.path
         self.incarnation = store.incarnation
         self.elsewhere = store.elsewhere
-        self.request_id: int | None = None
-        self._stamped = False
 
     def now(self) -> int:
         """Return the store's own time."""
@@ -367,18 +372,74 @@ class Behalf(SqlStore):
         """Call a listener with every topic that is announced; returns how to stop that."""
         return self._store.subscribe(listener)
 
+    async def open(self) -> None:
+        """Nothing to do: the store behind it is open."""
+
+    async def look(self) -> None:
+        """Nothing to do: the store behind it is open."""
+
+    async def close(self) -> None:
+        """Nothing to do: the store behind it stays open."""
+
+
+class Within(Borrowed):
+    """A store inside a transaction that is under way: it shows what that has changed so far."""
+
+    def __init__(self, store: SqlStore, session: Session) -> None:
+        super().__init__(store)
+        self._session = session
+
     async def write(
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
     ) -> Result:
-        """Run an operation in a transaction, the first one together with the request."""
-        if self._stamped:
+        """Refuse: whoever looks here changes nothing."""
+        message = f"{operation.__name__} {args!r}: an answer changes nothing"
+        raise AssertionError(message)
+
+    async def read(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation that only reads, as part of the transaction."""
+        return await operation(self._session, *args)
+
+
+class Behalf(Borrowed):
+    """A store for one request: its change carries the word of who asked for it."""
+
+    def __init__(self, store: SqlStore, request: NewRequest) -> None:
+        super().__init__(store)
+        self._request = request
+        self.request_id: int | None = None
+        self.answered = False
+        self._stamped = False
+        self._changes: Collection[str] = ()
+        self._answering: Replying | None = None
+
+    def keep_answer(self, changes: Collection[str], answering: Replying) -> None:
+        """Keep the answer in the transaction of the change, which is one of these operations."""
+        self._changes, self._answering = frozenset(changes), answering
+
+    async def write(
+        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    ) -> Result:
+        """Run an operation in a transaction; the request goes with its change."""
+        if self._stamped or (self._changes and operation.__name__ not in self._changes):
             held = self._request.held
             later = operation if held is None else fenced(held, operation)
             return await self._store.write(later, *args)
-        both = stamped(self._request, operation, self.now())
-        self.request_id, result = await self._store.write(both, *args)
-        self._stamped = True
-        return result
+        answered = None if self._answering is None else self._answered
+        both = stamped(self._request, operation, self.now(), answered)
+        try:
+            done = await self._store.write(both, *args)
+        except Untouched as nothing:
+            return cast("Result", nothing.result)
+        self.request_id, self.answered, self._stamped = done.request_id, done.whole, True
+        return done.result
+
+    async def _answered(self, session: Session, result: object) -> KeptAnswer | None:
+        if self._answering is None:
+            return None
+        return await self._answering(Within(self._store, session), result)
 
     async def read(
         self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
@@ -393,12 +454,3 @@ class Behalf(SqlStore):
         queued = await self._store.enqueue_for(self._request, batches[0])
         self._stamped = True
         return [queued]
-
-    async def open(self) -> None:
-        """Nothing to do: the store behind it is open."""
-
-    async def look(self) -> None:
-        """Nothing to do: the store behind it is open."""
-
-    async def close(self) -> None:
-        """Nothing to do: the store behind it stays open."""

@@ -10,10 +10,11 @@ import pytest
 from rota.errors import Conflict, NotFound, Rehearsed, Stale
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.keys import KeyScope, NewKey
-from rota.model.requests import NewRequest
+from rota.model.requests import KeptAnswer, NewRequest
 from rota.model.spaces import Role
 from rota.model.tasks import NewTask, TaskKind
 from rota.model.views import TaskFilter
+from rota.ports.store import Store
 from rota.testing.bench import Bench
 
 FAR = 2**62
@@ -166,6 +167,75 @@ class RequestContract:
         found = await bench.store.find_request("key:1", "k")
         assert found is not None
         assert (found.status, found.answer) == (200, "yes")
+
+    async def test_an_answer_goes_with_the_change_that_it_tells_of(self, bench: Bench) -> None:
+        task = await bench.task()
+        store = bench.store.behalf(self._request(key="k", digest="x"))
+
+        async def told(within: Store, done: Any) -> KeptAnswer:  # noqa: ANN401
+            found = await within.get_state(task.id, "a")
+            assert found is not None
+            return KeptAnswer(200, f"{done.key}={found.value}")
+
+        store.keep_answer(["put_state"], told)
+        await store.put_state(task.id, "a", "1", "ann")
+        assert store.answered
+        found = await bench.store.find_request("key:1", "k")
+        assert found is not None
+        assert (found.id, found.status, found.answer) == (store.request_id, 200, "a=1")
+
+    async def test_what_comes_before_the_change_is_no_part_of_the_request(
+        self, bench: Bench
+    ) -> None:
+        task = await bench.task()
+        store = bench.store.behalf(self._request(key="k", digest="x"))
+
+        async def told(_within: Store, _done: object) -> KeptAnswer:
+            return KeptAnswer(None, "yes")
+
+        store.keep_answer(["mark_seen"], told)
+        await store.put_state(task.id, "a", "1", "ann")
+        assert store.request_id is None
+        assert await bench.store.list_requests(None, FAR, 10) == []
+        await store.mark_seen(task.id, [("mail", "1", "null")])
+        found = await bench.store.find_request("key:1", "k")
+        assert found is not None
+        assert (found.status, found.answer, store.answered) == (None, "yes", False)
+        await bench.store.answer_request(found.id, 201, "all of it")
+        found = await bench.store.find_request("key:1", "k")
+        assert found is not None
+        assert (found.status, found.answer) == (201, "all of it")
+
+    async def test_a_change_that_comes_to_nothing_is_taken_back_with_its_request(
+        self, bench: Bench
+    ) -> None:
+        task = await bench.task()
+        await bench.store.put_state(task.id, "a", "1", "ann")
+        store = bench.store.behalf(self._request(key="k", digest="x"))
+
+        async def told(_within: Store, gone: object) -> KeptAnswer | None:
+            return KeptAnswer(200, "gone") if gone else None
+
+        store.keep_answer(["drop_state"], told)
+        assert not await store.drop_state(task.id, "b")
+        assert store.request_id is None
+        assert await bench.store.list_requests(None, FAR, 10) == []
+        assert await store.drop_state(task.id, "a")
+        assert store.answered
+
+    async def test_an_answer_that_refuses_takes_its_change_back(self, bench: Bench) -> None:
+        task = await bench.task()
+        store = bench.store.behalf(self._request(key="k", digest="x"))
+
+        async def told(_within: Store, _done: object) -> KeptAnswer:
+            message = "it is refused"
+            raise Conflict(message)
+
+        store.keep_answer(["put_state"], told)
+        with pytest.raises(Conflict):
+            await store.put_state(task.id, "a", "1", "ann")
+        assert await bench.store.get_state(task.id, "a") is None
+        assert await bench.store.list_requests(None, FAR, 10) == []
 
     async def test_a_rehearsal_changes_nothing(self, bench: Bench) -> None:
         task = await bench.task()
