@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing
+from pathlib import Path
 
 PATIENCE = 30.0
 CURSOR = "select generation, cursor, next_at from schedules"
@@ -29,8 +30,7 @@ def until(test):
 
 def is_stopped(process):
     assert process.poll() is None, process.communicate()
-    with open(f"/proc/{process.pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "T"
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_what_a_planner_planned_meanwhile_is_not_planned_again(house):
