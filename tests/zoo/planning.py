@@ -126,6 +126,7 @@ def overlap_of_another_lane() -> Iterator[None]:
     "plan-older-than-the-change",
     "Rota, before it was simulated",
     "A plan made before its task was changed or disabled is applied after it",
+    rare=True,
 )
 def plan_older_than_the_change() -> Iterator[None]:
     careful = plan.apply_plans
