@@ -95,7 +95,6 @@ def lost_too_soon() -> Iterator[None]:
     "promise-longer-than-believed",
     "Rota, before it was simulated",
     "A promise to keepers counts from after the store was told, however long that took",
-    rare=True,
 )
 def promise_too_long() -> Iterator[None]:
     promise = SimYard.promise

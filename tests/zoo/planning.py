@@ -235,7 +235,6 @@ def silently_skipped() -> Iterator[None]:
     "ledger-row-grows-over-a-run",
     "Rota, before it was simulated",
     "A row about slots that did not run grows over one that did",
-    rare=True,
 )
 def ledger_grows() -> Iterator[None]:
     with replaced(plan, "_goes_on", lambda last_at, made, entry: last_at == made.was):

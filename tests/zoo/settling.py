@@ -190,6 +190,7 @@ def message_after_the_commit() -> Iterator[None]:
     "exit-taken-for-success",
     "G2-W14",
     "Work that exits without a result is recorded as done",
+    rare=True,
 )
 def exit_taken_for_success() -> Iterator[None]:
     failure = worker.failure
