@@ -7,7 +7,7 @@ PYTHON ?= python3
 TOOLS := bubblewrap podman runc catatonit uidmap tmux zsh fish
 ENGINE := docker.io containerd runc tini
 
-.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo attacks oracle check format bench docs clean sim
+.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo zoo-short attacks oracle check format bench docs clean sim
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,7 +41,7 @@ test: setup  ## run the tests, PostgreSQL included
 smoke: setup  ## does it stand: the folders, the command line and a daemon, in two minutes
 	.venv/bin/pytest -q -n 2 tests/architecture tests/system/cli/test_daemon.py tests/system/cli/test_both_ways.py
 
-release: check test test-programs test-agents  ## everything that must hold before a release, and the wheel
+release: check test zoo-short test-programs test-agents  ## everything that must hold before a release, and the wheel
 	$(UV) build --quiet --out-dir dist
 
 test-agents: setup  ## run the real Claude Code, Codex and pi against a stub of their providers
@@ -59,6 +59,9 @@ zoo: setup  ## plant the bugs of other schedulers and see each one caught
 
 attacks: setup  ## attack a real daemon in every known way at once, and see who notices
 	.venv/bin/python -m tests.attacks
+
+zoo-short: setup  ## plant those of them that few histories find, in a minute
+	.venv/bin/python -m tests.zoo --short
 
 oracle: setup  ## compare all rules with the minute-by-minute oracle, in all zones from 2020 to 2030
 	.venv/bin/python -m tests.oracle

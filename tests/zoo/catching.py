@@ -9,6 +9,8 @@ from tests.zoo.planting import Bug
 from rota.testing.simulation.world import World
 
 MOST_SEEDS = 1_000
+SHORT_SEEDS = 150
+"""In the short form: five times what the bugs it looks for took when they were last looked for."""
 
 
 class Caught(NamedTuple):

@@ -51,6 +51,7 @@ def adopt_without_fencing() -> Iterator[None]:
     "adopted-by-two-looks",
     "Rota, found by 5,000 fresh seeds",
     "Two looks for what is to be carried on overlap, and the second begins a run that is over",
+    rare=True,
 )
 def adopted_twice() -> Iterator[None]:
     async def adopt(self, rows):
@@ -86,7 +87,7 @@ def adopted_twice() -> Iterator[None]:
     "A run is lost as soon as its worker is, although its program goes on under its keeper",
 )
 def lost_too_soon() -> Iterator[None]:
-    with queries(lost_runs=("h.until > :now", "h.until > :now + 3600000000")):
+    with queries(lost_runs=("h.until > :now", "h.until < 0 * :now")):
         yield
 
 
@@ -94,7 +95,6 @@ def lost_too_soon() -> Iterator[None]:
     "promise-longer-than-believed",
     "Rota, before it was simulated",
     "A promise to keepers counts from after the store was told, however long that took",
-    rare=True,
 )
 def promise_too_long() -> Iterator[None]:
     promise = SimYard.promise

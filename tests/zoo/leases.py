@@ -99,6 +99,7 @@ def worker_named_by_host() -> Iterator[None]:
     "fenced-worker-claims",
     "Rota, before it was simulated",
     "A worker that was fenced claims runs before it has heard of it",
+    rare=True,
 )
 def fenced_worker_claims() -> Iterator[None]:
     with queries(is_barred=("fenced = 1", "fenced = 7")):

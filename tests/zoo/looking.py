@@ -6,6 +6,6 @@ from tests.zoo.all import BUGS
 from tests.zoo.catching import Caught, catch
 
 
-def caught(number: int) -> Caught | None:
+def caught(number: int, most_seeds: int) -> Caught | None:
     """Look for the bug of that number."""
-    return catch(BUGS[number])
+    return catch(BUGS[number], most_seeds)

@@ -1,19 +1,9 @@
-"""Every bug in the zoo is caught; `make zoo` prints who had it and after how many seeds."""
+"""The zoo itself; `make zoo-short` looks for its bugs, and `make zoo` for all of them."""
 
-import pytest
 from tests.zoo.all import BUGS
-from tests.zoo.catching import catch
 from tests.zoo.timekeeping import in_autumn, in_spring, leap_days
 
 from rota.testing.simulation.world import World
-
-SEEDS = 150
-"""One history in twenty shows the rarest of them."""
-
-
-@pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.rare], ids=lambda bug: bug.name)
-def test_a_planted_bug_is_caught(bug):
-    assert catch(bug, SEEDS) is not None
 
 
 def test_without_a_bug_nothing_is_caught():
@@ -21,6 +11,13 @@ def test_without_a_bug_nothing_is_caught():
     assert World(0).run().violation is None
 
 
-def test_the_zoo_is_large_and_every_bug_has_its_name():
-    assert len(BUGS) >= 25
-    assert len({bug.name for bug in BUGS}) == len(BUGS)
+def test_every_bug_can_still_be_planted():
+    for bug in BUGS:
+        with bug.plant():
+            if bug.check is None:
+                World(0).run()
+    assert World(0).run().violation is None
+
+
+def test_every_bug_has_its_name_and_its_sentence():
+    assert len({bug.name for bug in BUGS}) == len({bug.says for bug in BUGS}) == len(BUGS)

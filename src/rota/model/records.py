@@ -118,6 +118,7 @@ class DeliveryRecord(NamedTuple):
     state: str
     tries: int
     holder: str | None
+    created_at: int
     sent_at: int | None
     refused: int
     run_state: str | None

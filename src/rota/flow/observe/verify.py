@@ -174,7 +174,8 @@ class Examination:
         self._counts["deliveries"] += len(page)
         self._looked[Invariant.SENT_ONCE] += len(page)
         for delivery in page:
-            self._add(judge_delivery(delivery, TRIES.attempts))
+            whole = delivery.created_at >= self._pruned_before
+            self._add(judge_delivery(delivery, TRIES.attempts, whole=whole))
 
     def schedules(self, page: Sequence[ScheduleRecord]) -> Iterator[SlotRecord]:
         """See schedules; yield the slots that each must have had up to its cursor."""

@@ -11,6 +11,7 @@ import pytest
 from rota.errors import Conflict, Fenced
 from rota.flow.observe.verify import verify
 from rota.flow.settle import settle_runs
+from rota.model.deliveries import DeliveryState
 from rota.model.ids import Epoch, RunId
 from rota.model.outcomes import Asked, Cancelled, Drained, Lost, Outcome, Report, Succeeded
 from rota.model.states import RunState
@@ -229,6 +230,22 @@ class EffectContract:
         assert await bench.store.prune(bench.store.now(), 1_000)
         assert await bench.store.find_effect(speaker, "paid") is None
         assert (await verify(bench.store)).violations == ()
+
+    async def test_messages_stay_as_long_as_their_run(self, bench: Bench) -> None:
+        talk = await talking(bench)
+        lease, speaker = await talk.begin()
+        await bench.store.do_once(speaker, "hi", "{}", talk.delivery(speaker, "hi"))
+        await bench.worker("postman")
+        (sent,) = await bench.store.take_deliveries("postman", 10)
+        await bench.store.mark_delivery(sent, DeliveryState.SENT, None, bench.store.now())
+        bench.clock.advance(days=1)
+        assert await bench.store.prune(bench.store.now(), 1_000)
+        assert len(await bench.store.list_deliveries(lease.run_id, 10)) == 1
+        assert (await verify(bench.store)).violations == ()
+        await talk.end(lease)
+        bench.clock.advance(days=1)
+        assert await bench.store.prune(bench.store.now(), 1_000)
+        assert await bench.store.list_deliveries(None, 10) == []
 
 
 class AskingContract:

@@ -248,6 +248,9 @@ class Checker:
         elif new is None:
             if old.state in DELIVERY_MOVES or commit.operation != PRUNE:
                 _broken("only old, finished deliveries leave", f"delivery {old.id}")
+            run = batch.of("runs", old.run_id)
+            if old.run_id in self.picture.runs and (run is None or run.new is not None):
+                _broken("a message stays as long as its run", f"delivery {old.id}")
         elif old.state != new.state:
             if new.state not in DELIVERY_MOVES.get(old.state, ()):
                 _broken("moves are legal", f"delivery {new.id}: {old.state} to {new.state}")

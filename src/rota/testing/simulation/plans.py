@@ -39,6 +39,7 @@ def check_planning(
             _broken("a dropped schedule plans nothing", new, f"cursor {new.cursor}")
         passed.add(new.id)
         _accounts_for_every_slot(picture, changes, old, new, commit)
+        _queued_as_its_task_stands(picture, changes, new)
         _skips(picture, changes, new, commit)
     for change in changes.get("ledger", ()):
         told = change.new is not None and commit.operation in PLANNING
@@ -146,6 +147,20 @@ def _skips(
             beside = (other.task_id, other.lane) == (run.task_id, run.lane)
             if beside and other.holder and other.started_at < commit.asked:
                 _broken("a slot is skipped beside another run", schedule, f"{other.id}, {run.id}")
+
+
+def _queued_as_its_task_stands(
+    picture: Picture, changes: Mapping[str, Sequence[Change]], schedule: Row
+) -> None:
+    """A plan that was made before its task changed is not applied after it."""
+    policy = json.loads(picture.tasks[schedule.task_id].policy)
+    wanted = (policy["pool"], policy["priority"], policy["group"] or "", policy["metered"])
+    for change in changes.get("runs", ()):
+        run = change.new
+        if change.old is None and run.schedule_id == schedule.id:
+            queued = (run.pool, run.priority, run.grp, bool(run.metered))
+            if queued != wanted:
+                _broken("a slot is queued as its task stands", schedule, f"{queued}, not {wanted}")
 
 
 def _slots_that_ran(picture: Picture, schedule_id: int, after: int) -> set[int]:

@@ -21,6 +21,8 @@ from rota.testing.simulation.processes import Process
 
 LONGEST_START = 0.5
 UNWATCHED_SECONDS = 1.0
+LEFT_SECONDS = 60.0
+"""How long what has ended is left; no process of a history sleeps for so long."""
 
 
 class SimYard:
@@ -189,10 +191,14 @@ class SimYard:
             self._sea.loop.fail(Violation("only what has ended is forgotten", _name(kept)))
 
     async def tidy(self, known: Sequence[Kept]) -> None:
-        """Delete what has ended and is not known any more."""
-        names = {_name(kept) for kept in known}
+        """Delete what has ended long ago and is not known any more.
+
+        What ended a moment ago may have begun after somebody looked for what is known.
+        """
+        names, before = {_name(kept) for kept in known}, self._sea.loop.time() - LEFT_SECONDS
         for name, keeper in list(self._home.keepers.items()):
-            if name not in names and not keeper.lives:
+            ended = None if name in names or keeper.lives else keeper.ended_at
+            if ended is not None and ended < before:
                 del self._home.keepers[name]
 
     async def sign(self, kept: Kept) -> Sign:

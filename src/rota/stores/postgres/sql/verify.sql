@@ -79,7 +79,7 @@ where r.id between :first::bigint and :last::bigint and d.kind = 'notice'
   and t.updated_at < r.created_at and p.channel || ':' || p.target <> coalesce(t.policy::jsonb ->> 'deliver_to', '');
 
 -- name: examine_deliveries
-select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.sent_at,
+select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.created_at, d.sent_at,
   (d.error is not null)::int as refused, r.state as run_state, r.space_id as run_space_id,
   (select string_agg(e.name, ',') from rota.events e
     where e.run_id = d.run_id and e.run_id is not null and e.name like 'delivery.%'

@@ -98,9 +98,10 @@ delete from rota.attempts where run_id = any(:ids::bigint[]);
 -- name: prune_questions
 delete from rota.questions where run_id = any(:ids::bigint[]);
 
--- name: prune_deliveries
-delete from rota.deliveries where run_id = any(:ids::bigint[])
-  and state in ('sent', 'unknown', 'dead', 'withdrawn');
+-- name: prune_deliveries  of runs that have left
+delete from rota.deliveries d where run_id = any(:ids::bigint[])
+  and state in ('sent', 'unknown', 'dead', 'withdrawn')
+  and not exists (select 1 from rota.runs r where r.id = d.run_id);
 
 -- name: prune_events
 delete from rota.events where id = any(:ids::bigint[]);

@@ -79,8 +79,8 @@ where r.id between :first and :last and d.kind = 'notice'
   and t.updated_at < r.created_at and p.channel || ':' || p.target <> coalesce(t.policy ->> 'deliver_to', '');
 
 -- name: examine_deliveries
-select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.sent_at, d.error is not null as refused,
-  r.state as run_state, r.space_id as run_space_id,
+select d.id, d.run_id, d.space_id, d.state, d.tries, d.holder, d.created_at, d.sent_at,
+  d.error is not null as refused, r.state as run_state, r.space_id as run_space_id,
   (select group_concat(e.name) from events e
     where e.run_id = d.run_id and e.run_id is not null and e.name like 'delivery.%'
       and e.data ->> 'delivery_id' = d.id) as ends

@@ -89,9 +89,10 @@ delete from attempts where run_id in (select value from json_each(:ids));
 -- name: prune_questions
 delete from questions where run_id in (select value from json_each(:ids));
 
--- name: prune_deliveries
+-- name: prune_deliveries  of runs that have left
 delete from deliveries where run_id in (select value from json_each(:ids))
-  and state in ('sent', 'unknown', 'dead', 'withdrawn');
+  and state in ('sent', 'unknown', 'dead', 'withdrawn')
+  and not exists (select 1 from runs r where r.id = deliveries.run_id);
 
 -- name: prune_events
 delete from events where id in (select value from json_each(:ids));
