@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from rota.executors.kit.keeper.processes import children
+from rota.executors.kit.keeper.processes import children, program_name, start_time
+from rota.executors.kit.keeper.words import read_file
 from rota.executors.kit.keeping import _spawn, introduce, pack
-from rota.executors.kit.probing import Ended, kill_keeper, probe
+from rota.executors.kit.probing import Alive, Ended, kill_keeper, probe
 from rota.executors.kit.spec import Tree
 from rota.model.keeping import Reason
 from rota.testing.keeper.programs import STUBBORN
+
+INNER_NAMES = {"rota-init", "rota-guard"}
 
 
 def stubborn(attempts):
@@ -138,6 +141,48 @@ def test_a_keeper_killed_while_it_starts_leaves_nobody(scene):
                 ran += 1
             assert attempt.pid not in children(os.getpid()), "it is still a zombie"
         assert never, "no keeper was caught before it had begun"
+
+    scene.play(body)
+
+
+def held_before_its_introduction(attempts):
+    """An attempt whose keeper has its inner process, and hangs where it opens its beat."""
+    gate, wrapper = attempts.home / "gate", attempts.home / "python"
+    os.mkfifo(gate)
+    python = attempts.program.python
+    wrapper.write_text(
+        f'#!/bin/sh\n[ "$4" = --try ] || read -r _ < "{gate}"\nexec "{python}" "$@"\n'
+    )
+    wrapper.chmod(0o700)
+    attempts.program = replace(attempts.program, python=str(wrapper))
+    attempt = attempts.start(attempts.python(STUBBORN))
+    (attempt.folder / "beat").unlink()
+    os.mkfifo(attempt.folder / "beat")
+    gate.write_text("go\n")
+    attempt.until(lambda: {program_name(pid) for pid in children(attempt.pid)} & INNER_NAMES)
+    (inner,) = children(attempt.pid)
+    return attempt, inner
+
+
+def is_stopped(pid):
+    return b") T " in read_file(f"/proc/{pid}/stat")
+
+
+def test_nobody_is_said_to_be_dead_while_an_inner_process_lives(scene):
+    """A stopped guard outlives its keeper as one does that the machine is too busy to run."""
+
+    def body(attempts):
+        attempt, inner = held_before_its_introduction(attempts)
+        os.kill(inner, signal.SIGSTOP)
+        attempt.until(lambda: is_stopped(inner))
+        os.kill(attempt.pid, signal.SIGKILL)
+        attempt.until(lambda: not start_time(attempt.pid))
+        if attempts.tree is Tree.GUARD:
+            assert isinstance(attempt.look(), Alive)
+            os.kill(inner, signal.SIGCONT)
+        ending = attempt.ending(5.0)
+        assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
+        assert attempt.processes() == []
 
     scene.play(body)
 

@@ -1,8 +1,9 @@
 """The process between keeper and program: first of a PID namespace, or guard of a tree.
 
 It is a fork of the keeper. It starts the program only when the keeper says so, which is after its
-own end has been bound to the keeper's and after the keeper has written down who it is. It waits for
-the program and for every orphan, and ends when none is left.
+own end has been bound to the keeper's and after the keeper has written down who it is. Until then
+it holds the lock of the attempt too, because nothing else says that it is there. It waits for the
+program and for every orphan, and ends when none is left.
 
     to the keeper    R           ready
                      A           the program has begun
@@ -88,7 +89,6 @@ class Inner:
 
     def live(self) -> NoReturn:
         """Do everything; the process ends here."""
-        os.close(LOCK_FD)  # or a dead keeper would look alive
         for end in self.pipes.keeper_ends():
             os.close(end)
         _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
@@ -100,6 +100,7 @@ class Inner:
             gather_orphans()
         self._tell("R")
         if os.read(self.pipes.command[0], 1) == b"G":
+            os.close(LOCK_FD)  # or a dead keeper would look alive
             self._start()
             self._watch()
         self._proven()

@@ -3,7 +3,8 @@
 All files lie in the attempt's folder, which nobody else can enter. A keeper's orders come to it in
 memory, never on a disk: they hold the environment of the program, and so perhaps secrets.
 
-    lock          held by the keeper from before its birth until its death; its process number
+    lock          held by the keeper from before its birth until its death, and by its inner process
+                  until that is written down; holds the keeper's process number
     keeper        who keeps the attempt; written before the program is started
     out, err      what the program wrote, a clean prefix of each stream
     beat          how far the keeper is, in place, now and then; a ring where the disk refuses it
