@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -150,7 +151,8 @@ def _kill() -> None:
 
 
 def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # To this thread: another one would take it later, and this one would go on meanwhile.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _sleep() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import apsw
 import pytest
 
 from rota.errors import Busy, SchemaMismatch, Unavailable
 from rota.model.views import RunFilter
+from rota.stores.sqlite.connection import connect
 from rota.stores.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
@@ -103,6 +105,7 @@ async def test_every_database_has_an_incarnation_of_its_own(tmp_path, clock, ope
     for name in ("a.db", "b.db"):
         await opened_file(str(tmp_path / name))
         connection = apsw.Connection(str(tmp_path / name))
+        connection.set_busy_timeout(10_000)  # its threads may be opening it yet
         found.add(connection.execute("select value from facts where name = 'incarnation'").get)
         connection.close()
     assert len(found - {None}) == 2
@@ -139,3 +142,16 @@ async def test_opening_a_store_twice_changes_nothing(tmp_path):
     await store.open()
     assert threading.active_count() == threads
     await store.close()
+
+
+def test_who_opens_a_new_file_at_the_same_instant_is_not_refused(tmp_path):
+    """A daemon and a command that both begin with a new home."""
+    at_once = threading.Barrier(4)
+
+    def opened(path):
+        at_once.wait()
+        connect(path).close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(40):
+            list(threads.map(opened, [str(tmp_path / f"{number}.db")] * 4))

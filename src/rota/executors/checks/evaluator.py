@@ -57,5 +57,5 @@ class Evaluator:
             if child.returncode is None:
                 with suppress(ProcessLookupError):
                     child.kill()
-                await child.wait()
+                await child.communicate()  # until its pipes are closed, which may be after its end
         return out

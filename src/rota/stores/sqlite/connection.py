@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from typing import NoReturn
 
 import apsw
@@ -24,6 +26,7 @@ OLDEST_SQLITE = (3, 51, 3)
 """Earlier ones can lose data when two connections reset the write-ahead log at once."""
 
 BUSY_TIMEOUT_MS = 10_000
+AGAIN_MS = 20
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_000
 STATEMENTS = 400
@@ -46,11 +49,10 @@ def connect(path: str) -> apsw.Connection:
     if path != MEMORY:
         create_private(path)
     with translated(path):
-        return _set_up(
-            apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS),
-            "journal_mode = wal",
-            "synchronous = full",
+        connection = apsw.Connection(
+            path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS
         )
+        return _set_up(connection, "journal_mode = wal", "synchronous = full")
 
 
 def connect_to_look(path: str) -> apsw.Connection:
@@ -78,11 +80,25 @@ def _set_up(connection: apsw.Connection, *pragmas: str) -> apsw.Connection:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     try:
         for pragma in (*pragmas, *SETTINGS):
-            connection.execute(f"pragma {pragma}")
+            _set(connection, pragma)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _set(connection: apsw.Connection, pragma: str) -> None:
+    """Set a pragma, again where others that open a new file at this instant are in the way.
+
+    Of two that make it a write-ahead log at once SQLite refuses one without waiting, since each
+    waits for the other.
+    """
+    for _ in range(BUSY_TIMEOUT_MS // AGAIN_MS):
+        with suppress(apsw.BusyError):
+            connection.execute(f"pragma {pragma}")
+            return
+        sleep(AGAIN_MS / 1000)
+    connection.execute(f"pragma {pragma}")
 
 
 def check_version() -> None:
