@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rota import Rota
+from rota.library.rota import Rota
 from rota.model.events import EventName
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import NewTask
 
 PAST = "past"
@@ -76,7 +76,7 @@ async def history(address: str, what: str, count: int) -> None:
 async def spaces(address: str, count: int, queued_each: int) -> None:
     """Add spaces with a task each, and ready runs for every one of them."""
     async with Rota(address) as rota:
-        await rota.store.add_space("main", Role.MAIN, "UTC")
+        await rota.store.add_space("main", SpaceRole.MAIN, "UTC")
     await _execute(address, SPACES, count)
     await _execute(address, QUEUED, queued_each)
     await vacuum(address)

@@ -84,7 +84,7 @@ def _timed_statements(session: Any, ledger: Ledger) -> None:
 
 
 def _timed_sqlite(ledger: Ledger) -> None:
-    store = import_module("rota.stores.sqlite.store")
+    store = import_module("rota.store.sqlite.store")
     plain = store.transact
 
     def transact(connection: Any, session: Any, operation: Any, *args: Any, **options: Any) -> Any:
@@ -105,7 +105,7 @@ def _timed_sqlite(ledger: Ledger) -> None:
 
 def profile_thread(profile: cProfile.Profile) -> Callable[[], None]:
     """Watch what the store's writing thread does; returns how to stop that."""
-    store = import_module("rota.stores.sqlite.store")
+    store = import_module("rota.store.sqlite.store")
     plain = store.transact
 
     def transact(*args: Any, write: bool, **options: Any) -> Any:
@@ -126,7 +126,7 @@ def profile_thread(profile: cProfile.Profile) -> Callable[[], None]:
 
 
 def instrument(store: str, ledger: Ledger) -> None:
-    session = import_module(f"rota.stores.{store}.session")
+    session = import_module(f"rota.store.{store}.session")
     for name in dir(session):
         if name.endswith("Session") and getattr(session, name).__module__ == session.__name__:
             _timed_statements(getattr(session, name), ledger)

@@ -13,9 +13,9 @@ import pytest
 
 pytest.register_assert_rewrite("rota.testing.contracts")
 
-from rota.flow.observe.verify import verify  # noqa: E402
+from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402
-from rota.stores.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
+from rota.store.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
 from rota.testing.bench import Bench  # noqa: E402
 from rota.testing.clock import VirtualClock  # noqa: E402
 from rota.testing.fakes import FixedChance  # noqa: E402
@@ -170,7 +170,7 @@ def postgres_address(postgres_server, runner):
 
 def postgres_store(request, clock):
     address = request.getfixturevalue("postgres_address")
-    from rota.stores.postgres.store import PostgresStore
+    from rota.store.postgres.store import PostgresStore
 
     return PostgresStore(address, clock, own_clock=True)
 

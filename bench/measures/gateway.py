@@ -16,9 +16,9 @@ from typing import Any
 from bench.kit import percentile, value
 from bench.measures.base import Bench
 from bench.table import Row
-from rota.executors.kit.executor import Interpreter
-from rota.gateway.keeping import HomeGateway
+from rota.gateway.client import GatewayClient
 from rota.gateway.upstreams import Upstream, allowed_in
+from rota.keeper.build import Interpreter
 from rota.rules.redaction import Redactor
 
 MOST_ADDED_MS = 5.0
@@ -86,16 +86,16 @@ async def _measured(count: int) -> dict[str, Any]:
     return {"pairs": pairs, "memory": memory, "start": start}
 
 
-def _gateway(folder: Path, port: int) -> HomeGateway:
+def _gateway(folder: Path, port: int) -> GatewayClient:
     python = Interpreter.running()
     known = Upstream(
         name="models", scheme="http", host="127.0.0.1", port=port, local=True,
         allow=allowed_in("models", ["POST /v1/messages"]), headers=(("x-api-key", "real-key"),),
         secret="models",
     )  # fmt: skip
-    made = HomeGateway(
+    made = GatewayClient(
         folder / "g",
-        lambda where: python.module("rota.gateway.process", where),
+        lambda where: python.module("rota.gateway.server", where),
         {},
         lambda: [known],
     )

@@ -12,11 +12,11 @@ from pathlib import Path
 from bench.kit import percentile, value
 from bench.measures.base import Bench
 from bench.table import Row
-from rota.executors.kit.keeper.processes import descendants
-from rota.executors.kit.keeping import read_spool
-from rota.executors.kit.spec import Tree
 from rota.executors.process.executor import START
-from rota.model.programs import Bounds
+from rota.keeper.client import read_spool
+from rota.keeper.linux import descendants
+from rota.model.programs import ResourceLimits
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.attempts import Attempt, Attempts
 
 MIB = 1 << 20
@@ -36,7 +36,7 @@ time.sleep(60)
 
 
 def measure(bench: Bench) -> Iterator[Row]:
-    for tree, name in ((Tree.PIDNS, "PID namespace"), (Tree.GUARD, "guard")):
+    for tree, name in ((ProcessTreeMode.PIDNS, "PID namespace"), (ProcessTreeMode.GUARD, "guard")):
         ways = (
             ("start to the program's main", ()),
             ("the same with a bound on open files", BOUNDED),
@@ -73,7 +73,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         raise RuntimeError(f"{len(left)} processes survived")
 
 
-def _starts(tree: Tree, count: int, behind: Sequence[str] = ()) -> list[float]:
+def _starts(tree: ProcessTreeMode, count: int, behind: Sequence[str] = ()) -> list[float]:
     found = []
     with Attempts(tree) as attempts:
         for _ in range(count):
@@ -84,7 +84,7 @@ def _starts(tree: Tree, count: int, behind: Sequence[str] = ()) -> list[float]:
     return found
 
 
-def _memory(tree: Tree, count: int) -> float:
+def _memory(tree: ProcessTreeMode, count: int) -> float:
     with Attempts(tree) as attempts:
         made = [attempts.start(["sleep", "60"]) for _ in range(count)]
         pids = [pid for attempt in made for pid in attempt.pids()[:2]]
@@ -100,10 +100,10 @@ def _pss_mib(pid: int) -> float:
 
 def _flood(size: int) -> tuple[float, float]:
     """Return GiB a second, and the most memory the keeper had."""
-    with Attempts(Tree.AUTO) as attempts:
+    with Attempts(ProcessTreeMode.AUTO) as attempts:
         began, most = time.monotonic(), 0.0
         command = ["head", "-c", str(size), "/dev/zero"]
-        attempt = attempts.start(command, bounds=Bounds(output_bytes=64 * MIB))
+        attempt = attempts.start(command, bounds=ResourceLimits(output_bytes=64 * MIB))
         keeper = attempt.pids()[0]
         while not (attempt.folder / "exit").exists():
             try:
@@ -118,7 +118,7 @@ def _flood(size: int) -> tuple[float, float]:
 
 def _tail(count: int, lines: int = 40) -> list[float]:
     """Return how many milliseconds after it was written each line was read."""
-    with Attempts(Tree.AUTO) as attempts:
+    with Attempts(ProcessTreeMode.AUTO) as attempts:
         made: dict[str, list] = {}
         for _ in range(count):
             attempt = attempts.start(attempts.python(TALKING))

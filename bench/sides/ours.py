@@ -13,20 +13,18 @@ from typing import Any
 
 from bench import fill
 from bench.kit import Marks, Tally, percentile, rss_mb, serve
-from rota import Rota
-from rota.flow.define.schedules import Wish, build_rule
+from rota.flow.define.schedules import ScheduleSpec, build_rule
 from rota.flow.plan import plan
+from rota.library.rota import Rota
 from rota.model.instants import to_micros
-from rota.model.runs import Lease
-from rota.model.settlements import Settlement
-from rota.model.spaces import Limit, Scope
-from rota.model.states import RunState
+from rota.model.runs import Lease, RunState
+from rota.model.settlement import PLAIN_SUCCESS, Settlement
+from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool
-from rota.rules.settlement import PLAIN_SUCCESS
-from rota.stores.kit.session import Rows, Session
-from rota.timing.rules import to_record
+from rota.runtime.event_loop import run_async
+from rota.store.transactions import QueryRows, Transaction
+from rota.timing.rule_builders import to_record
 from rota.timing.timetable import timetable
-from rota.wiring.loop import run_async
 
 CHUNK = 10_000
 POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
@@ -186,13 +184,13 @@ async def _pickup_same(address: str, count: int, gap: float) -> dict[str, Any]:
 # schedules
 
 
-async def _insert_schedules(session: Session, rows: list[dict[str, object]], now: int) -> None:
+async def _insert_schedules(session: Transaction, rows: list[dict[str, object]], now: int) -> None:
     for begin in range(0, len(rows), CHUNK):
-        await session.run("insert_schedules", rows=Rows(rows[begin : begin + CHUNK]), now=now)
+        await session.run("insert_schedules", rows=QueryRows(rows[begin : begin + CHUNK]), now=now)
 
 
 def _schedule_rows(
-    tasks: list[int], count: int, name: str, wish: Wish, now: datetime
+    tasks: list[int], count: int, name: str, wish: ScheduleSpec, now: datetime
 ) -> list[dict[str, object]]:
     """Rows as put_schedule would write them, for schedules that share one rule."""
     rule = build_rule(wish, "UTC", now, now)
@@ -228,7 +226,9 @@ async def _add_idle(rota: Rota, tasks: int, count: int) -> list[int]:
     ids = [task.id for task in await rota.store.list_tasks(space.id)][:tasks]
     now = datetime.now(UTC)
     for hour in range(10):
-        wish = Wish(cron=f"{hour * 5} 3 {(now.day + 14) % 27 + 1} * *", timezone="Europe/Berlin")
+        wish = ScheduleSpec(
+            cron=f"{hour * 5} 3 {(now.day + 14) % 27 + 1} * *", timezone="Europe/Berlin"
+        )
         rows = _schedule_rows(ids, count // 10, f"idle-{hour}", wish, now)
         await rota.store.write(_insert_schedules, rows, rota.store.now())
     return ids
@@ -247,7 +247,7 @@ async def _lateness(address: str, schedules: int, due: int) -> dict[str, Any]:
         await asyncio.sleep(2)
         now = datetime.now(UTC)
         anchor = now.replace(microsecond=0) + timedelta(seconds=5) - timedelta(hours=1)
-        rows = _schedule_rows(ids, due, "due", Wish(every="1h", anchor=anchor), now)
+        rows = _schedule_rows(ids, due, "due", ScheduleSpec(every="1h", anchor=anchor), now)
         await rota.store.write(_insert_schedules, rows, rota.store.now())
         rota.crew.planner.wake()
         for _ in range(2400):
@@ -303,9 +303,9 @@ async def _idle(address: str, seconds: float) -> dict[str, Any]:
 # claiming under limits
 
 LIMITS = (
-    Limit(scope=Scope.POOL, key="background", cap=500),
-    Limit(scope=Scope.SPACE, key="background", cap=2),
-    Limit(scope=Scope.GROUP, key="mail", cap=50),
+    Limit(scope=LimitScope.POOL, key="background", cap=500),
+    Limit(scope=LimitScope.SPACE, key="background", cap=2),
+    Limit(scope=LimitScope.GROUP, key="mail", cap=50),
 )
 
 

@@ -6,21 +6,22 @@ TYPE_CHECKING = False  # importing typing would cost more than the rest of `rota
 if TYPE_CHECKING:
     from typing import Any
 
-    from rota.doors.library.client import Rota
-    from rota.executors.inprocess.handle import RunHandle
-    from rota.model.spaces import Limit, Scope
+    from rota.executors.inprocess.run_context import RunContext
+    from rota.library.rota import Rota
+    from rota.model.spaces import Limit, LimitScope
     from rota.model.tasks import After, CatchUp, Retry
 
-__all__ = ["After", "CatchUp", "Limit", "Retry", "Rota", "RunHandle", "Scope"]
+
+__all__ = ["After", "CatchUp", "Limit", "LimitScope", "Retry", "Rota", "RunContext"]
 
 _HOMES = {
     "After": "rota.model.tasks",
     "CatchUp": "rota.model.tasks",
     "Limit": "rota.model.spaces",
     "Retry": "rota.model.tasks",
-    "Rota": "rota.doors.library.client",
-    "RunHandle": "rota.executors.inprocess.handle",
-    "Scope": "rota.model.spaces",
+    "Rota": "rota.library.rota",
+    "RunContext": "rota.executors.inprocess.run_context",
+    "LimitScope": "rota.model.spaces",
 }
 
 

@@ -1,4 +1,4 @@
-"""Fault points: named places where a test may hurt this process, to see that nothing is lost.
+"""Fault points: named places where a test may kill, stop or fail this process.
 
 `ROTA_FAULT=name:hit:action` arms one of them: when the process gets there for the hit-th time, the
 action happens. Unarmed, a point is one look at an empty list.
@@ -60,7 +60,7 @@ OPERATIONS: Final = (
     "retire",
     "fence",
     "fence_others",
-    "heal",
+    "rebuild_queue_heads",
     "prune",
     "add_key",
     "revoke_key",
@@ -77,12 +77,12 @@ OPERATIONS: Final = (
     "clear_session",
     "resume_session",
     "put_thread",
-    "say",
+    "add_message",
     "read_again",
     "give_messages",
     "box_message",
     "take_messages",
-    "beat",
+    "put_heartbeats",
     "note_silence",
     "read_machine",
     "defer",

@@ -1,25 +1,25 @@
-"""Sample callables: what `rota up --samples` runs in a fresh home, and what the docs call."""
+"""Callables of `rota up --samples`, also used by the docs."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 
-from rota.executors.inprocess.handle import RunHandle
+from rota.executors.inprocess.run_context import RunContext
 
 
-async def hello(run: RunHandle) -> str:
+async def hello(run: RunContext) -> str:
     """Say hello; the shortest task there is."""
     return f"hello from run {run.id}"
 
 
-def count_words(run: RunHandle) -> dict[str, int]:
+def count_words(run: RunContext) -> dict[str, int]:
     """Count the words of the payload; a plain function, so it runs in a thread."""
     text = run.payload if isinstance(run.payload, str) else "the quick brown fox"
     return {"words": len(text.split())}
 
 
-async def flaky(run: RunHandle) -> str:
+async def flaky(run: RunContext) -> str:
     """Fail at the first attempt and succeed at the second, to show a retry."""
     if run.attempt == 1:
         message = "the first attempt always fails"
@@ -27,7 +27,7 @@ async def flaky(run: RunHandle) -> str:
     return f"succeeded at attempt {run.attempt}"
 
 
-async def summary(run: RunHandle) -> None:
+async def summary(run: RunContext) -> None:
     """Send what the task before it returned; runs after `count_words`."""
     words = "unknown"
     if isinstance(run.payload, dict):
@@ -35,7 +35,7 @@ async def summary(run: RunHandle) -> None:
     run.send(f"counted {words} words")
 
 
-async def nap(run: RunHandle) -> float:
+async def nap(run: RunContext) -> float:
     """Sleep for the seconds of the payload, or about half a second."""
     seconds = 0.25 + random.SystemRandom().random() / 2
     if isinstance(run.payload, (int, float)):
@@ -44,7 +44,7 @@ async def nap(run: RunHandle) -> float:
     return round(seconds, 3)
 
 
-async def approve(run: RunHandle) -> str:
+async def approve(run: RunContext) -> str:
     """Ask a person; `rota questions` shows it and `rota answer` answers it."""
     answer = await run.ask("Shall I go on?", options=("yes", "no"))
     return f"the answer was {answer}"

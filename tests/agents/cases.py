@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from rota.model.faults import FaultKind
-from rota.model.wishes import Wish
+from rota.model.agents import AgentErrorKind, AgentSpec
 from rota.testing.providers import Cut, Refusal, Slow, Text, Tool, Word
 
-HELLO = Wish(instructions="say hello")
+HELLO = AgentSpec(instructions="say hello")
 TOOLS = {
     "claude": Tool("Bash", {"command": "echo 42", "description": "count"}),
     "codex": Tool("exec_command", {"cmd": "echo 42"}),
@@ -70,7 +69,7 @@ TODOS = Tool(
 )
 PERCENTS = {"claude": (0, 50, 50, 100), "codex": (0, 50, 100, 100), "pi": (0, 50, 100)}
 WISHES = {
-    "claude": Wish(
+    "claude": AgentSpec(
         instructions="say hello",
         model="claude-opus-5-5",
         fallback_models=("sonnet",),
@@ -80,13 +79,15 @@ WISHES = {
         permission_mode="dontAsk",
         max_turns=3,
     ),
-    "codex": Wish(
+    "codex": AgentSpec(
         instructions="say hello",
         model="stub-model",
         thinking="low",
         permission_mode="danger-full-access",
     ),
-    "pi": Wish(instructions="say hello", model="stub/stub-model", tools=("bash",), thinking="off"),
+    "pi": AgentSpec(
+        instructions="say hello", model="stub/stub-model", tools=("bash",), thinking="off"
+    ),
 }
 
 
@@ -97,9 +98,9 @@ class Case:
     agent: str
     name: str
     script: tuple[Word, ...]
-    wish: Wish
+    wish: AgentSpec
     text: str = ""
-    fault: FaultKind | None = None
+    fault: AgentErrorKind | None = None
     tools: int = 0
     percents: tuple[float, ...] = ()
     session: str | None = None
@@ -114,24 +115,24 @@ def cases() -> list[Case]:
 def of_agent(agent: str) -> list[Case]:
     wish = WISHES[agent]
     refusals = {
-        "401": (Refusal(401, "authentication_error", "invalid key"), FaultKind.AUTHENTICATION),
-        "429": (Refusal(429, "rate_limit_error", "too many requests"), FaultKind.RATE_LIMIT),
-        "529": (Refusal(529, "overloaded_error", "Overloaded"), FaultKind.OVERLOAD),
-        "quota": (QUOTA[agent], FaultKind.BILLING),
-        "too-long": (TOO_LONG[agent], FaultKind.CONTEXT_TOO_LONG),
-        "no-model": (Refusal(404, "model_not_found", "model: nope"), FaultKind.UNKNOWN_MODEL),
+        "401": (Refusal(401, "authentication_error", "invalid key"), AgentErrorKind.AUTHENTICATION),
+        "429": (Refusal(429, "rate_limit_error", "too many requests"), AgentErrorKind.RATE_LIMIT),
+        "529": (Refusal(529, "overloaded_error", "Overloaded"), AgentErrorKind.OVERLOAD),
+        "quota": (QUOTA[agent], AgentErrorKind.BILLING),
+        "too-long": (TOO_LONG[agent], AgentErrorKind.CONTEXT_TOO_LONG),
+        "no-model": (Refusal(404, "model_not_found", "model: nope"), AgentErrorKind.UNKNOWN_MODEL),
     }
     told = [
         Case(agent, "text", (Text("hello there"),), wish, "hello there"),
         Case(agent, "tool", (TOOLS[agent], Text("it is 42")), wish, "it is 42", tools=1),
-        Case(agent, "banner", (Text("API Error: 500 oops"),), wish, fault=FaultKind.OVERLOAD),
+        Case(agent, "banner", (Text("API Error: 500 oops"),), wish, fault=AgentErrorKind.OVERLOAD),
         Case(agent, "question", (Text(QUESTION),), wish),
         Case(
             agent,
             "lost-session",
             (Text("hello"),),
             wish,
-            fault=FaultKind.SESSION_LOST,
+            fault=AgentErrorKind.SESSION_LOST,
             session="00000000-0000-4000-8000-000000000000",
         ),
     ]
@@ -139,14 +140,16 @@ def of_agent(agent: str) -> list[Case]:
     words = (*PLANS[agent], Text("done"))
     told.append(Case(agent, "progress", words, freely, "done", percents=PERCENTS[agent]))
     if agent != "pi":  # which takes the half for the whole
-        told.append(Case(agent, "cut", (Cut("hello there"),), wish, fault=FaultKind.NETWORK))
+        told.append(Case(agent, "cut", (Cut("hello there"),), wish, fault=AgentErrorKind.NETWORK))
     if agent == "pi":
         words = (Slow("the first"), Text("the second"))
         told.append(Case(agent, "steered", words, wish, "the first\n\nthe second", more="go on"))
     if agent == "claude":
         named, words = replace(wish, tools=("TodoWrite",)), (TODOS, Text("done"))
         told.append(Case(agent, "todos", words, named, "done", percents=(50,)))
-        told.append(Case(agent, "turns", (TOOLS[agent],), wish, fault=FaultKind.TURNS, tools=3))
+        told.append(
+            Case(agent, "turns", (TOOLS[agent],), wish, fault=AgentErrorKind.TURNS, tools=3)
+        )
     for name, (refusal, fault) in refusals.items():
         told.append(Case(agent, name, (refusal,), wish, fault=fault))
     return told

@@ -17,11 +17,17 @@ from tests.agents.programs import PROGRAMS
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.pi.agent import PiAgent
-from rota.model.messages import MessageState, ThreadMessage
-from rota.model.said import Over, Said, Wanted
-from rota.model.verdicts import Exit, Stop, Verdict
-from rota.model.wishes import Wish
-from rota.ports.agent import McpServer, Room
+from rota.model.agents import (
+    AgentInputClosed,
+    AgentInputRequested,
+    AgentResult,
+    AgentSpec,
+    ProcessExit,
+    Said,
+    StopReason,
+)
+from rota.model.threads import MessageState, ThreadMessage
+from rota.ports.agent import AgentWorkspace, McpServer
 from rota.testing.providers import Provider
 
 AGENTS = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), PiAgent())}
@@ -46,8 +52,8 @@ class Told:
 
     lines: list[bytes]
     said: list[Said]
-    verdict: Verdict
-    end: Exit
+    verdict: AgentResult
+    end: ProcessExit
     argv: Sequence[str] = ()
     asked: list[dict[str, object]] = field(default_factory=list)
 
@@ -58,12 +64,14 @@ class Place:
 
     root: Path
 
-    def room(self, agent: str, url: str, session: str | None, servers: Sequence[McpServer]) -> Room:
+    def room(
+        self, agent: str, url: str, session: str | None, servers: Sequence[McpServer]
+    ) -> AgentWorkspace:
         for name in ("home", "work", "attempt", "tmp"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         home = self.root / "home"
         self.settle(agent, home, url)
-        return Room(
+        return AgentWorkspace(
             folder=str(self.root / "attempt"),
             cwd=str(self.root / "work"),
             home=str(home),
@@ -101,7 +109,7 @@ def drive(
     agent: str,
     place: Place,
     provider: Provider,
-    wish: Wish,
+    wish: AgentSpec,
     *,
     session: str | None = None,
     servers: Sequence[McpServer] = (),
@@ -144,7 +152,9 @@ def drive(
     finally:
         end_all(process)
         process.communicate()
-    end = exit_of(process.returncode, err, stopped=Stop.CANCELLED if stop_when_asked else None)
+    end = exit_of(
+        process.returncode, err, stopped=StopReason.CANCELLED if stop_when_asked else None
+    )
     told = read(agent, out.splitlines(), end, wish, resumed=session)
     told.argv, told.asked = command.argv, provider.script.asked
     return told
@@ -155,7 +165,7 @@ def told_more(process, stdin, agent, provider, more):
 
     Both streams are read here as they come; it says little enough to fit a pipe.
     """
-    reader, lines = agent.reader(Wish(), Room(folder="/", cwd="/", home="/")), []
+    reader, lines = agent.reader(AgentSpec(), AgentWorkspace(folder="/", cwd="/", home="/")), []
     process.stdin.write(stdin)
     process.stdin.flush()
     assert provider.script.heard.wait(PATIENCE)
@@ -167,8 +177,8 @@ def told_more(process, stdin, agent, provider, more):
         if b"queue_update" in line:
             provider.script.released.set()
         for one in reader.feed(line):
-            over = over or isinstance(one, Over)
-            if isinstance(one, Wanted):
+            over = over or isinstance(one, AgentInputClosed)
+            if isinstance(one, AgentInputRequested):
                 process.stdin.write(one.line.encode())
                 process.stdin.flush()
     out, err = process.communicate(timeout=PATIENCE)
@@ -189,14 +199,18 @@ def end_all(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def exit_of(code: int, stderr: bytes, *, stopped: Stop | None) -> Exit:
+def exit_of(code: int, stderr: bytes, *, stopped: StopReason | None) -> ProcessExit:
     if code < 0:
-        return Exit(signal=-code, stderr_tail=stderr[-2000:], stopped=stopped)
-    return Exit(code=code, stderr_tail=stderr[-2000:], stopped=stopped)
+        return ProcessExit(signal=-code, stderr_tail=stderr[-2000:], stopped=stopped)
+    return ProcessExit(code=code, stderr_tail=stderr[-2000:], stopped=stopped)
 
 
-def read(agent: str, lines: list[bytes], end: Exit, wish: Wish, *, resumed: str | None) -> Told:
+def read(
+    agent: str, lines: list[bytes], end: ProcessExit, wish: AgentSpec, *, resumed: str | None
+) -> Told:
     """Read lines that were printed."""
-    reader = AGENTS[agent].reader(wish, Room(folder="/", cwd="/", home="/", session=resumed))
+    reader = AGENTS[agent].reader(
+        wish, AgentWorkspace(folder="/", cwd="/", home="/", session=resumed)
+    )
     said = [one for line in lines for one in reader.feed(line)]
     return Told(lines, said, reader.end(end), end)

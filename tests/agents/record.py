@@ -16,7 +16,7 @@ from tests.agents.cases import WISHES, Case, cases
 from tests.agents.driving import Place, Told, drive, read
 from tests.unit.agents.golden import FOLDER, described, load_exit
 
-from rota.model.verdicts import Exit
+from rota.model.agents import ProcessExit
 from rota.testing.providers import Provider
 
 FIXED = [
@@ -67,7 +67,7 @@ def record(case: Case) -> None:
 
 
 def reread(case: Case, stream: str, end: dict[str, object]) -> Told:
-    exit_: Exit = load_exit(end)
+    exit_: ProcessExit = load_exit(end)
     lines = stream.encode().splitlines()
     return read(case.agent, lines, exit_, WISHES[case.agent], resumed=case.session)
 

@@ -10,9 +10,14 @@ from tests.agents.driving import Place, drive
 from tests.agents.programs import PROGRAMS
 from tests.agents.tool_server import serving
 
-from rota.model.faults import FaultKind
-from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
-from rota.model.said import Progress, Session, Text, ToolCall
+from rota.model.agents import (
+    AgentErrorKind,
+    AgentProgress,
+    AgentSessionStarted,
+    AgentText,
+    AgentToolCall,
+)
+from rota.model.attempts import Cancelled, Failed, Succeeded, WaitingForAnswer
 from rota.ports.agent import McpServer
 from rota.testing.providers import TOKENS_IN, TOKENS_OUT, Provider, Slow, Tool
 from rota.testing.providers import Text as Says
@@ -39,7 +44,7 @@ def place(tmp_path):
 
 
 def percents(told):
-    shares = (said.percent for said in told.said if isinstance(said, Progress))
+    shares = (said.percent for said in told.said if isinstance(said, AgentProgress))
     return tuple(share for share in shares if share is not None)
 
 
@@ -49,15 +54,15 @@ def test_what_the_provider_answers_is_what_is_read(case, place):
         words = {"session": case.session, "more": case.more}
         told = drive(installed(case.agent), place, provider, case.wish, **words)
     assert told.verdict.fault is case.fault, told.verdict
-    assert sum(isinstance(said, ToolCall) for said in told.said) == case.tools
+    assert sum(isinstance(said, AgentToolCall) for said in told.said) == case.tools
     assert percents(told) == case.percents
     if case.text:
         assert told.verdict.text == case.text
-        spoken = [said.text for said in told.said if isinstance(said, Text)]
+        spoken = [said.text for said in told.said if isinstance(said, AgentText)]
         assert "\n\n".join(spoken) == case.text
         assert isinstance(told.verdict.outcome, Succeeded)
     if case.name == "question":
-        assert told.verdict.outcome == Asked(
+        assert told.verdict.outcome == WaitingForAnswer(
             question="Which colour?", context="I need to know.", options=("red", "blue")
         )
     if case.fault:
@@ -79,7 +84,7 @@ def test_a_session_is_resumed_with_what_was_said_in_it(agent, place):
         second = drive(agent, place, provider, WISHES[agent], session=first.verdict.session)
     assert second.verdict.text == "again"
     assert second.verdict.session == first.verdict.session
-    assert Session(id=first.verdict.session) in second.said
+    assert AgentSessionStarted(id=first.verdict.session) in second.said
     assert "the word is heron" in str(second.asked[0])
     used = second.verdict.usage
     turns = 2 if used.of_session else 1
@@ -92,7 +97,7 @@ def test_a_stopped_agent_is_cancelled_and_not_tried_again(agent, place):
         told = drive(agent, place, provider, WISHES[agent], stop_when_asked=True)
     assert isinstance(told.verdict.outcome, Cancelled)
     assert not told.verdict.transient
-    assert told.verdict.fault is FaultKind.CANCELLED
+    assert told.verdict.fault is AgentErrorKind.CANCELLED
 
 
 CALLS = {
@@ -122,5 +127,5 @@ def test_a_tool_server_is_called_and_its_secret_is_in_no_command_line(name, tool
     assert told.verdict.text == "done", told.verdict
     assert f"hi {WORD}" in str(told.asked[-1])
     assert not any(WORD in word for word in told.argv)
-    called = [said.name for said in told.said if isinstance(said, ToolCall)]
+    called = [said.name for said in told.said if isinstance(said, AgentToolCall)]
     assert called == [{"claude": "mcp__rota__echo", "codex": "rota.echo"}[name]]

@@ -23,35 +23,31 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from rota.doors.api import connection
-from rota.doors.api.backoff import Backoff
-from rota.doors.api.desk_entrance import DeskEntrance
-from rota.doors.api.entrance import Entrance
-from rota.doors.api.guard import Guard, Trust
-from rota.doors.api.mcp import McpPage
-from rota.doors.api.routes import Api
-from rota.doors.api.server import Place, opened_socket, serving
-from rota.doors.inside.desk import Desk
-from rota.doors.inside.mcp import Tools
-from rota.doors.inside.pace import Pace
-from rota.doors.kit.office import Bounds, House
-from rota.executors.checks.probes import HomeProbes
-from rota.executors.kit.artifacts import HomeArtifacts
+from rota.agent_api.dispatcher import AgentApi, RateLimiter
+from rota.agent_api.mcp import MCP_PATH, McpSession
+from rota.api import http_server
+from rota.api.authentication import AgentAuthenticator, KeyAuthenticator
+from rota.api.http_server import ListenAddress, opened_socket, serving
+from rota.api.middleware import LoginBackoff, Middleware, TrustedHosts
+from rota.api.routes import HttpApi, McpEndpoint
+from rota.app.composition import NoSqlConsole
+from rota.app.plugins import load_agents
+from rota.app.probes import LocalProbes
+from rota.app.secrets import LocalSecretStore
+from rota.app.settings import load_settings
+from rota.app.tokens import LocalAttemptTokens
+from rota.commands.context import AppContext, CommandLimits
 from rota.flow.define.keys import create_key
-from rota.flow.observe.verify import verify
+from rota.flow.observe.verification import verify
+from rota.keeper.workspace import LocalArtifactStore
 from rota.model.keys import EVERY_SCOPE
-from rota.model.spaces import Role
-from rota.rules.permission import LOCAL
-from rota.stores.sqlite.inquiry import FileInquirer
-from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.model.spaces import SpaceRole
+from rota.rules.permissions import LOCAL
+from rota.runtime.event_loop import fastest_loop
+from rota.store.sqlite.sql_console import SqliteSqlConsole
+from rota.store.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
-from rota.wiring.agents import agents_of
-from rota.wiring.inquiring import NoInquirer
-from rota.wiring.loop import fastest_loop
-from rota.wiring.passes import PATH, HomePasses
-from rota.wiring.secrets import LocalSecrets
-from rota.wiring.settings import load_settings
 
 PATIENCE = 30.0
 CALL = "tests.api.work:greet"
@@ -160,12 +156,12 @@ class Door:
         """Do something on the server's loop, where its store lives."""
         return self._loop.run(coroutine)
 
-    def start(self, place: Place, trust: Trust, **bounds: float):
+    def start(self, place: ListenAddress, trust: TrustedHosts, **bounds: float):
         self.run(self._start(place, trust, bounds))
         self.main, self.ann, self.bob = self.client(), self.client("ann"), self.client("bob")
         self.nobody = Client(self.port, None)
 
-    async def _start(self, place: Place, trust: Trust, given: dict[str, float]):
+    async def _start(self, place: ListenAddress, trust: TrustedHosts, given: dict[str, float]):
         await self.store.open()
         self._open.push_async_callback(self.store.close)
         for space in ("main", "ann", "bob"):
@@ -173,39 +169,44 @@ class Door:
         sock = opened_socket(place)
         self._open.callback(sock.close)
         self.port = sock.getsockname()[1]
-        self.entrance = Entrance(self.store, self.clock.monotonic)
+        self.entrance = KeyAuthenticator(self.store, self.clock.monotonic)
         self._open.callback(self.entrance.close)
-        bounds = Bounds(calls=frozenset({CALL}))
-        inquirer = NoInquirer("")
+        bounds = CommandLimits(calls=frozenset({CALL}))
+        inquirer = NoSqlConsole("")
         if isinstance(self.store, SqliteStore):
-            inquirer = FileInquirer(self.store.path)
+            inquirer = SqliteSqlConsole(self.store.path)
         self._open.push_async_callback(inquirer.close)
-        house = House(
+        house = AppContext(
             store=self.store,
             chance=FixedChance(),
             bounds=bounds,
-            agents=agents_of("claude"),
+            agents=load_agents("claude"),
             channels=("log",),
             inquirer=inquirer,
             artifacts=self.artifacts,
-            probes=HomeProbes(Path("nowhere")),
+            probes=LocalProbes(Path("nowhere")),
             secrets=self.secrets,
         )
         pages, inside = {}, {}
         if self._home is not None:
-            self.desk, self.passes = Desk(house, Pace(self.clock.monotonic)), self._passes()
-            pages[PATH] = McpPage(Tools(self.desk))
-            inside[PATH] = DeskEntrance(self.desk, self.passes, self.entrance.caller_of).caller_of
-        api = Api(house, pages)
+            self.desk, self.passes = (
+                AgentApi(house, RateLimiter(self.clock.monotonic)),
+                self._passes(),
+            )
+            pages[MCP_PATH] = McpEndpoint(McpSession(self.desk))
+            inside[MCP_PATH] = AgentAuthenticator(
+                self.desk, self.passes, self.entrance.caller_of
+            ).caller_of
+        api = HttpApi(house, pages)
         self.downloads = api.downloads
         self._open.push_async_callback(api.close)
-        backoff = Backoff(self.clock.monotonic)
-        self.guard = Guard(api, self.entrance, trust, backoff, inside=inside, **given)
+        backoff = LoginBackoff(self.clock.monotonic)
+        self.guard = Middleware(api, self.entrance, trust, backoff, inside=inside, **given)
         await self._open.enter_async_context(serving(self.guard, sock, place))
 
     def _passes(self):
         self._home.mkdir(exist_ok=True)
-        return HomePasses(self._home, self.store)
+        return LocalAttemptTokens(self._home, self.store)
 
     def stop(self):
         found = self.run(verify(self.store)).violations
@@ -214,7 +215,7 @@ class Door:
 
     def client(self, space: str = "main", scopes=EVERY_SCOPE, **more) -> Client:
         """Return a client with a new key."""
-        role = Role.MAIN if space == "main" else Role.MEMBER
+        role = SpaceRole.MAIN if space == "main" else SpaceRole.MEMBER
         secret = secrets.token_bytes(32)
         made = create_key(
             self.store, LOCAL, f"{space} key", secret, space=space, role=role,
@@ -238,19 +239,19 @@ def kind():
 
 @pytest.fixture
 def place():
-    return Place(port=0)
+    return ListenAddress(port=0)
 
 
 @pytest.fixture
 def trust():
-    return Trust()
+    return TrustedHosts()
 
 
 @pytest.fixture(params=["httptools", "h11"])
 def parser(request, monkeypatch):
     """Serve with each of the parsers that an installation may have."""
     which = {"httptools": HttpToolsProtocol, "h11": H11Protocol}[request.param]
-    monkeypatch.setattr(connection, "AutoHTTPProtocol", which)
+    monkeypatch.setattr(http_server, "AutoHTTPProtocol", which)
 
 
 @pytest.fixture
@@ -261,9 +262,9 @@ def bounds():
 
 @pytest.fixture
 def door(loop, kind, clock, place, trust, bounds, request, tmp_path):
-    kept = HomeArtifacts(tmp_path / "home")
+    kept = LocalArtifactStore(tmp_path / "home")
     home = tmp_path / "home"
-    secrets = LocalSecrets(load_settings(str(home)))
+    secrets = LocalSecretStore(load_settings(str(home)))
     made = Door(loop, _store(kind, clock, request, tmp_path), clock, kept, home, secrets)
     made.start(place, trust, **bounds)
     yield made
@@ -276,6 +277,6 @@ def _store(kind, clock, request, tmp_path):
     if kind == "sqlite":
         return SqliteStore(str(tmp_path / "rota.db"), clock)
     address = request.getfixturevalue("postgres_address")
-    from rota.stores.postgres.store import PostgresStore
+    from rota.store.postgres.store import PostgresStore
 
     return PostgresStore(address, clock, own_clock=True)

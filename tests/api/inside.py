@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from tests.api.conftest import Client, Told
 
-from rota.model.inside import Held
+from rota.model.audit import AttemptIdentity
 
 WORKERS = itertools.count(1)
 
@@ -15,7 +15,7 @@ WORKERS = itertools.count(1)
 class Attempt:
     """One attempt of a task, begun through the door."""
 
-    def __init__(self, door, held: Held, lease):
+    def __init__(self, door, held: AttemptIdentity, lease):
         self.door = door
         self.held = held
         self.lease = lease
@@ -44,8 +44,8 @@ class Attempt:
         return self.door.run(self.door.bench.end(self.lease, outcome))
 
 
-def _token(door, held: Held) -> str:
-    from rota.model.sites import Site
+def _token(door, held: AttemptIdentity) -> str:
+    from rota.model.programs import Site
 
     door.passes.url = f"http://127.0.0.1:{door.port}/mcp"
     lease = type("L", (), {"run_id": held.run_id, "epoch": held.epoch})()

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from rota.doors.api import downloads
-from rota.executors.kit.artifacts import HomeArtifacts, shelf_of
+from rota.api import asgi
+from rota.keeper.workspace import LocalArtifactStore, shelf_of
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def home(door, tmp_path):
 
 @pytest.fixture
 def artifacts(tmp_path):
-    return HomeArtifacts(tmp_path / "home")
+    return LocalArtifactStore(tmp_path / "home")
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_links_and_pipes_are_not_there(door, home, shelf):
 
 
 def test_only_so_many_are_handed_out_at_once(door, shelf, monkeypatch):
-    monkeypatch.setattr(downloads, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(asgi, "MOST_AT_ONCE", 0)
     (shelf / "x").touch()
     assert door.ann.get(path(shelf, "x")).status == 503
 

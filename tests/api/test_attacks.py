@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.api.conftest import PATIENCE, Client
 
-from rota.doors.api.guard import Trust
+from rota.api.middleware import TrustedHosts
 
 WORK = {"name": "job", "instructions": "Look."}
 PREVIEW = "/v1/schedules/preview"
@@ -144,7 +144,7 @@ def test_f9_a_client_cannot_say_that_it_is_elsewhere(door, wrong):
     assert told[-1] == 429
 
 
-@pytest.mark.parametrize("trust", [Trust(proxies=frozenset({"127.0.0.1"}))])
+@pytest.mark.parametrize("trust", [TrustedHosts(proxies=frozenset({"127.0.0.1"}))])
 def test_f9_a_trusted_proxy_says_who_guesses(door, wrong):
     for n in range(40):
         said = f"2001:db8:0:{n}::1"
@@ -156,9 +156,9 @@ def test_f9_a_trusted_proxy_says_who_guesses(door, wrong):
 
 
 def test_f9_many_places_are_forgotten_before_they_fill_the_memory(door):
-    from rota.doors.api.backoff import MOST_PLACES, Backoff
+    from rota.api.middleware import MOST_PLACES, LoginBackoff
 
-    backoff = Backoff(door.clock.monotonic)
+    backoff = LoginBackoff(door.clock.monotonic)
     for n in range(MOST_PLACES + 100):
         backoff.failed(f"2001:db8:{n >> 16:x}:{n & 0xFFFF:x}::1")
     assert len(backoff._places) == MOST_PLACES

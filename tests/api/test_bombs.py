@@ -8,14 +8,14 @@ import pytest
 from tests.api.conftest import PATIENCE
 from tests.api.test_attacks import read_all, status_of
 
-from rota.doors.api.server import Place
+from rota.api.http_server import ListenAddress
 
 SOON = 1.0
 
 
 @pytest.fixture
 def place(parser):
-    return Place(port=0, head_seconds=0.5)
+    return ListenAddress(port=0, head_seconds=0.5)
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ import schemathesis
 from schemathesis.engine import events, from_schema
 from tests.api.conftest import Door
 
-from rota.doors.api.document import describe_api
-from rota.doors.api.guard import Trust
-from rota.doors.api.server import Place
-from rota.doors.kit.catalogue import every_command
+from rota.api.http_server import ListenAddress
+from rota.api.middleware import TrustedHosts
+from rota.api.openapi import describe_api
+from rota.app.secrets import LocalSecretStore
+from rota.app.settings import load_settings
+from rota.commands.catalogue import every_command
 from rota.model.tasks import NewTask, TaskKind
-from rota.stores.sqlite.store import MemoryStore
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.clock import VirtualClock
-from rota.wiring.secrets import LocalSecrets
-from rota.wiring.settings import load_settings
 
 EXAMPLES = 10
 WORDS = {
@@ -68,9 +68,9 @@ def _expected(name):
 @pytest.fixture(scope="module")
 def filled(loop, tmp_path_factory):
     clock = VirtualClock()
-    secrets = LocalSecrets(load_settings(str(tmp_path_factory.mktemp("home"))))
+    secrets = LocalSecretStore(load_settings(str(tmp_path_factory.mktemp("home"))))
     door = Door(loop, MemoryStore(clock), clock, secrets=secrets)
-    door.start(Place(port=0), Trust())
+    door.start(ListenAddress(port=0), TrustedHosts())
     try:
         _fill(door)
         yield door

@@ -4,11 +4,10 @@ import pytest
 from tests.api.inside import begin, hold
 
 from rota import faultpoints
-from rota.doors.inside.verbs import offered
-from rota.doors.kit.catalogue import every_command
-from rota.doors.kit.perform import perform
+from rota.agent_api.operations import available_operations
+from rota.commands.catalogue import every_command, execute
 from rota.errors import NotPermitted
-from rota.model.outcomes import Asked, Succeeded
+from rota.model.attempts import Succeeded, WaitingForAnswer
 from rota.testing.bench import failed
 
 KINDS = ["memory", "sqlite", "postgres"]
@@ -151,15 +150,17 @@ def test_a_run_of_main_acts_for_everybody(door):
 
 def test_no_run_answers_a_question(door):
     asking = begin(door, "ann", "asking")
-    asking.end(Asked(question="May I?"))
+    asking.end(WaitingForAnswer(question="May I?"))
     job = begin(door, "ann")
     assert len(job.serve("list_waiting")["waiting"]) == 1
     (answer,) = [c for c in every_command() if c.name == "answer_run"]
-    assert answer.name not in {found.command.name for found in offered(attempt=True).values()}
+    assert answer.name not in {
+        found.command.name for found in available_operations(attempt=True).values()
+    }
     caller = door.run(door.desk.caller_of(job.held.run_id, job.held.epoch))
     asked = answer.takes(run=asking.held.run_id, answer="yes")
     with pytest.raises(NotPermitted):
-        door.run(perform(answer, door.desk._office(caller), asked))
+        door.run(execute(answer, door.desk._office(caller), asked))
     assert door.ann.post(f"/v1/runs/{asking.held.run_id}/answer", {"answer": "yes"}).status == 200
 
 
@@ -212,7 +213,7 @@ def test_what_an_earlier_attempt_has_made_is_not_made_again(door):
 def test_a_run_that_goes_on_after_an_answer_may_do_the_same_again(door):
     job = begin(door, "ann")
     made = job.serve("schedule_task", instructions="Tell.")
-    job.end(Asked(question="May I?"))
+    job.end(WaitingForAnswer(question="May I?"))
     assert door.ann.post(f"/v1/runs/{job.held.run_id}/answer", {"answer": "yes"}).status == 200
     assert hold(door).serve("schedule_task", instructions="Tell.")["id"] != made["id"]
 

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from rota.doors.api.asgi import Reply
-from rota.doors.api.desk_opening import open_desk
-from rota.doors.api.door import open_door
-from rota.doors.api.server import Place
+from rota.api.asgi import HttpResponse
+from rota.api.http_server import ListenAddress
+from rota.app.composition import open_store
+from rota.app.endpoints import open_agent_api, open_http_api
+from rota.app.settings import load_settings
+from rota.app.tokens import LocalAttemptTokens, home_secret
 from rota.errors import Unavailable
+from rota.model.programs import NetworkAccess, Site
 from rota.model.runs import Lease
-from rota.model.sites import Network, Site
-from rota.wiring.compose import opened
-from rota.wiring.passes import HomePasses, home_secret
-from rota.wiring.settings import load_settings
 
 LEASE = Lease(*[1] * 15, key=None, payload="null")
 OPEN, WALLED = Site(executor="process"), Site(executor="sandbox", isolated=True)
@@ -59,7 +58,7 @@ def asked(path, where, token):
 
 
 async def answer(scope, receive, send):
-    await Reply.record(200, {"path": scope["path"]}).send(send)
+    await HttpResponse.record(200, {"path": scope["path"]}).send(send)
 
 
 @asynccontextmanager
@@ -67,16 +66,16 @@ async def desk(home, place=None, url="http://127.0.0.1:9"):
     class Store:
         incarnation = "db"
 
-    passes = HomePasses(home, Store())
-    async with open_desk(home, answer, place or Place(), url, passes):
+    passes = LocalAttemptTokens(home, Store())
+    async with open_agent_api(home, answer, place or ListenAddress(), url, passes):
         yield passes
 
 
 async def test_a_door_has_a_desk_beside_it_for_attempts_alone(home):
     settings = load_settings(str(home), port=0)
-    async with opened(settings) as store:
-        passes = HomePasses(home, store)
-        async with open_door(settings, store, passes=passes) as url:
+    async with open_store(settings) as store:
+        passes = LocalAttemptTokens(home, store)
+        async with open_http_api(settings, store, passes=passes) as url:
             assert passes.way(LEASE, OPEN).url == f"{url}/mcp"
             path, key = home / "desk" / "mcp.sock", (home / "admin.key").read_text().strip()
             for where in ("/mcp", "/v1/tasks"):
@@ -87,7 +86,7 @@ async def test_a_door_has_a_desk_beside_it_for_attempts_alone(home):
         assert passes.way(LEASE, OPEN) is None
         assert not path.exists()
         before = url
-        async with open_door(settings, store) as url:
+        async with open_http_api(settings, store) as url:
             assert url == before, "programs that still run know it"
 
 
@@ -96,7 +95,7 @@ async def test_sites_have_the_way_they_can_go(home):
         assert passes.way(LEASE, OPEN).url == "http://127.0.0.1:9/mcp"
         walled = passes.way(LEASE, WALLED)
         assert (walled.url, walled.socket) == ("http://127.0.0.1:7684/mcp", True)
-        online = Site(executor="sandbox", isolated=True, network=Network.OPEN)
+        online = Site(executor="sandbox", isolated=True, network=NetworkAccess.OPEN)
         assert not passes.way(LEASE, online).socket
         assert passes.way(LEASE, Site(executor="container", isolated=True)) == walled
         assert walled.token == passes.way(LEASE, OPEN).token
@@ -104,7 +103,7 @@ async def test_sites_have_the_way_they_can_go(home):
 
 
 async def test_a_door_with_tls_is_not_theirs(home):
-    secure = Place(tls_cert=Path("cert"), tls_key=Path("key"))
+    secure = ListenAddress(tls_cert=Path("cert"), tls_key=Path("key"))
     async with desk(home, secure, "https://127.0.0.1:9") as passes:
         first = passes.way(LEASE, OPEN).url
         assert first.startswith("http://127.0.0.1:")

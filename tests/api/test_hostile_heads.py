@@ -10,9 +10,9 @@ import socket
 import pytest
 from tests.api.conftest import PATIENCE
 
-from rota.doors.api.guard import Trust
-from rota.doors.api.refusals import MOST_A_SECOND, SERVER, RefusalLimit, log
-from rota.doors.kit.catalogue import every_command
+from rota.api.middleware import TrustedHosts
+from rota.api.refusals import MOST_A_SECOND, SERVER, RefusalLimit, log
+from rota.commands.catalogue import every_command
 
 HOST = b"Host: 127.0.0.1"
 NAMES = [
@@ -73,7 +73,7 @@ def bounds():
 
 @pytest.fixture
 def trust():
-    return Trust(proxies=frozenset({"127.0.0.1"}))
+    return TrustedHosts(proxies=frozenset({"127.0.0.1"}))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from tests.api.inside import begin
 
-from rota.rules.inside import DEEPEST, MOST_MADE, MOST_QUEUED
+from rota.rules.permissions import DEEPEST, MOST_MADE, MOST_QUEUED
 
 
 def test_a_run_makes_no_more_than_so_many_tasks(door):

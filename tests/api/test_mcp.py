@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.api.inside import begin, hold
 
-from rota.rules.passes import make_pass
+from rota.rules.tokens import make_pass
 from rota.testing.bench import failed
 
 HELLO = {
@@ -210,8 +210,8 @@ def test_zub_54_a_key_queues_work_and_asks_sql_and_no_run_does(door):
 
 
 def test_zub_54_a_key_passes_an_answer_on_and_no_run_does(door):
+    from rota.model.attempts import WaitingForAnswer
     from rota.model.keys import KeyScope
-    from rota.model.outcomes import Asked
 
     def call(client, **fields):
         params = {"name": "answer_run", "arguments": fields}
@@ -219,7 +219,7 @@ def test_zub_54_a_key_passes_an_answer_on_and_no_run_does(door):
         return client.post("/mcp", message).json
 
     asking = begin(door, "ann", "asking")
-    asking.end(Asked(question="May I?", options=("yes", "no")))
+    asking.end(WaitingForAnswer(question="May I?", options=("yes", "no")))
     run = asking.held.run_id
     reader = door.client("ann", scopes={KeyScope.READ})
     assert call(reader, run=run, answer="yes")["error"]["code"] == -32602

@@ -12,11 +12,11 @@ from tests.api.conftest import PATIENCE
 from tests.api.test_attacks import read_all, status_of
 from tests.conftest import KINDS
 
-from rota.doors.api.bodies import LONGER, LONGER_SCOPE, LONGEST_BODY, LONGEST_OF_ALL
-from rota.doors.cli.remote import Answered, Remote
-from rota.doors.kit.catalogue import every_command
+from rota.api.middleware import LONGER, LONGER_SCOPE, LONGEST_BODY, LONGEST_OF_ALL
+from rota.cli.remote import DaemonRefused, HttpClient
+from rota.commands.catalogue import every_command
 from rota.model.keys import KeyScope
-from rota.model.messages import LARGEST_FILES, MOST_PENDING_BYTES
+from rota.model.threads import LARGEST_FILES, MOST_PENDING_BYTES
 
 PATH = "/v1/threads/web:ann:1/messages"
 ODD = bytes(range(256))
@@ -193,8 +193,8 @@ def test_long_bodies_find_room_for_two_and_one_caller_has_one_of_them(door, pars
 
 def test_the_command_line_tells_why_a_long_request_was_turned_away(door, parser):
     long = {"text": "", "files": [file_of(bytes(LARGEST_FILES))]}
-    with closing(Remote(f"http://127.0.0.1:{door.port}", door.ann.token)) as daemon:
-        with begun(door, door.ann), pytest.raises(Answered, match="your space sends") as told:
+    with closing(HttpClient(f"http://127.0.0.1:{door.port}", door.ann.token)) as daemon:
+        with begun(door, door.ann), pytest.raises(DaemonRefused, match="your space sends") as told:
             daemon.call("POST", PATH, long)
         assert told.value.code == "too_many_bodies"
         let_go(door)

@@ -4,7 +4,7 @@ import pytest
 from tests.api.inside import begin
 from tests.conftest import KINDS
 
-from rota.model.outcomes import Asked
+from rota.model.attempts import WaitingForAnswer
 from rota.testing.bench import failed
 
 WORK = {"instructions": "Look.", "name": "job"}
@@ -84,7 +84,7 @@ def test_a_default_that_moves_leaves_tasks_that_stand(door):
 def test_a_question_waits_in_the_outbox_and_is_withdrawn_with_its_answer(door):
     attempt = begin(door, policy={"deliver_to": "log:home"})
     run_id = attempt.held.run_id
-    assert attempt.end(Asked(question="deploy?", options=("yes", "no")))
+    assert attempt.end(WaitingForAnswer(question="deploy?", options=("yes", "no")))
     (told,) = door.main.get(f"/v1/runs/{run_id}").json["deliveries"]
     assert (told["kind"], told["state"]) == ("notice", "pending")
     assert f"rota answer {run_id} yes" in told["body"]

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 from tests.conftest import KINDS
 
-from rota.model.machines import Load
-from rota.model.outcomes import Asked, Succeeded
+from rota.model.attempts import Succeeded, WaitingForAnswer
+from rota.model.heartbeats import MachineLoad
 
 WORK = {"name": "sky", "instructions": "Look."}
 
@@ -61,7 +61,9 @@ def test_a_task_tells_what_it_is_doing(sky):
     running = activity()
     assert (running["state"], running["run"], running["position"]) == ("running", first, None)
     assert running["since"] is not None
-    asked = Asked(question="Which sky?", context="", options=(), expires_in=timedelta(hours=1))
+    asked = WaitingForAnswer(
+        question="Which sky?", context="", options=(), expires_in=timedelta(hours=1)
+    )
     sky.run(sky.bench.end(lease, asked))
     waiting = activity()
     assert (waiting["state"], waiting["run"]) == ("waiting", first)
@@ -224,7 +226,7 @@ def test_the_status_tells_the_owner_everything(sky):
 def test_a_machine_tells_how_it_was_doing(sky):
     host = sky.main.get("/v1/machines").json["machines"][0]["host"]
     for percent in (12.5, 75.0):
-        sky.run(sky.store.read_machine("w1", "home", host, Load(percent, 1 << 30, 4 << 30)))
+        sky.run(sky.store.read_machine("w1", "home", host, MachineLoad(percent, 1 << 30, 4 << 30)))
         sky.clock.advance(timedelta(minutes=1))
     assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] == 75.0
     told = sky.main.get("/v1/machines/readings?limit=1").json

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.conftest import KINDS
 
-from rota.model.keeping import Heard, Kept, KeptSession, Stream
+from rota.model.attempts import AgentSessionRef, KeptAttempt, OutputChunk, OutputStream
 
 HERE = "cli:ann:talk"
 WORK = {"instructions": "Talk.", "answers": True, "thread": HERE}
@@ -17,11 +17,11 @@ async def _talk(door, name, said):
     if not await door.store.list_workers():
         await bench.worker("w", timedelta(days=1))
     (lease,) = await bench.claim(1, worker="w", routes=["agent"])
-    kept = Kept(run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b",
+    kept = KeptAttempt(run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b",
                 executor="process", agent="claude", said=said)  # fmt: skip
     assert await door.store.begin_kept(kept, "w")
-    session = KeptSession("claude", name, 5, 3)
-    heard = [Heard(Stream.OUT, 0, 1)]
+    session = AgentSessionRef("claude", name, 5, 3)
+    heard = [OutputChunk(OutputStream.OUT, 0, 1)]
     assert await door.store.hear(lease.run_id, lease.epoch, "w", heard, session)
     assert await bench.end(lease)
     return lease.run_id

@@ -8,11 +8,17 @@ import pytest
 from tests.api.conftest import PATIENCE
 from tests.api.test_attacks import read_all, status_of
 
-from rota.doors.api.bodies import LONGEST_BODY, SMALL_BODY, Reading
-from rota.doors.api.bodies import MOST_OF_SPACE as MOST_HELD_OF_SPACE
-from rota.doors.api.server import Place
-from rota.doors.kit.json_size import MOST_VALUES
-from rota.doors.kit.perform import MOST_ERRORS
+from rota.api.http_server import ListenAddress
+from rota.api.middleware import (
+    LONGEST_BODY,
+    SMALL_BODY,
+    Reading,
+)
+from rota.api.middleware import (
+    MAX_BODY_BYTES_OF_SPACE as MOST_HELD_OF_SPACE,
+)
+from rota.commands.catalogue import MOST_ERRORS
+from rota.commands.json_size import MOST_VALUES
 from rota.model.keys import KeyScope
 
 MOST = 24
@@ -20,7 +26,7 @@ MOST = 24
 
 @pytest.fixture
 def place(parser):
-    return Place(port=0, connections=MOST)
+    return ListenAddress(port=0, connections=MOST)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from rota.doors.api.document import describe_api
+from rota.api.openapi import describe_api
+from rota.model.attempts import AttemptReport, OutgoingMessage
+from rota.model.attempts import WaitingForAnswer as Asks
 from rota.model.keys import EVERY_SCOPE, KeyScope
-from rota.model.outcomes import Asked as Asks
-from rota.model.outcomes import Message, Report
 
 CANARY = "kestrel"
 """A word that stands in everything of ann's and in nothing that bob says."""
@@ -147,11 +147,11 @@ def things(door):
 
 async def _talk(door, run):
     """Let ann's run have told its session before it asked."""
-    from rota.model.keeping import KeptSession
-    from rota.stores.kit.conversing import keep_session
+    from rota.model.attempts import AgentSessionRef
+    from rota.store.sessions import keep_session
 
     owner = await door.store.find_space("ann")
-    told = KeptSession("claude", CANARY)
+    told = AgentSessionRef("claude", CANARY)
     await door.store.write(keep_session, run, 1, owner.id, told, door.store.now())
 
 
@@ -161,12 +161,12 @@ async def _ask(door):
     door.bench.routes = ["agent"]
     claimed = await door.bench.claimed(1, routes=["agent"])
     from rota.flow.settle import settle_attempts
-    from rota.ports.runner import Assignment
+    from rota.model.attempts import Assignment
     from rota.testing.fakes import FixedChance
 
     lease = claimed.leases[0]
-    message = Message(client_id="m", channel="log", target=CANARY, body=CANARY)
-    report = Report(outcome=Asks(question=CANARY), messages=(message,))
+    message = OutgoingMessage(client_id="m", channel="log", target=CANARY, body=CANARY)
+    report = AttemptReport(outcome=Asks(question=CANARY), messages=(message,))
     ended = [(Assignment(lease, claimed.tasks[lease.task_id], ()), report)]
     assert all(await settle_attempts(door.store, ended, FixedChance()))
 

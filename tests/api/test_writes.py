@@ -15,7 +15,7 @@ from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
 )
 
 from rota import faultpoints
-from rota.doors.kit.catalogue import commands_of
+from rota.commands.catalogue import commands_of
 from rota.testing.bench import failed
 
 OF_A_DAEMON = {"stop_daemon", "start_daemon"}
@@ -48,7 +48,7 @@ UNCHANGED = {
 }
 IN_DOUBT = {"put_secret", "remove_secret", "cancel_thread"}
 """Whose answer is not known if the daemon dies before it is kept; docs/how-to/http.md lists them."""
-OF_AN_ATTEMPT = {command.name for command in commands_of("talking")}
+OF_AN_ATTEMPT = {command.name for command in commands_of("attempt_requests")}
 """What only a run may ask for, about itself."""
 
 

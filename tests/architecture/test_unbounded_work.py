@@ -23,27 +23,23 @@ import pytest
 from tests.architecture.regex_steps import Steps, TooManySteps, attacks
 from tests.architecture.test_house import MODULES, SRC, named
 
+from rota.agent_api.mailbox.folder import CommandRejected, read_object
 from rota.agents.command.reader import CommandReader
-from rota.agents.kit.lines import parse
-from rota.agents.kit.speaking import spoken
-from rota.agents.kit.text import Gathered, detail, encode_text
-from rota.doors.commands.naming import slug_of
-from rota.doors.inside.mailbox.strict import Rejected, read_object
+from rota.agents.shared.result import public_answer
+from rota.agents.shared.stream import TextExcerpt, detail, encode_text, parse
+from rota.commands.tasks import slug_of
 from rota.errors import Invalid
-from rota.flow.execute.hearing import MOST_LINES, Hearing, presentable
-from rota.flow.execute.listening import PART
-from rota.model.keeping import Stream
-from rota.model.outcomes import LONGEST_RESULT
-from rota.model.said import Result
-from rota.model.texts import clean, coloured
-from rota.model.wishes import Output
-from rota.rules.approvals import action_text
-from rota.rules.internal import public_result, public_text
+from rota.flow.attempt.output import MOST_LINES, OutputParser, clean_for_display
+from rota.flow.attempt.programs import PART
+from rota.model.agents import AgentAnswer, OutputFormat
+from rota.model.attempts import LONGEST_RESULT, OutputStream
+from rota.model.text import clean, coloured
+from rota.rules.approvals import QuestionAuthor, action_text, question_in
+from rota.rules.checks import unfenced
 from rota.rules.json_schema import check_schema
-from rota.rules.mail import as_mail
-from rota.rules.phrases import Asker, question_in
-from rota.rules.results import unfenced
-from rota.timing.natural import LONGEST_TEXT, read
+from rota.rules.messages import as_mail
+from rota.rules.notifications import public_result, public_text
+from rota.timing.natural_language import LONGEST_TEXT, read
 from rota.timing.zones import zone
 
 SIZE = 300
@@ -53,9 +49,9 @@ FEW = 3_000
 SEARCHING = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
 AT_ONE_PLACE = frozenset({"match", "fullmatch"})
 SHORT = {
-    "rota.timing.spoken._SEPARATOR": "a phrase of at most 1,000 characters without double spaces",
+    "rota.timing.natural_language._SEPARATOR": "a phrase of at most 1,000 characters without double spaces",
     "src/rota/executors/tmux/executor.py:62": "the version that tmux tells",
-    "rota.stores.kit.queries._NAME": "Rota's own files",
+    "rota.store.sql_files._NAME": "Rota's own files",
 }
 """Patterns that take the square of a text which is short, or which nobody else writes."""
 FENCE = re.compile(r"\A\s*```\w*\n(.*)\n\s*```\s*\Z", re.DOTALL)
@@ -184,26 +180,26 @@ PUMPS = (
     '{"rota":"text","text":"a"}\n', "\nACTION", "bearer ", "sk-", "limit reached|", "1,",
 )  # fmt: skip
 MEBIBYTE = 1 << 20
-ASKER = Asker(run=1, attempt=1, task="t", space="s")
+ASKER = QuestionAuthor(run=1, attempt=1, task="t", space="s")
 
 
 def heard(text):
-    Hearing(CommandReader(Output.TEXT)).take(Stream.OUT, text.encode(), last=True)
+    OutputParser(CommandReader(OutputFormat.TEXT)).take(OutputStream.OUT, text.encode(), last=True)
 
 
 def shown(text):
-    Hearing(CommandReader(Output.TEXT)).take_part(Stream.OUT, text.encode())
-    presentable(text.encode())
+    OutputParser(CommandReader(OutputFormat.TEXT)).take_part(OutputStream.OUT, text.encode())
+    clean_for_display(text.encode())
 
 
 def gathered(text):
-    both = Gathered()
+    both = TextExcerpt()
     both.add(text)
     both.text()
 
 
 def refused(call, *told):
-    with suppress(Invalid, Rejected, ValueError, RecursionError):
+    with suppress(Invalid, CommandRejected, ValueError, RecursionError):
         call(*told)
 
 
@@ -214,7 +210,7 @@ READERS = {
     "internal text": (LONGEST_RESULT, lambda text: public_text(f"<internal>x</internal>{text}")),
     "internal data": (LONGEST_RESULT, lambda text: public_result(json.dumps([text]))),
     "the line of an agent": (MEBIBYTE, lambda text: parse(b'{"a":' + text.encode())),
-    "an answer": (MEBIBYTE, lambda text: spoken(Result(text=f"NO_ACTION:{text}"))),
+    "an answer": (MEBIBYTE, lambda text: public_answer(AgentAnswer(text=f"NO_ACTION:{text}"))),
     "an error": (MEBIBYTE, detail),
     "a long answer": (MEBIBYTE, encode_text),
     "a long output": (MEBIBYTE, gathered),
@@ -268,10 +264,10 @@ def test_a_reader_that_takes_the_square_is_ended():
 
 @pytest.mark.parametrize("line", [b"\n", b"a\n", b"{\n", b'{"rota":"tool","name":"a"}\n'])
 def test_of_many_lines_few_are_heard_before_others_have_their_turn(line):
-    hearing = Hearing(CommandReader(Output.TEXT))
+    hearing = OutputParser(CommandReader(OutputFormat.TEXT))
     data = line * (2 * MOST_LINES + 9)
     lines = 0
-    while part := hearing.take(Stream.OUT, data[hearing.at(Stream.OUT) :], last=True):
+    while part := hearing.take(OutputStream.OUT, data[hearing.at(OutputStream.OUT) :], last=True):
         read_now = data[part.start : part.end].count(b"\n")
         assert read_now <= MOST_LINES
         lines += read_now

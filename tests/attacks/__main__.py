@@ -61,7 +61,7 @@ def daemon(home: Path, log: Path) -> Iterator[Daemon]:
     """Start a daemon and end it again."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
     own = {"ROTA_HOME": str(home), "ROTA_PORT": "0", "ROTA_CALLS": CALL}
-    words = [sys.executable, "-m", "rota.doors.cli.main", "up"]
+    words = [sys.executable, "-m", "rota.cli.main", "up"]
     with log.open("w") as errors:
         process = subprocess.Popen(
             words, cwd=home.parent, env={**kept, **own}, stdout=subprocess.PIPE, stderr=errors

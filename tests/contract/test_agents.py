@@ -4,10 +4,9 @@ import pytest
 
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
-from rota.agents.command.agent import CommandAgent
-from rota.agents.command.script import ScriptAgent
+from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.agents.pi.agent import PiAgent
-from rota.model.wishes import Wish
+from rota.model.agents import AgentSpec
 from rota.testing.contracts.agent import AgentContract
 
 
@@ -19,7 +18,7 @@ def agent(request):
 @pytest.fixture
 def wish(agent):
     program = ("prog",) if agent.abilities.program else ()
-    return Wish(instructions="say hello", program=program)
+    return AgentSpec(instructions="say hello", program=program)
 
 
 class TestAgents(AgentContract):

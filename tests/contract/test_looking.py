@@ -6,9 +6,9 @@ import asyncpg
 import pytest
 
 from rota.errors import SchemaMismatch, Unavailable
-from rota.flow.observe.verify import verify
-from rota.stores.postgres.store import PostgresStore
-from rota.stores.sqlite.store import SqliteStore
+from rota.flow.observe.verification import verify
+from rota.store.postgres.store import PostgresStore
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 
 

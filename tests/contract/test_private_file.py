@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rota import Rota
-from rota.stores.sqlite.permissions import create_private, make_private
-from rota.stores.sqlite.store import SqliteStore
+from rota.library.rota import Rota
+from rota.store.sqlite.file_modes import create_private, make_private
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 
 FILES = ("rota.db", "rota.db-wal", "rota.db-shm", "rota.db.lock", "rota.db.wake")

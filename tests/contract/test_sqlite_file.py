@@ -12,8 +12,8 @@ import pytest
 
 from rota.errors import Busy, SchemaMismatch, Unavailable
 from rota.model.views import RunFilter
-from rota.stores.sqlite.connection import connect
-from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.store.sqlite.connection import connect
+from rota.store.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 

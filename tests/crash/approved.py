@@ -14,27 +14,26 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rota.doors.commands.runs import Answered, answer_run
-from rota.doors.kit.office import Office
+from rota.app.plugins import load_agents
+from rota.commands.context import RequestContext
+from rota.commands.runs import AnswerInput, answer_run
 from rota.errors import IllegalMove
 from rota.faultpoints import STAGES, arm
-from rota.flow.define.adhoc import task_for
 from rota.flow.define.runs import enqueue
-from rota.flow.define.tasks import put_task
-from rota.flow.observe.verify import verify
+from rota.flow.define.tasks import put_task, task_for
+from rota.flow.observe.verification import verify
 from rota.flow.settle import running
-from rota.model.outcomes import Report
-from rota.model.spaces import Role
-from rota.model.states import RunState
+from rota.model.attempts import AttemptReport
+from rota.model.runs import RunState
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL
-from rota.rules.phrases import Asker, question_in
-from rota.rules.settlement import Context, settle
+from rota.rules.approvals import QuestionAuthor, question_in
+from rota.rules.permissions import LOCAL
+from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.fakes import FixedChance
-from rota.wiring.agents import agents_of
 
 MARK = "[ZUBOT_CONTROL_REQUEST]"
 OTHER, ASKING = 1, 2
@@ -60,7 +59,7 @@ async def opened(file):
 async def ask(file, action):
     """Let a run ask for an action; return the hash of what people are shown."""
     async with opened(file) as store:
-        await store.add_space("main", Role.MAIN, "UTC")
+        await store.add_space("main", SpaceRole.MAIN, "UTC")
         await task_for(store, LOCAL, TaskKind.AGENT, "main")
         other = await put_task(store, LOCAL, "report", route="report", spec={"call": "a:b"})
         assert (await enqueue(store, other, None)).run_id == OTHER
@@ -69,10 +68,10 @@ async def ask(file, action):
         (lease,) = (await store.claim("w", ("background",), ["asks"], 1)).leases
         assert lease.run_id == ASKING
         request = {"action_id": "a", "action": action, "payload": ACTIONS[action]}
-        asker = Asker(run=ASKING, attempt=lease.epoch, task="asks", space="main")
+        asker = QuestionAuthor(run=ASKING, attempt=lease.epoch, task="asks", space="main")
         asked = question_in(f"{MARK}{json.dumps(request)}{MARK}", asker, store.now())
-        context = Context(policy=task.policy, now=store.now())
-        assert await store.settle([settle(running(lease), Report(outcome=asked), context)])
+        context = SettlementContext(policy=task.policy, now=store.now())
+        assert await store.settle([settle(running(lease), AttemptReport(outcome=asked), context)])
         return (await store.list_questions([ASKING]))[0].digest
 
 
@@ -90,10 +89,10 @@ async def look(file):
 async def approve(file, digest, fault=""):
     async with opened(file) as store:
         arm(fault)
-        office = Office(
-            store=store, caller=LOCAL, chance=FixedChance(), agents=agents_of("command")
+        office = RequestContext(
+            store=store, caller=LOCAL, chance=FixedChance(), agents=load_agents("command")
         )
-        asked = Answered(run=ASKING, answer="approve", action_hash=digest)
+        asked = AnswerInput(run=ASKING, answer="approve", action_hash=digest)
         try:
             await answer_run(office, asked)
         except IllegalMove:

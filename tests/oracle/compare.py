@@ -15,7 +15,7 @@ from tests.oracle.windows import EPOCH, HOUR, Change, Window, look, moment
 
 from rota.model.schedules import Rule as RotaRule
 from rota.model.schedules import Slot as RotaSlot
-from rota.timing import rules
+from rota.timing import rule_builders
 from rota.timing.timetable import timetable
 
 STARTS = sorted({*range(-24 * HOUR, 24 * HOUR, 6 * HOUR), *range(-3 * HOUR, 3 * HOUR + 1, 20)})
@@ -82,16 +82,16 @@ def built(rule: Rule, window: Window, zone: str) -> RotaRule:
     }
     match rule.kind:
         case "cron":
-            return rules.cron(rule.text, **options)
+            return rule_builders.cron(rule.text, **options)
         case "calendar":
             times, _, weekdays = rule.text.partition(" ")
-            return rules.calendar(times, weekdays=weekdays, **options)
+            return rule_builders.calendar(times, weekdays=weekdays, **options)
         case "rrule":
-            return rules.rrule(rule.text, created_at=EPOCH, **options)
+            return rule_builders.rrule(rule.text, created_at=EPOCH, **options)
         case "interval":
-            return rules.every(rule.text, anchor=moment(anchor(window)), **options)
+            return rule_builders.every(rule.text, anchor=moment(anchor(window)), **options)
         case "once":
-            return rules.once(rule.text, now=EPOCH, **options)
+            return rule_builders.once(rule.text, now=EPOCH, **options)
     raise ValueError(rule.kind)
 
 

@@ -9,23 +9,29 @@ import pytest
 from rota.flow.define.runs import answer_question, backfill, cancel_run
 from rota.flow.define.tasks import disable_task, enable_task
 from rota.flow.deliver import deliver
-from rota.flow.rescue import expire, rescue
+from rota.flow.maintain import expire, rescue
 from rota.flow.settle import settle_attempts
-from rota.model.budgets import Amounts, Spender
-from rota.model.outcomes import Asked, Drained, Message, Report, Succeeded
-from rota.model.spaces import Scope
-from rota.model.states import RunState
+from rota.model.attempts import (
+    Assignment,
+    AttemptReport,
+    Drained,
+    OutgoingMessage,
+    Succeeded,
+    WaitingForAnswer,
+)
+from rota.model.budgets import Amounts, BudgetHolder
+from rota.model.runs import RunState
+from rota.model.spaces import LimitScope
 from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.ports.channel import ChannelRefused
-from rota.ports.runner import Assignment
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import failed, micros
 from rota.testing.fakes import FixedChance, RecordingChannel
 
 CHANCE = FixedChance()
 DAY = timedelta(days=1)
-MESSAGE = Message(client_id="m", channel="test", target="bob", body="hello")
+MESSAGE = OutgoingMessage(client_id="m", channel="test", target="bob", body="hello")
 RETRY = Retry(attempts=3, base=timedelta(seconds=5), jitter=0)
 
 
@@ -39,8 +45,8 @@ class Busy:
 
     async def fill(self):
         await self.bench.worker("w1", DAY)
-        await self.bench.limit(Scope.TOTAL, cap=50)
-        await self.bench.limit(Scope.GROUP, "g", cap=2, rate=10, period=timedelta(minutes=1))
+        await self.bench.limit(LimitScope.TOTAL, cap=50)
+        await self.bench.limit(LimitScope.GROUP, "g", cap=2, rate=10, period=timedelta(minutes=1))
         self.job = await self.bench.task("job", deliver_to="test:ann", retry=RETRY)
         await self.bench.task("then", after=After(task="job"))
         self.shy = await self.bench.task("shy", on_lost=OnLost.ASK, space="two")
@@ -66,25 +72,29 @@ class Busy:
         assert len(claimed.leases) == want
         for x in claimed.leases if spends else ():
             own = {"run_id": x.run_id, "epoch": x.epoch, "task_id": x.task_id}
-            spender = Spender(**own, space_id=x.space_id, day="2026-03-01", began=self.store.now())
+            spender = BudgetHolder(
+                **own, space_id=x.space_id, day="2026-03-01", began=self.store.now()
+            )
             assert await self.store.reserve(spender, "w1", Amounts(), Amounts(tokens=5))
         ended = [(Assignment(x, claimed.tasks[x.task_id], ()), report) for x in claimed.leases]
         assert all(await settle_attempts(self.store, ended, CHANCE))
 
     async def retried_and_chained(self):
         await self.bench.queue(self.job, 3)
-        await self.end(self.job, Report(outcome=failed()), 2)
-        await self.end(self.job, Report(outcome=Drained()))
+        await self.end(self.job, AttemptReport(outcome=failed()), 2)
+        await self.end(self.job, AttemptReport(outcome=Drained()))
         self.clock.advance(minutes=1)
         await self.store.promote(100)
-        await self.end(self.job, Report(outcome=Succeeded(result="1"), messages=(MESSAGE,)), 2)
-        await self.end(self.job, Report(outcome=failed(retryable=False)))
+        await self.end(
+            self.job, AttemptReport(outcome=Succeeded(result="1"), messages=(MESSAGE,)), 2
+        )
+        await self.end(self.job, AttemptReport(outcome=failed(retryable=False)))
 
     async def asked_and_answered(self):
         await self.bench.queue(self.shy, 2)
-        await self.end(self.shy, Report(outcome=Asked(question="?")), 2)
+        await self.end(self.shy, AttemptReport(outcome=WaitingForAnswer(question="?")), 2)
         await self.answer("yes")
-        await self.end(self.shy, Report(outcome=Succeeded()), 2, spends=True)
+        await self.end(self.shy, AttemptReport(outcome=Succeeded()), 2, spends=True)
 
     async def lost(self):
         await self.bench.worker(f"dying {self.clock.now()}")
@@ -95,7 +105,7 @@ class Busy:
         self.clock.advance(minutes=1)
         assert await rescue(self.store, CHANCE, fence=True) == 3
         await self.answer("retry", "fail")
-        await self.end(self.shy, Report(outcome=Succeeded()))
+        await self.end(self.shy, AttemptReport(outcome=Succeeded()))
 
     async def answer(self, *texts):
         for run in await self.runs(RunState.WAITING):
@@ -111,7 +121,7 @@ class Busy:
 
     async def planned(self):
         await self.bench.plan()
-        await self.end(self.ticking, Report(outcome=Succeeded()))
+        await self.end(self.ticking, AttemptReport(outcome=Succeeded()))
         await disable_task(self.store, LOCAL, "ticking")
         self.clock.advance(minutes=20)
         await self.bench.plan()
@@ -135,14 +145,14 @@ class Busy:
         self.clock.advance(seconds=10)
         assert await expire(self.store, CHANCE) == 2
         await self.bench.queue(self.shy, 2)
-        await self.end(self.shy, Report(outcome=Asked(question="?")))
+        await self.end(self.shy, AttemptReport(outcome=WaitingForAnswer(question="?")))
         await self.bench.queue(slow, 3)
         await self.bench.queue(grouped, 4)
         self.clock.advance(minutes=2)
         await self.bench.claim(3, routes=[slow.route, grouped.route])
         await self.bench.queue(self.job, 2)
-        await self.end(self.job, Report(outcome=failed()))
-        await self.end(self.job, Report(outcome=Succeeded(), messages=(MESSAGE,)))
+        await self.end(self.job, AttemptReport(outcome=failed()))
+        await self.end(self.job, AttemptReport(outcome=Succeeded(), messages=(MESSAGE,)))
         await self.store.take_deliveries("w1", 1)
 
     async def runs(self, state):

@@ -2,16 +2,16 @@
 
 from datetime import timedelta
 
-from rota.doors.library.client import Rota
 from rota.flow.define import tasks
+from rota.flow.maintain import rescue
 from rota.flow.plan import plan
-from rota.flow.rescue import rescue
-from rota.model.deliveries import DeliveryState
-from rota.model.spaces import Limit, Scope
-from rota.model.states import RunState
+from rota.library.rota import Rota
+from rota.model.notifications import DeliveryState
+from rota.model.runs import RunState
+from rota.model.spaces import Limit, LimitScope
 from rota.model.views import RunFilter
 from rota.ports.channel import Channel
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
 
@@ -23,7 +23,7 @@ def library(clock=None, **options):
 
 
 async def test_work_until_idle_waits_for_a_spent_rate():
-    limit = Limit(scope=Scope.GROUP, key="api", rate=2, period=timedelta(milliseconds=200))
+    limit = Limit(scope=LimitScope.GROUP, key="api", rate=2, period=timedelta(milliseconds=200))
     rota = Rota("memory:", limits=[limit])
     ran = []
 
@@ -39,7 +39,7 @@ async def test_work_until_idle_waits_for_a_spent_rate():
 
 async def test_setting_the_same_rate_again_does_not_refill_it():
     clock = VirtualClock()
-    limit = Limit(scope=Scope.GROUP, key="api", rate=1, period=timedelta(hours=1))
+    limit = Limit(scope=LimitScope.GROUP, key="api", rate=1, period=timedelta(hours=1))
     rota = library(clock, limits=[limit])
 
     @rota.task("call", group="api")

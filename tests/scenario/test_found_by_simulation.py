@@ -7,19 +7,19 @@ import pytest
 
 from rota.errors import IllegalMove, Stale, Unavailable
 from rota.flow.define.runs import answer_question, cancel_run
-from rota.flow.define.schedules import Wish, drop_schedule, prepare_schedule, put_schedule
+from rota.flow.define.schedules import ScheduleSpec, drop_schedule, prepare_schedule, put_schedule
 from rota.flow.define.tasks import delete_task, disable_task
-from rota.flow.deliver import InHand, deliver
-from rota.flow.plan import plan_schedule
-from rota.flow.rescue import rescue
-from rota.model.deliveries import DeliveryState
-from rota.model.outcomes import DONE, Lost
-from rota.model.states import RunState
+from rota.flow.deliver import InFlightDeliveries, deliver
+from rota.flow.maintain import rescue
+from rota.model.attempts import DONE, Lost
+from rota.model.notifications import DeliveryState
+from rota.model.runs import RunState
 from rota.model.tasks import OnLost
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL
-from rota.runtime.crew import Crew, CrewSettings
-from rota.stores.sqlite.store import MemoryStore
+from rota.rules.permissions import LOCAL
+from rota.rules.plans import plan_schedule
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
 from rota.testing.fakes import PuppetRunner, RecordingChannel
 
@@ -60,10 +60,10 @@ def flaky(clock, opened):
 
 
 def crew_on(desk, runner, chance):
-    settings = CrewSettings(
+    settings = SupervisorSettings(
         worker_id="me", home="h", host="here", pid=1, slots=4, drain=timedelta(milliseconds=50)
     )
-    return Crew(desk.store, [runner], {}, settings, desk.clock, chance)
+    return Supervisor(desk.store, [runner], {}, settings, desk.clock, chance)
 
 
 class Stubborn:
@@ -160,7 +160,7 @@ async def test_a_sent_message_is_marked_even_if_the_database_was_away(flaky, cha
     await flaky.queue(await flaky.task(deliver_to="test:ann"))
     await flaky.end(await flaky.claim_one())
     flaky.store.failing["mark_delivery"] = 2
-    channel, in_hand = RecordingChannel(), InHand()
+    channel, in_hand = RecordingChannel(), InFlightDeliveries()
     for _ in range(2):
         with pytest.raises(Unavailable):
             await deliver(flaky.store, {"test": channel}, "w1", chance, in_hand)
@@ -178,7 +178,7 @@ async def accounted(desk, task):
 
 async def test_a_change_of_a_schedule_swallows_no_slot_that_was_due(desk):
     changes = {
-        "changed": lambda: put_schedule(desk.store, LOCAL, "changed", Wish(every="7m")),
+        "changed": lambda: put_schedule(desk.store, LOCAL, "changed", ScheduleSpec(every="7m")),
         "dropped": lambda: drop_schedule(desk.store, LOCAL, "dropped"),
         "disabled": lambda: disable_task(desk.store, LOCAL, "disabled"),
         "deleted": lambda: delete_task(desk.store, LOCAL, "deleted"),
@@ -206,7 +206,7 @@ async def test_a_plan_made_before_a_task_was_disabled_does_not_apply_after_it(de
 async def test_two_changes_at_once_never_share_a_generation(desk):
     task = await desk.task()
     await desk.planned(task, every="1m")
-    wishes = [Wish(every="2m"), Wish(every="3m")]
+    wishes = [ScheduleSpec(every="2m"), ScheduleSpec(every="3m")]
     space = await desk.space()
     records = [
         await prepare_schedule(desk.store, space, "job", task, wish, "default") for wish in wishes

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota import Limit, Retry, Rota, Scope
 from rota.errors import Conflict, Invalid, NotFound, Unavailable
-from rota.model.states import RunState
+from rota.library.rota import Rota
+from rota.model.runs import RunState
+from rota.model.spaces import Limit, LimitScope
+from rota.model.tasks import Retry
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import RecordingChannel
 
@@ -274,7 +276,7 @@ async def test_a_schedule_fires_and_is_declared_once(make, clock):
 
 async def test_limits_and_rates_hold_in_a_program(make):
     now = most = 0
-    rota = make(limits=[Limit(scope=Scope.GROUP, key="api", cap=2)])
+    rota = make(limits=[Limit(scope=LimitScope.GROUP, key="api", cap=2)])
 
     @rota.task("call", group="api")
     async def call(run):

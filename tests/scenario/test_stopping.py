@@ -8,11 +8,12 @@ import threading
 
 import pytest
 
-from rota import Retry, Rota
+from rota.app import addresses
 from rota.errors import Busy
-from rota.model.states import RunState
-from rota.stores.sqlite.store import MemoryStore
-from rota.wiring import addresses
+from rota.library.rota import Rota
+from rota.model.runs import RunState
+from rota.model.tasks import Retry
+from rota.store.sqlite.store import MemoryStore
 
 
 class TellingStore(MemoryStore):

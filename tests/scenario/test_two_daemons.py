@@ -9,13 +9,13 @@ from datetime import timedelta
 
 import pytest
 
+from rota.model.attempts import DONE
 from rota.model.instants import to_micros
-from rota.model.outcomes import DONE
-from rota.model.spaces import Limit, Scope
-from rota.runtime.crew import Crew, CrewSettings
+from rota.model.spaces import Limit, LimitScope
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.testing.bench import FAR, Bench
 from rota.testing.fakes import PuppetRunner
-from rota.timing import rules
+from rota.timing import rule_builders
 
 SLOTS = 1_000
 
@@ -41,10 +41,10 @@ class Counting:
 
 
 def crew_of(store, clock, chance, name, routes, act):
-    settings = CrewSettings(
+    settings = SupervisorSettings(
         worker_id=name, home="test", host="here", pid=1, slots=50, drain=timedelta(seconds=5)
     )
-    return Crew(store, [PuppetRunner(routes, act)], {}, settings, clock, chance)
+    return Supervisor(store, [PuppetRunner(routes, act)], {}, settings, clock, chance)
 
 
 async def run_both(crews, reached):
@@ -64,7 +64,7 @@ async def run_on(crews, reached):
 
 @pytest.fixture
 def pair(postgres_address, clock, opened):
-    from rota.stores.postgres.store import PostgresStore
+    from rota.store.postgres.store import PostgresStore
 
     return [opened(PostgresStore(postgres_address, clock, own_clock=True)) for _ in range(2)]
 
@@ -73,7 +73,7 @@ async def test_two_daemons_fire_each_of_a_thousand_slots_once(pair, clock, chanc
     bench = Bench(pair[0], clock)
     tasks = [await bench.task(f"t{n}") for n in range(50)]
     at = clock.now() + timedelta(minutes=5)
-    rule = json.dumps(rules.to_record(rules.once(at, now=clock.now())))
+    rule = json.dumps(rule_builders.to_record(rule_builders.once(at, now=clock.now())))
     for start in range(0, SLOTS, 50):
         await asyncio.gather(
             *(
@@ -112,7 +112,7 @@ async def test_two_daemons_fire_each_of_a_thousand_slots_once(pair, clock, chanc
 
 async def test_two_daemons_share_one_limit(pair, clock, chance):
     bench = Bench(pair[0], clock)
-    await pair[0].set_limits([Limit(scope=Scope.TOTAL, cap=5)])
+    await pair[0].set_limits([Limit(scope=LimitScope.TOTAL, cap=5)])
     task = await bench.task()
     await bench.queue(task, 200)
     counting = Counting(200)

@@ -4,8 +4,8 @@ import asyncio
 import threading
 from datetime import timedelta
 
-from rota.doors.library.client import Rota
-from rota.model.states import RunState
+from rota.library.rota import Rota
+from rota.model.runs import RunState
 
 
 async def test_a_timeout_counts_from_the_moment_a_thread_is_free():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from rota.flow.plan import plan, plan_schedule
-from rota.flow.prune import prune
-from rota.flow.rescue import rescue
-from rota.model.spaces import Scope
-from rota.model.states import RunState
+from rota.flow.maintain import prune, rescue
+from rota.flow.plan import plan
+from rota.model.runs import RunState
+from rota.model.spaces import LimitScope
 from rota.model.tasks import CatchUp, CatchUpMode
 from rota.model.views import RunFilter
-from rota.stores.kit.plan import apply_plans
+from rota.rules.plans import plan_schedule
+from rota.store.plans import apply_plans
 from rota.testing.bench import MINUTE, Bench
 from rota.testing.breaking import cut_at_every_query
 
@@ -43,8 +43,8 @@ async def test_g2_w01_a_crash_between_claim_and_completion_loses_nothing(
 
 async def test_g2_w02_a_burst_of_enqueues_never_exceeds_the_cap(desk):
     """The cap was checked before the counter rose: cap 5 became 12 at once."""
-    await desk.limit(Scope.TOTAL, cap=5)
-    await desk.limit(Scope.SPACE, "background", cap=5)
+    await desk.limit(LimitScope.TOTAL, cap=5)
+    await desk.limit(LimitScope.SPACE, "background", cap=5)
     task = await desk.task()
     most = 0
 

@@ -8,12 +8,12 @@ from tests.unit.flow.test_trying import DONE, House, Trial, line, said
 from rota.flow.define.messages import say
 from rota.flow.define.runs import enqueue
 from rota.flow.settle import settle_attempts
-from rota.model.messages import MessageState, NewMessage
-from rota.model.outcomes import Succeeded
-from rota.model.states import RunState
-from rota.rules.permission import LOCAL
-from rota.stores.kit.saying import give_messages, take_messages
-from rota.stores.kit.saying import say as write_down
+from rota.model.attempts import Succeeded
+from rota.model.runs import RunState
+from rota.model.threads import MessageState, NewMessage
+from rota.rules.permissions import LOCAL
+from rota.store.threads import add_message as write_down
+from rota.store.threads import give_messages, take_messages
 from rota.testing.breaking import cut_at_every_query
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota import Rota
 from rota.flow.define.tasks import disable_task, enable_task
+from rota.flow.maintain import rescue
 from rota.flow.plan import plan
-from rota.flow.rescue import rescue
-from rota.model.outcomes import Succeeded
-from rota.model.spaces import Scope
-from rota.model.states import RunState
+from rota.library.rota import Rota
+from rota.model.attempts import Succeeded
+from rota.model.runs import RunState
+from rota.model.spaces import LimitScope
 from rota.model.tasks import OnLost
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import MINUTE, failed
 
 
@@ -35,7 +35,7 @@ async def test_gen_w01_a_run_that_ends_is_marked_with_its_result():
 
 async def test_gen_w02_runs_of_a_dead_worker_give_their_room_back(desk, chance):
     """The clean-up statement was broken: dead runs stayed running and ate the cap."""
-    await desk.limit(Scope.TOTAL, cap=2)
+    await desk.limit(LimitScope.TOTAL, cap=2)
     await desk.queue(await desk.task(), 4)
     await desk.worker("dies")
     assert len(await desk.claim(worker="dies")) == 2
@@ -99,7 +99,7 @@ async def test_gen_w05_a_rescued_run_is_fenced_off_from_its_old_worker(desk, cha
 
 async def test_gen_w06_claims_at_once_share_one_cap(desk):
     """The cap was read outside the claim, so two cycles at once exceeded it."""
-    await desk.limit(Scope.POOL, "background", cap=4)
+    await desk.limit(LimitScope.POOL, "background", cap=4)
     await desk.queue(await desk.task(), 40)
     for _ in range(5):
         takes = await asyncio.gather(*(desk.claim(worker=f"w{n}") for n in range(8)))

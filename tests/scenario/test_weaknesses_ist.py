@@ -9,19 +9,18 @@ import pytest
 
 from rota.errors import Busy
 from rota.flow.deliver import deliver
+from rota.flow.maintain import prune, rescue
 from rota.flow.plan import plan
-from rota.flow.prune import prune
-from rota.flow.rescue import rescue
 from rota.flow.settle import running
-from rota.model.outcomes import Cancelled, Message, Report, Succeeded
-from rota.model.states import RunState
+from rota.model.attempts import AttemptReport, Cancelled, OutgoingMessage, Succeeded
+from rota.model.runs import RunState
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Pool
-from rota.rules.settlement import Context, settle
-from rota.stores.kit.settle import settle as write_settlements
+from rota.rules.settlement import SettlementContext, settle
+from rota.runtime.supervisor import this_process
+from rota.store.settlement import settle as write_settlements
 from rota.testing.bench import MINUTE, Bench, failed
 from rota.testing.breaking import cut_at_every_query
 from rota.testing.fakes import RecordingChannel
-from rota.wiring.identity import this_process
 
 
 async def test_ist_w01_midnight_makes_no_running_run_look_stuck(desk, chance):
@@ -85,10 +84,10 @@ async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):
     task = await desk.task()
     await desk.queue(task)
     lease = await desk.claim_one()
-    message = Message(client_id="m", channel="test", target="ann", body="hello")
-    report = Report(outcome=Succeeded(result="1"), messages=(message,))
+    message = OutgoingMessage(client_id="m", channel="test", target="ann", body="hello")
+    report = AttemptReport(outcome=Succeeded(result="1"), messages=(message,))
     now = desk.store.now()
-    settlement = settle(running(lease), report, Context(policy=task.policy, now=now))
+    settlement = settle(running(lease), report, SettlementContext(policy=task.policy, now=now))
 
     async def nothing_happened():
         assert (await desk.run(lease.run_id)).state is RunState.RUNNING

@@ -8,17 +8,16 @@ import json
 import pytest
 
 from rota.errors import Invalid
-from rota.flow.define.runs import find_run
 from rota.flow.define.tasks import delete_task, disable_task, put_task
+from rota.flow.lookup import find_run
+from rota.flow.maintain import MAX_RESCUED, prune, rescue
 from rota.flow.plan import plan
-from rota.flow.prune import prune
-from rota.flow.rescue import MOST, rescue
-from rota.model.outcomes import Cancelled
-from rota.model.plans import ScheduleState
-from rota.model.spaces import Scope
-from rota.model.states import RunState
+from rota.model.attempts import Cancelled
+from rota.model.runs import RunState
+from rota.model.schedules import ScheduleState
+from rota.model.spaces import LimitScope
 from rota.model.tasks import OnLost, Overlap
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import MINUTE, Bench
 
 
@@ -71,7 +70,7 @@ async def test_jagc_w01_a_poison_rule_is_set_aside_alone(desk):
 
 async def test_jagc_w02_a_task_deleted_while_it_is_planned_disturbs_nobody(desk):
     """A store error for one occurrence aborted the whole tick."""
-    from rota.flow.plan import plan_schedule
+    from rota.rules.plans import plan_schedule
 
     gone, other = await desk.task("gone"), await desk.task("other")
     await desk.planned(gone, every="1m")
@@ -133,7 +132,7 @@ async def test_jagc_w05_editing_a_task_does_not_disturb_runs_in_the_queue(desk):
 
 async def test_jagc_w07_every_lost_run_is_found_however_many_there_are(desk, chance):
     """Only the oldest 200 rows were looked at, so many long runs starved the rest."""
-    count = 2 * MOST + 7
+    count = 2 * MAX_RESCUED + 7
     task = await desk.task()
     await desk.queue(task, count)
     await desk.worker("dies")
@@ -160,7 +159,7 @@ async def test_jagc_w10_an_instant_in_the_past_is_refused(desk):
 
 async def test_jagc_w11_a_slow_task_does_not_pile_up(desk):
     """There was no overlap control and no cap: slow tasks piled up follow-ups."""
-    await desk.limit(Scope.TOTAL, cap=3)
+    await desk.limit(LimitScope.TOTAL, cap=3)
     tasks = [await desk.task(f"t{n}") for n in range(5)]
     for task in tasks:
         await desk.planned(task, every="1m")

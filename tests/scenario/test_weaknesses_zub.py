@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota import Rota
 from rota.errors import IllegalMove
 from rota.flow.define.runs import answer_question, cancel_run, run_now
 from rota.flow.define.tasks import disable_task
-from rota.flow.plan import plan_schedule
-from rota.flow.rescue import expire, rescue
-from rota.model.outcomes import Asked, Cancelled, Expired
-from rota.model.states import RunState
+from rota.flow.maintain import expire, rescue
+from rota.library.rota import Rota
+from rota.model.attempts import Cancelled, Expired, WaitingForAnswer
+from rota.model.runs import RunState
 from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Retry
-from rota.rules.permission import LOCAL
-from rota.stores.kit.plan import apply_plans
+from rota.rules.permissions import LOCAL
+from rota.rules.plans import plan_schedule
+from rota.store.plans import apply_plans
 from rota.testing.bench import MINUTE, failed
 from rota.testing.breaking import cut_at_every_query
 
@@ -103,7 +103,7 @@ async def test_zub_w07_an_end_is_never_overwritten(desk, first):
     with pytest.raises(IllegalMove):
         await answer_question(desk.store, LOCAL, question, "yes")
     assert not await desk.end(lease)
-    assert not await desk.end(lease, Asked(question="again?"))
+    assert not await desk.end(lease, WaitingForAnswer(question="again?"))
     assert await desk.run(lease.run_id) == ended
 
 
@@ -190,7 +190,7 @@ async def test_zub_w14_every_waiting_run_expires_however_many_there_are(desk, ch
     await desk.queue(task, 1_200)
     while leases := await desk.claim(500):
         for lease in leases:
-            await desk.end(lease, Asked(question="?", expires_in=MINUTE))
+            await desk.end(lease, WaitingForAnswer(question="?", expires_in=MINUTE))
     await desk.queue(task, 600)
     desk.clock.advance(MINUTE)
     while await expire(desk.store, chance):

@@ -93,7 +93,7 @@ class House:
         self._daemons: list[Daemon] = []
 
     def _command(self, words):
-        return [sys.executable, "-m", "rota.doors.cli.main", *words]
+        return [sys.executable, "-m", "rota.cli.main", *words]
 
     def _environment(self, extra):
         # Every command is a new process: bytecode kept for the session makes them fast.

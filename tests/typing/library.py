@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from rota import CatchUp, Limit, Retry, Rota, RunHandle, Scope
+from rota.executors.inprocess.run_context import RunContext
+from rota.library.rota import Rota
 from rota.model.ids import RunId
 from rota.model.runs import Run
-from rota.runtime.attempts import Failure
+from rota.model.spaces import Limit, LimitScope
+from rota.model.tasks import CatchUp, Retry
+from rota.runtime.worker import RunFailure
 
 
-def noticed(failure: Failure) -> None:
+def noticed(failure: RunFailure) -> None:
     print(failure.task, failure.error)
 
 
 rota = Rota(
     "sqlite:///typed.db",
     slots=10,
-    limits=[Limit(scope=Scope.GROUP, key="api", rate=10, period=timedelta(minutes=1))],
+    limits=[Limit(scope=LimitScope.GROUP, key="api", rate=10, period=timedelta(minutes=1))],
     on_failure=noticed,
 )
 
 
 @rota.task("report", retry=Retry(attempts=3), timeout="10m", catch_up=CatchUp(cap=3))
-async def report(run: RunHandle) -> dict[str, object]:
+async def report(run: RunContext) -> dict[str, object]:
     answer: str = await run.ask("Go on?", options=("yes", "no"))
     run.send(answer, to="log:me")
     return {"payload": run.payload, "planned": str(run.slot_at)}
 
 
 @rota.task("load", after="report", on="any")
-def load(run: RunHandle) -> None:
+def load(run: RunContext) -> None:
     print(run.attempt, run.key, run.task)
 
 

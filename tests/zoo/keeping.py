@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from tests.zoo.planting import bug, queries, replaced
 
-from rota.flow.claim import assigned
-from rota.flow.execute import kept
-from rota.flow.execute.kept import KeptWork
-from rota.flow.execute.listening import Listening
-from rota.model.keeping import Kept
-from rota.runtime.crew import Crew
+from rota.flow.attempt import runner
+from rota.flow.attempt.programs import OutputFollower
+from rota.flow.attempt.runner import AttemptRunner
+from rota.flow.claim import make_assignments
+from rota.model.attempts import KeptAttempt
+from rota.runtime.supervisor import Supervisor
 from rota.runtime.worker import Worker
 from rota.testing.simulation import world
 from rota.testing.simulation.yard import SimYard
@@ -65,7 +65,7 @@ def adopted_twice() -> Iterator[None]:
             await self._store.fence_home(home, self.worker.id)
             for kept in wanted:
                 found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
-                adopted += assigned(found, self._store.incarnation)
+                adopted += make_assignments(found, self._store.incarnation)
         stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
         for assignment in adopted:
             lease = assignment.lease
@@ -77,7 +77,7 @@ def adopted_twice() -> Iterator[None]:
         self._going[found.run_id].left = True
         await asyncio.get_running_loop().create_future()
 
-    with replaced(Crew, "_adopt", adopt), replaced(KeptWork, "_leave", wait):
+    with replaced(Supervisor, "_adopt", adopt), replaced(AttemptRunner, "_leave", wait):
         yield
 
 
@@ -115,13 +115,13 @@ def promise_too_long() -> Iterator[None]:
     "A stopped run is settled when its program was asked to end, not when it has",
 )
 def settled_before_dead() -> Iterator[None]:
-    stop = KeptWork._stop
+    stop = AttemptRunner._stop
 
     def leave(self, going):
         stop(self, going)
         raise asyncio.CancelledError
 
-    with replaced(KeptWork, "_stop", leave):
+    with replaced(AttemptRunner, "_stop", leave):
         yield
 
 
@@ -142,9 +142,9 @@ def handed_back() -> Iterator[None]:
 )
 def nonce_again() -> Iterator[None]:
     def named(**facts):
-        return Kept(**{**facts, "nonce": "0"})
+        return KeptAttempt(**{**facts, "nonce": "0"})
 
-    with replaced(kept, "Kept", named):
+    with replaced(runner, "KeptAttempt", named):
         yield
 
 
@@ -154,13 +154,13 @@ def nonce_again() -> Iterator[None]:
     "Who adopts an attempt hears it from its beginning and records everything again",
 )
 def heard_again() -> Iterator[None]:
-    caught_up = Listening._caught_up
+    caught_up = OutputFollower._caught_up
 
     def deaf(self, found, holder, reader):
         return caught_up(self, replace(found, out_at=0, err_at=0), holder, reader)
 
     with (
-        replaced(Listening, "_caught_up", deaf),
+        replaced(OutputFollower, "_caught_up", deaf),
         queries(
             move_kept=(
                 f"{BOTH}\nreturning",

@@ -8,13 +8,14 @@ from weakref import WeakSet
 
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
+from rota.flow import maintain
 from rota.model.instants import ALWAYS
 from rota.model.runs import Lease
-from rota.model.views import Claimed
-from rota.runtime import crew
-from rota.runtime.lease_clock import LeaseClock
-from rota.stores.kit import claim
-from rota.stores.kit.store import SqlStore
+from rota.model.views import ClaimResult
+from rota.runtime import supervisor, worker
+from rota.runtime.clock import LeaseClock
+from rota.store import claims
+from rota.store.store import SqlStore
 from rota.testing.simulation import world
 
 
@@ -37,7 +38,7 @@ def no_recovery() -> Iterator[None]:
 )
 def recovery_at_start_only() -> Iterator[None]:
     started: WeakSet[object] = WeakSet()
-    rescue = crew.rescue
+    rescue = maintain.rescue
 
     async def once(store, chance, **told):
         if store in started:
@@ -45,7 +46,7 @@ def recovery_at_start_only() -> Iterator[None]:
         started.add(store)
         return await rescue(store, chance, **told)
 
-    with replaced(crew, "rescue", once):
+    with replaced(supervisor, "rescue", once):
         yield
 
 
@@ -83,13 +84,13 @@ def lease_not_renewed() -> Iterator[None]:
     "Workers are known by their host's name, and two of them pass for one",
 )
 def worker_named_by_host() -> Iterator[None]:
-    made = world.CrewSettings
+    made = supervisor.SupervisorSettings
 
     def named(**settings):
         return made(**{**settings, "worker_id": "host"})
 
     with several(
-        replaced(world, "CrewSettings", named),
+        replaced(world, "SupervisorSettings", named),
         queries(insert_workers=("insert into workers", "insert or replace into workers")),
     ):
         yield
@@ -130,7 +131,7 @@ def select_then_update() -> Iterator[None]:
         rows = await self.write(claim_again, ids, worker, self.now())
         tasks = {task.id: task for task in await self.get_tasks([row[3] for row in rows])}
         leases = [*taken.leases, *(Lease(*row) for row in rows)]
-        return Claimed(leases=leases, tasks={**taken.tasks, **tasks}, answers=taken.answers)
+        return ClaimResult(leases=leases, tasks={**taken.tasks, **tasks}, answers=taken.answers)
 
     claim_again.__name__ = "claim"
     with several(
@@ -155,14 +156,14 @@ def select_then_update() -> Iterator[None]:
 )
 def cap_counted_before() -> Iterator[None]:
     before = []
-    count = claim.read_room
+    count = claims.read_room
 
     async def remembered(session, now):
         room = await count(session, now)
         before.append(deepcopy(room))
         return deepcopy(before[-2]) if len(before) > 1 else room
 
-    with replaced(claim, "read_room", remembered):
+    with replaced(claims, "read_room", remembered):
         yield
 
 
@@ -173,9 +174,9 @@ def cap_counted_before() -> Iterator[None]:
 )
 def space_cap_ignored() -> Iterator[None]:
     async def unlimited(session, room, pool, spaces, found):
-        return dict.fromkeys(spaces, claim.UNLIMITED)
+        return dict.fromkeys(spaces, claims.UNLIMITED)
 
-    with replaced(claim, "_space_room", unlimited):
+    with replaced(claims, "_space_room", unlimited):
         yield
 
 
@@ -210,9 +211,9 @@ def called_again() -> Iterator[None]:
             except LookupError:
                 return await self._runner.run(assignment)
 
-    class Worker(crew.Worker):
+    class Worker(worker.Worker):
         def __init__(self, store, runners, *args, **options):
             super().__init__(store, [Stubborn(one) for one in runners], *args, **options)
 
-    with replaced(crew, "Worker", Worker):
+    with replaced(supervisor, "Worker", Worker):
         yield

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
-from rota.flow import plan as flow
 from rota.flow.define import schedules as define_schedules
 from rota.flow.define import tasks as define_tasks
-from rota.model.states import RunState
-from rota.rules import catch_up, overlap
-from rota.rules.overlap import Verdict
-from rota.stores.kit import combined, plan, settle
-from rota.stores.kit.store import SqlStore
+from rota.model.runs import RunState
+from rota.rules import plans as flow
+from rota.rules import plans as rule_plans
+from rota.rules.plans import OverlapDecision
+from rota.store import plans as store_plans
+from rota.store import settlement
+from rota.store.store import SqlStore
 
 
 @bug(
@@ -25,10 +26,10 @@ from rota.stores.kit.store import SqlStore
 def two_transactions() -> Iterator[None]:
     async def apply_plans(self, plans):
         bare = [replace(one, runs=()) for one in plans]
-        verdicts = await self.write(plan.apply_plans, bare, self.now())
+        verdicts = await self.write(store_plans.apply_plans, bare, self.now())
         runs = [r for one, fits in zip(plans, verdicts, strict=True) if fits for r in one.runs]
         if runs:
-            await self.write(combined.enqueue, runs, self.now())
+            await self.write(settlement.enqueue, runs, self.now())
         return verdicts
 
     with replaced(SqlStore, "apply_plans", apply_plans):
@@ -51,7 +52,7 @@ def begins_in_the_past() -> Iterator[None]:
     "A slot runs once because only a leader plans, and there are two of them",
 )
 def two_leaders() -> Iterator[None]:
-    careful = plan.apply_plans
+    careful = store_plans.apply_plans
 
     async def apply_plans(session, plans, now):
         rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
@@ -66,7 +67,7 @@ def two_leaders() -> Iterator[None]:
 
     columns = "on runs (schedule_id, slot_key) where schedule_id is not null"
     with several(
-        replaced(plan, "apply_plans", apply_plans),
+        replaced(store_plans, "apply_plans", apply_plans),
         schema("drop index runs_slot", f"create index runs_slot {columns}"),
         queries(existing_runs=("where r.schedule_id is not null", "where r.schedule_id < 0")),
     ):
@@ -80,7 +81,7 @@ def two_leaders() -> Iterator[None]:
 )
 def next_slot_after_success() -> Iterator[None]:
     plan_schedule = flow.plan_schedule
-    settle_all = settle.settle
+    settle_all = settlement.settle
 
     def one_at_a_time(schedule, now):
         made = plan_schedule(schedule, now)
@@ -95,7 +96,7 @@ def next_slot_after_success() -> Iterator[None]:
     settled.__name__ = "settle"
     with several(
         replaced(flow, "plan_schedule", one_at_a_time),
-        replaced(settle, "settle", settled),
+        replaced(settlement, "settle", settled),
         queries(
             zoo_go_on="update schedules set next_at = cast(note as integer), note = null"
             " where note is not null and id in (select schedule_id from runs"
@@ -107,7 +108,7 @@ def next_slot_after_success() -> Iterator[None]:
 
 @bug("paused-still-fires", "GEN-W10, ZUB-W12", "A disabled task's slots run all the same")
 def paused_still_fires() -> Iterator[None]:
-    with replaced(catch_up, "_off", lambda schedule, slot: None):
+    with replaced(rule_plans, "_off", lambda schedule, slot: None):
         yield
 
 
@@ -129,7 +130,7 @@ def overlap_of_another_lane() -> Iterator[None]:
     rare=True,
 )
 def plan_older_than_the_change() -> Iterator[None]:
-    careful = plan.apply_plans
+    careful = store_plans.apply_plans
 
     async def apply_plans(session, plans, now):
         rows = await session.rows("lock_schedules", ids=sorted({p.schedule_id for p in plans}))
@@ -137,7 +138,7 @@ def plan_older_than_the_change() -> Iterator[None]:
         plans = [replace(p, version=versions.get(p.schedule_id, p.version)) for p in plans]
         return await careful(session, plans, now)
 
-    with replaced(plan, "apply_plans", apply_plans):
+    with replaced(store_plans, "apply_plans", apply_plans):
         yield
 
 
@@ -151,8 +152,8 @@ def change_swallows_slots() -> Iterator[None]:
         return await store.list_schedules([task_id])
 
     with several(
-        replaced(define_schedules, "standing_schedules", as_they_stand),
-        replaced(define_tasks, "standing_schedules", as_they_stand),
+        replaced(define_schedules, "plan_due_then_list", as_they_stand),
+        replaced(define_tasks, "plan_due_then_list", as_they_stand),
     ):
         yield
 
@@ -163,7 +164,7 @@ def change_swallows_slots() -> Iterator[None]:
     "The policy that skips missed slots skips those on time as well",
 )
 def skip_that_never_runs() -> Iterator[None]:
-    with replaced(catch_up, "_GRACE_MICROS", 0):
+    with replaced(rule_plans, "_GRACE_MICROS", 0):
         yield
 
 
@@ -173,12 +174,12 @@ def skip_that_never_runs() -> Iterator[None]:
     "A slot is skipped for an overlap although nothing of its task is going on",
 )
 def skip_without_reason() -> Iterator[None]:
-    decide = overlap.decide
+    decide = rule_plans.decide
 
     def never(policy, active):
-        return Verdict(runs=False) if policy == "skip" else decide(policy, active)
+        return OverlapDecision(runs=False) if policy == "skip" else decide(policy, active)
 
-    with replaced(overlap, "decide", never):
+    with replaced(rule_plans, "decide", never):
         yield
 
 
@@ -188,7 +189,7 @@ def skip_without_reason() -> Iterator[None]:
     "After a pause the oldest of the missed slots runs instead of the newest",
 )
 def catch_up_takes_the_oldest() -> Iterator[None]:
-    newest = catch_up._catch_up
+    newest = rule_plans._catch_up
 
     def oldest(policy, missed, cap, *, more, now):
         chosen, dropped = newest(policy, missed, cap, more=more, now=now)
@@ -200,7 +201,7 @@ def catch_up_takes_the_oldest() -> Iterator[None]:
         kept = [d for d in dropped if d is not first]
         return [(first.index, first.slot), *chosen[:-1]], [*kept, swapped]
 
-    with replaced(catch_up, "_catch_up", oldest):
+    with replaced(rule_plans, "_catch_up", oldest):
         yield
 
 
@@ -210,14 +211,14 @@ def catch_up_takes_the_oldest() -> Iterator[None]:
     "With more than so many slots missed, none of them is started and nobody is told",
 )
 def too_many_missed() -> Iterator[None]:
-    choose = catch_up.choose
+    choose = rule_plans.choose
 
     def give_up(schedule, slots, *, more, now):
         if len(slots) > 5:
-            return catch_up.Choice(decided=len(slots))
+            return rule_plans.SlotDecision(decided=len(slots))
         return choose(schedule, slots, more=more, now=now)
 
-    with replaced(catch_up, "choose", give_up):
+    with replaced(rule_plans, "choose", give_up):
         yield
 
 
@@ -227,7 +228,7 @@ def too_many_missed() -> Iterator[None]:
     "A slot that does not run leaves no row that says so",
 )
 def silently_skipped() -> Iterator[None]:
-    with replaced(catch_up, "ledger", lambda dropped: ()):
+    with replaced(rule_plans, "ledger_entries", lambda dropped: ()):
         yield
 
 
@@ -237,7 +238,7 @@ def silently_skipped() -> Iterator[None]:
     "A row about slots that did not run grows over one that did",
 )
 def ledger_grows() -> Iterator[None]:
-    with replaced(plan, "_goes_on", lambda last_at, made, entry: last_at == made.was):
+    with replaced(store_plans, "_goes_on", lambda last_at, made, entry: last_at == made.was):
         yield
 
 
@@ -247,7 +248,7 @@ def ledger_grows() -> Iterator[None]:
     "Looking at the list of schedules moves those that are due",
 )
 def read_moves_the_schedule() -> Iterator[None]:
-    from rota.stores.kit import views
+    from rota.store import views
 
     look = views.queue
 

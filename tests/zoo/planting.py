@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rota.flow import plan
-from rota.stores.kit.queries import load_queries
+from rota.rules import plans
+from rota.store.sql_files import load_queries
 from rota.testing.simulation import database
-from rota.timing import courses, timetable, walls
+from rota.timing import timetable, zones
 
 Plant = Callable[[], AbstractContextManager[None]]
 
@@ -117,11 +117,11 @@ def time_forgotten() -> Iterator[None]:
 def _forget() -> None:
     for remembered in (
         timetable.timetable,
-        courses.plan_of,
-        walls.wall_of,
-        plan._read_rule,
-        plan._few_between,
-        plan._many_between,
-        plan._next_after,
+        timetable.plan_of,
+        zones.wall_of,
+        plans._read_rule,
+        plans._few_between,
+        plans._many_between,
+        plans._next_after,
     ):
         remembered.cache_clear()

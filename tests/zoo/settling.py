@@ -8,20 +8,23 @@ from dataclasses import replace
 from tests.zoo.planting import bug, queries, replaced, schema, several
 
 from rota.flow import deliver
-from rota.model.deliveries import DeliveryState
-from rota.model.outcomes import Succeeded
-from rota.model.settlements import Extras
-from rota.model.states import RunState
+from rota.model import settlement
+from rota.model.attempts import Succeeded
+from rota.model.notifications import DeliveryState
+from rota.model.runs import RunState
+from rota.model.settlement import SettlementExtras
+from rota.ports import runner
 from rota.runtime import worker
-from rota.runtime.service import Service
-from rota.stores.kit import combined, outbox, settle
-from rota.stores.kit.session import Rows
-from rota.stores.kit.store import SqlStore
+from rota.runtime.poller import Poller
+from rota.store import outbox
+from rota.store import settlement as store_settlement
+from rota.store.store import SqlStore
+from rota.store.transactions import QueryRows
 
 
 def forced(wanted):
     """Return a settle that makes settlements fit, where `wanted` says so of one and its row."""
-    careful = settle.settle
+    careful = store_settlement.settle
 
     async def overwrite(session, settlements, now):
         ids = sorted({s.run_id for s in settlements})
@@ -35,7 +38,7 @@ def forced(wanted):
         return await careful(session, made, now)
 
     overwrite.__name__ = "settle"
-    return replaced(settle, "settle", overwrite)
+    return replaced(store_settlement, "settle", overwrite)
 
 
 @bug(
@@ -79,19 +82,19 @@ def cancel_overwrites() -> Iterator[None]:
         rows = await session.rows("lock_runs", ids=sorted(run_ids))
         tasks = dict(await session.rows("zoo_tasks", ids=sorted(run_ids)))
         ends = [
-            settle.Settlement(
+            settlement.Settlement(
                 row[0],
                 row[1],
                 tasks[row[0]],
                 RunState.RUNNING,
                 RunState.CANCELLED,
                 RunState.CANCELLED.value,
-                Extras(error_code="cancelled", error=why),
+                SettlementExtras(error_code="cancelled", error=why),
             )
             for row in rows
             if row[2] == RunState.RUNNING
         ]
-        await settle.settle(session, ends, now)
+        await store_settlement.settle(session, ends, now)
 
     at_once.__name__ = "request_cancel"
 
@@ -132,7 +135,7 @@ def after_the_commit(taken, write):
 
     async def in_two_steps(self, settlements):
         bare = [s._replace(extras=replace(s.extras, **{taken: ()})) for s in settlements]
-        verdicts = await self.write(settle.settle, bare, self.now())
+        verdicts = await self.write(store_settlement.settle, bare, self.now())
         rest = [
             (s, part)
             for s, accepted in zip(settlements, verdicts, strict=True)
@@ -153,7 +156,7 @@ def after_the_commit(taken, write):
 )
 def successor_after_the_commit() -> Iterator[None]:
     async def start(self, rest):
-        await self.write(combined.enqueue, [batch for _, batch in rest], self.now())
+        await self.write(store_settlement.enqueue, [batch for _, batch in rest], self.now())
 
     with after_the_commit("successors", start):
         yield
@@ -169,7 +172,7 @@ def message_after_the_commit() -> Iterator[None]:
         await session.run("insert_deliveries", rows=rows, now=now)
 
     async def send(self, rest):
-        rows = Rows(
+        rows = QueryRows(
             {
                 "run_id": s.run_id,
                 "space_id": d.space_id,
@@ -193,7 +196,7 @@ def message_after_the_commit() -> Iterator[None]:
     rare=True,
 )
 def exit_taken_for_success() -> Iterator[None]:
-    failure = worker.failure
+    failure = runner.failure
 
     def lenient(fault):
         return Succeeded() if isinstance(fault, SystemExit) else failure(fault)
@@ -303,7 +306,7 @@ def sending_for_ever() -> Iterator[None]:
     "A background loop ends with the first fault of the database",
 )
 def loop_dies() -> Iterator[None]:
-    step = Service._one_step
+    step = Poller._one_step
 
     async def mortal(self):
         rest = await step(self)
@@ -311,5 +314,5 @@ def loop_dies() -> Iterator[None]:
             self.stop()
         return rest
 
-    with replaced(Service, "_one_step", mortal):
+    with replaced(Poller, "_one_step", mortal):
         yield

@@ -10,9 +10,10 @@ from tests.oracle.compare import compare_change
 from tests.zoo.planting import bug, replaced, several, time_forgotten
 
 from rota.errors import Invalid
-from rota.timing import courses, patterns, rules
+from rota.timing import patterns, rule_builders, zones
+from rota.timing import timetable as timetables
 from rota.timing.timetable import timetable
-from rota.timing.walls import Walk
+from rota.timing.zones import ZoneClockCursor
 
 SPRING = ("Europe/Berlin", "2026-03-29T01:00Z")
 AUTUMN = ("Europe/Berlin", "2026-10-25T01:00Z")
@@ -41,7 +42,7 @@ def in_autumn() -> str | None:
 def walking(**facts: bool):
     """Return a plant that lets every walk along a wall believe something."""
 
-    class Misled(Walk):
+    class Misled(ZoneClockCursor):
         __slots__ = ()
 
         def __init__(self, *args, **options):
@@ -49,7 +50,7 @@ def walking(**facts: bool):
             for name, value in facts.items():
                 setattr(self, name, value)
 
-    return several(replaced(courses, "Walk", Misled), time_forgotten())
+    return several(replaced(timetables, "ZoneClockCursor", Misled), time_forgotten())
 
 
 @bug(
@@ -112,14 +113,14 @@ def only_one_time_a_day() -> Iterator[None]:
     caught_by=ORACLE,
 )
 def zone_of_the_host() -> Iterator[None]:
-    wall = courses.wall_of
+    wall = zones.wall_of
 
     def of_the_host(where):
         from zoneinfo import ZoneInfo
 
         return wall(ZoneInfo("UTC"))
 
-    with several(replaced(courses, "wall_of", of_the_host), time_forgotten()):
+    with several(replaced(timetables, "wall_of", of_the_host), time_forgotten()):
         yield
 
 
@@ -134,7 +135,7 @@ def interval_drifts() -> Iterator[None]:
     def from_here(self, after):
         return after + self._interval, "1"
 
-    with several(replaced(courses.IntervalCourse, "next", from_here), time_forgotten()):
+    with several(replaced(timetables.IntervalSequence, "next", from_here), time_forgotten()):
         yield
 
 
@@ -142,7 +143,7 @@ def leap_days() -> str | None:
     """Look for the leap day that is eight years away."""
     wanted = datetime(2104, 2, 29, tzinfo=UTC)
     try:
-        found = timetable(rules.cron("0 0 29 2 *")).next(datetime(2096, 3, 1, tzinfo=UTC))
+        found = timetable(rule_builders.cron("0 0 29 2 *")).next(datetime(2096, 3, 1, tzinfo=UTC))
     except Invalid as refused:
         return f"0 0 29 2 *: {refused}"
     return None if found is not None and found.at == wanted else f"0 0 29 2 *: {found}"
@@ -156,11 +157,11 @@ def leap_days() -> str | None:
     caught_by="properties of time",
 )
 def a_year_ahead_at_most() -> Iterator[None]:
-    whole = patterns.Days.next
+    whole = patterns.DaySet.next
 
     def within_a_year(self, number):
         found = whole(self, number)
         return None if found is None or found > number + 366 else found
 
-    with several(replaced(patterns.Days, "next", within_a_year), time_forgotten()):
+    with several(replaced(patterns.DaySet, "next", within_a_year), time_forgotten()):
         yield

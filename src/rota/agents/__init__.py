@@ -1,1 +1,1 @@
-"""Kinds of agents: which program to run, and how to read what it says."""
+"""Kinds of agents: which program to run and how to read its output."""

@@ -1,1 +1,1 @@
-"""Ways out to people; one folder a channel."""
+"""Channels: how messages reach people; one folder each."""

@@ -1,1 +1,1 @@
-"""Where attempts run; one folder an executor."""
+"""Executors: where programs run; one folder each."""

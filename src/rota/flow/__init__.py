@@ -1,1 +1,1 @@
-"""The verbs, in the order of the data: define, plan, claim, settle, deliver, then the repairs."""
+"""The stages: define, plan, claim, attempt, settle, deliver, maintain; and read-only views."""

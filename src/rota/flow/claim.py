@@ -1,20 +1,20 @@
-"""Claim: ready runs become assignments for this worker."""
+"""Claim: ready runs become assignments of this worker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rota.model.attempts import Assignment
 from rota.model.tasks import Pool
-from rota.model.views import Claimed
-from rota.ports.runner import Assignment
+from rota.model.views import ClaimResult
 from rota.ports.store import Queue
 
 POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class ClaimedAssignments:
     """What a claim brought, and in how many microseconds a spent rate allows more."""
 
     assignments: list[Assignment]
@@ -22,15 +22,15 @@ class Taken:
     more: bool = False
 
 
-async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> Taken:
+async def claim(store: Queue, worker: str, routes: Sequence[str], want: int) -> ClaimedAssignments:
     """Take up to `want` runs; foreground first."""
     claimed = await store.claim(worker, POOLS, routes, want)
-    assignments = assigned(claimed, store.incarnation)
+    assignments = make_assignments(claimed, store.incarnation)
     rest = None if claimed.retry_at is None else max(0, claimed.retry_at - store.now())
-    return Taken(assignments=assignments, rest_micros=rest, more=claimed.more)
+    return ClaimedAssignments(assignments=assignments, rest_micros=rest, more=claimed.more)
 
 
-def assigned(claimed: Claimed, incarnation: str) -> list[Assignment]:
+def make_assignments(claimed: ClaimResult, incarnation: str) -> list[Assignment]:
     """Return leases with their tasks and answers."""
     answers = claimed.answers
     return [

@@ -10,16 +10,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TypeAlias
 
 from rota.faultpoints import reach
-from rota.model.deliveries import Delivery, DeliveryState
-from rota.model.tasks import Retry
+from rota.model.notifications import Delivery, DeliveryState
 from rota.ports.channel import Channel, ChannelRefused
 from rota.ports.clock import Random
 from rota.ports.store import Outbox
-from rota.rules.retry import delay
+from rota.rules.settlement import TRIES, delay
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +26,9 @@ LONGEST_SEND = 30.0
 BROKEN_OFF = "its sending was broken off"
 Mark: TypeAlias = tuple[Delivery, DeliveryState, str | None, int]
 """A delivery, what became of it, why, and when it may be tried again."""
-TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))
 
 
-class InHand:
+class InFlightDeliveries:
     """What a postman has taken and the store has not been told yet.
 
     The store may go away between a message and its record. Then the message is in this process's
@@ -49,10 +46,10 @@ async def deliver(
     channels: Mapping[str, Channel],
     worker: str,
     chance: Random,
-    in_hand: InHand | None = None,
+    in_hand: InFlightDeliveries | None = None,
 ) -> int:
     """Send a batch of what is due; return how many were tried."""
-    mine = InHand() if in_hand is None else in_hand
+    mine = InFlightDeliveries() if in_hand is None else in_hand
     async with mine.taking:
         await _catch_up(store, worker, mine)
         mine.in_doubt = True  # until the answer is here, nobody knows what was taken
@@ -72,7 +69,7 @@ async def deliver(
     return len(taken)
 
 
-async def _catch_up(store: Outbox, worker: str, mine: InHand) -> None:
+async def _catch_up(store: Outbox, worker: str, mine: InFlightDeliveries) -> None:
     """Record what could not be recorded, and give back what was taken by a lost answer."""
     outbox = _Hand(store, mine)
     for mark in [mark for mark in mine.marks.values() if mark is not None]:
@@ -86,7 +83,7 @@ async def _catch_up(store: Outbox, worker: str, mine: InHand) -> None:
 class _Hand:
     """Marks deliveries, and keeps each mark in hand until the store has taken it."""
 
-    def __init__(self, store: Outbox, mine: InHand) -> None:
+    def __init__(self, store: Outbox, mine: InFlightDeliveries) -> None:
         self.now = store.now
         self._store = store
         self._mine = mine

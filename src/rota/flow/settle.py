@@ -1,4 +1,4 @@
-"""Settle: what attempts reported becomes the runs' next state, in one transaction a batch."""
+"""Settle: reports of attempts become the next state of their runs, in batches."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from dataclasses import replace
 from typing import Protocol
 
 from rota.errors import RotaError
+from rota.model.attempt_requests import TALKING
+from rota.model.attempts import DONE, Assignment, AttemptReport, Lost, WaitingForAnswer
 from rota.model.ids import RunId
-from rota.model.outcomes import DONE, Asked, Lost, Report
-from rota.model.runs import Lease, OpenRun
-from rota.model.settlements import PLAIN_SUCCESS, Settlement
-from rota.model.states import RunState
-from rota.model.talking import TALKING
+from rota.model.runs import Lease, OpenRun, RunState
+from rota.model.settlement import PLAIN_SUCCESS, Settlement
 from rota.model.tasks import OnLost, Policy, Task, TaskKind
 from rota.ports.clock import Random
-from rota.ports.runner import Assignment
-from rota.ports.store import Definitions, Queue, Store
-from rota.ports.talking import Talking
-from rota.rules.done import reaches_out
-from rota.rules.settlement import Context, settle
-from rota.rules.sites import site_of
+from rota.ports.store import Definitions, Queue, Store, Talking
+from rota.rules.checks import can_reach_outside
+from rota.rules.settlement import SettlementContext, settle
+from rota.rules.task_spec import site_of
 
 
 class Settling(Definitions, Queue, Talking, Protocol):
@@ -28,14 +25,14 @@ class Settling(Definitions, Queue, Talking, Protocol):
 
 
 async def settle_attempts(
-    store: Settling, ended: Sequence[tuple[Assignment, Report]], chance: Random
+    store: Settling, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
 ) -> list[bool]:
     """Settle ended attempts; false for those whose lease was somebody else's by then."""
     return await store.settle(await decide_attempts(store, ended, chance))
 
 
 async def decide_attempts(
-    store: Settling, ended: Sequence[tuple[Assignment, Report]], chance: Random
+    store: Settling, ended: Sequence[tuple[Assignment, AttemptReport]], chance: Random
 ) -> list[Settlement]:
     """Return what becomes of ended attempts, for the store to settle."""
     followers = await store.successors(sorted({a.lease.task_id for a, _ in ended}))
@@ -51,9 +48,9 @@ async def decide_attempts(
     )
     now = store.now()
 
-    def context(assignment: Assignment) -> Context:
+    def context(assignment: Assignment) -> SettlementContext:
         lease, task = assignment.lease, assignment.task
-        return Context(
+        return SettlementContext(
             policy=task.policy,
             task=task.name,
             followers=tuple(followers.get(lease.task_id, ())),
@@ -73,7 +70,9 @@ async def decide_attempts(
 
 
 def _is_plain(
-    assignment: Assignment, followers: Mapping[int, list[Task]], asked: Mapping[RunId, Asked]
+    assignment: Assignment,
+    followers: Mapping[int, list[Task]],
+    asked: Mapping[RunId, WaitingForAnswer],
 ) -> bool:
     """Whether a success without a result ends a run, and that is all."""
     lease, policy = assignment.lease, assignment.task.policy
@@ -124,20 +123,20 @@ async def _is_open_agent(store: Settling, task: Task) -> bool:
         return False
     role = (await store.find_space(task.space)).role
     try:
-        return reaches_out(site_of(task.spec, role))
+        return can_reach_outside(site_of(task.spec, role))
     except RotaError:  # a site that nothing can run at any more
         return True
 
 
 async def settle_runs(
-    store: Store, ended: Sequence[tuple[OpenRun, Report]], chance: Random
+    store: Store, ended: Sequence[tuple[OpenRun, AttemptReport]], chance: Random
 ) -> list[bool]:
     """Settle runs that no attempt speaks for: lost, expired or cancelled ones."""
     return await store.settle(await decide_runs(store, ended, chance)) if ended else []
 
 
 async def decide_runs(
-    store: Store, ended: Sequence[tuple[OpenRun, Report]], chance: Random
+    store: Store, ended: Sequence[tuple[OpenRun, AttemptReport]], chance: Random
 ) -> list[Settlement]:
     """Return what becomes of runs that no attempt speaks for, for the store to settle."""
     task_ids = sorted({run.task_id for run, _ in ended})
@@ -156,7 +155,7 @@ async def decide_runs(
     settlements = []
     for run, report in ended:
         task = tasks.get(run.task_id)
-        context = Context(
+        context = SettlementContext(
             policy=Policy() if task is None else task.policy,
             task="" if task is None else task.name,
             followers=tuple(followers.get(run.task_id, ())),

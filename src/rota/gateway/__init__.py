@@ -1,1 +1,1 @@
-"""Room: the gateway, a process that has the keys and speaks to providers for programs without."""
+"""The credential gateway: a process that has the secrets and forwards requests to providers."""

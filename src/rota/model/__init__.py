@@ -1,1 +1,1 @@
-"""The nouns: frozen values, and the run's states and moves."""
+"""Values: frozen dataclasses, and the states of a run."""

@@ -1,4 +1,4 @@
-"""A backup of a store, and what a restore made of one."""
+"""Backups of a store, and what a restore has done."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class RestoredSpan:
     """What was decided about the time between a backup and its restore.
 
     `slots` were passed over, `messages` may have been sent meanwhile, `running` runs are given back
@@ -34,10 +34,10 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class RestoreResult:
     """A store that was put in place from a backup; `aside` is where the one before it was moved."""
 
     backup: Backup
     incarnation: str
-    passage: Passage
+    passage: RestoredSpan
     aside: str | None = None

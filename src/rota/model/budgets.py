@@ -1,4 +1,4 @@
-"""Budgets: how much runs may use, how much is set aside for them, and how much they have used."""
+"""Budgets, amounts, usage, and prices of models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rota.model.tasks import TaskKind
 
@@ -53,7 +53,7 @@ USABLE: Mapping[TaskKind, tuple[str, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class BudgetCaps:
     """The most of everything; None is no cap."""
 
     tokens: int | None = None
@@ -71,16 +71,16 @@ class Caps:
         """Whether there is any cap."""
         return any(True for _ in self)
 
-    def only(self, units: Collection[str]) -> Caps:
+    def only(self, units: Collection[str]) -> BudgetCaps:
         """Return the caps of some units alone."""
-        return Caps(**{unit: cap for unit, cap in self if unit in units})
+        return BudgetCaps(**{unit: cap for unit, cap in self if unit in units})
 
 
-NO_CAPS = Caps()
+NO_CAPS = BudgetCaps()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spender:
+class BudgetHolder:
     """The attempt that something is set aside for, the day it counts for, and what it can use."""
 
     run_id: int
@@ -92,7 +92,7 @@ class Spender:
     units: tuple[str, ...] = UNITS
 
 
-class Refusal(NamedTuple):
+class BudgetRefusal(NamedTuple):
     """Which budget of the day has too little left; `aside` is what others may still give back."""
 
     scope: BudgetScope
@@ -102,14 +102,14 @@ class Refusal(NamedTuple):
     aside: int = 0
 
 
-class Used(NamedTuple):
+class BudgetUsage(NamedTuple):
     """What a day has used, and what is set aside beside that for what goes on."""
 
     used: Amounts = Amounts()
     aside: Amounts = Amounts()
 
 
-class Spent(NamedTuple):
+class DailyUsage(NamedTuple):
     """What one attempt has used; `stopped` names the budget that ended it, if one did.
 
     `priced` says that the agent told what it costs.
@@ -120,3 +120,18 @@ class Spent(NamedTuple):
     used: Amounts
     priced: bool
     stopped: str | None = None
+
+
+MILLION = 1_000_000
+
+
+class Price(NamedTuple):
+    """US dollars for a million tokens; cached ones cost as much as others if nothing is said."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+
+Prices: TypeAlias = Mapping[str, Price]
+NO_PRICES: Prices = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""Checks: what must be true for a run to count as done, found out by Rota and not by the agent."""
+"""Checks: what must be true for a run to count as done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CheckKind(StrEnum):
     NOT_LIKE = "not_like"
 
 
-class Checked(StrEnum):
+class CheckState(StrEnum):
     """What is known of a run that ended: whether its checks hold, or that it has none."""
 
     VERIFIED = "verified"
@@ -27,7 +27,7 @@ class Checked(StrEnum):
     CONTRADICTED = "contradicted"
 
 
-class Mark(StrEnum):
+class SuppressionReason(StrEnum):
     """Why a success was told to nobody: its gate woke nobody, or its result said so."""
 
     QUIET = "quiet"
@@ -49,7 +49,7 @@ class Check:
     seconds: float | None = None
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """What a check found, in words that a person can hold against the world."""
 
     check: str

@@ -1,4 +1,4 @@
-"""Ids that the type checker keeps apart."""
+"""Ids, told apart by the type checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instants: aware datetimes for people, whole microseconds since 1970 for stores."""
+"""Instants: aware datetimes for people, whole microseconds for stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in through a door: keys, and what each of them opens."""
+"""API keys and their scopes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from rota.model.ids import SpaceId
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 
 
 class KeyScope(StrEnum):
@@ -37,7 +37,7 @@ class Key:
     space: str
     name: str
     prefix: str
-    role: Role
+    role: SpaceRole
     scopes: frozenset[KeyScope]
     created_at: datetime
     created_by: str
@@ -54,7 +54,7 @@ class NewKey:
     name: str
     prefix: str
     digest: str
-    role: Role
+    role: SpaceRole
     scopes: frozenset[KeyScope]
     created_by: str
     expires_at: int | None = None

@@ -1,4 +1,4 @@
-"""Problems: what a part of Rota cannot do at this moment, as far as it knows."""
+"""What a part of Rota cannot do at the moment."""
 
 from __future__ import annotations
 

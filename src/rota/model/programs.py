@@ -1,15 +1,16 @@
-"""Programs: what is to be started, and how much of everything it may use."""
+"""Programs, their resource limits, and the sites they run at."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Program:
     """A program to run: always a list of words, never a line for a shell.
 
     `env` is the whole environment; nothing is inherited.
@@ -23,7 +24,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ResourceLimits:
     """How much of everything an attempt may use; None is no bound of Rota's own."""
 
     hard_seconds: float | None = None
@@ -35,3 +36,41 @@ class Bounds:
     open_files: int | None = None
     file_bytes: int | None = None
     cpus: float | None = None
+
+
+class NetworkAccess(StrEnum):
+    """What a program behind walls may reach: `outlet` is one socket of the host's, and no more."""
+
+    NONE = "none"
+    OUTLET = "outlet"
+    OPEN = "open"
+
+
+class LimitEnforcement(StrEnum):
+    """For whom a bound holds: all processes of a run together, each by itself, or nobody."""
+
+    TOGETHER = "together"
+    EACH = "each"
+    NOT = "not"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedFolder:
+    """A folder of the host that a program sees beside its own, at the same path."""
+
+    path: str
+    write: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}:rw" if self.write else self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a program runs; `isolated` says that walls stand around it, or it does not run."""
+
+    executor: str
+    isolated: bool = False
+    image: str | None = None
+    mounts: tuple[SharedFolder, ...] = ()
+    network: NetworkAccess = NetworkAccess.NONE

@@ -1,4 +1,28 @@
-"""The work: a run to be queued, a lease on one, a run as people see it, and its attempts."""
+"""Runs: states and transitions, leases, ended attempts, questions.
+
+claim                  succeed, fail, cancel
+    QUEUED ------------------> RUNNING ----------------------> SUCCEEDED, FAILED, CANCELLED
+    ^  |  ^                     |   |
+    |  |  +--- retry, lose -----+   | ask
+    |  |                            v
+    |  |   +------- answer ------ WAITING
+    |  |   |                        |
+    +--+---+                        +----> CANCELLED (cancel), EXPIRED (expire), FAILED (fail)
+       |
+       +----> CANCELLED (cancel), EXPIRED (expire), FAILED (fail)
+
+A retry or a delay is QUEUED with a later `available_at`. Where a queued run stands in the queue
+is its place: READY (it may be claimed), LATER (not yet available) or HELD (behind its lane).
+
+Invariants, held by every store and checked by its contract suite:
+
+1. A run has a holder exactly while it is RUNNING.
+2. Only the newest epoch moves a run out of RUNNING; every other writer changes nothing.
+3. A finished run never changes again, except to be pruned.
+4. A run has a place exactly while it is QUEUED.
+5. At most one run of a lane is RUNNING, and at most one is READY.
+6. Every end of a run appends one event in the same transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +30,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
-from rota.model.checks import Checked, Mark
+from rota.errors import IllegalMove
+from rota.model.checks import CheckState, SuppressionReason
 from rota.model.ids import Epoch, QuestionId, RunId, ScheduleId, SpaceId, TaskId, WorkerId
 from rota.model.instants import maybe_instant
-from rota.model.states import Place, RunState
 from rota.model.tasks import Pool
 
 LONGEST_PAYLOAD = 256 * 1024
 """How many bytes a payload may have."""
 
 
-class Source(StrEnum):
+class RunSource(StrEnum):
     """What made a run."""
 
     SLOT = "slot"
@@ -29,7 +54,7 @@ class Source(StrEnum):
     AFTER = "after"
 
 
-class Cause(StrEnum):
+class AttemptCause(StrEnum):
     """Why an attempt was made; only `retry` counts against the retry policy."""
 
     FIRST = "first"
@@ -53,7 +78,7 @@ class NewRun(NamedTuple):
     lane: str | None = None
     group: str = ""
     metered: bool = True
-    source: Source = Source.ENQUEUE
+    source: RunSource = RunSource.ENQUEUE
     available_at: int | None = None
     expires_at: int | None = None
     schedule_id: ScheduleId | None = None
@@ -127,14 +152,14 @@ class Run:
     task_id: TaskId
     task: str
     state: RunState
-    place: Place | None
-    source: Source
+    place: QueueState | None
+    source: RunSource
     pool: Pool
     priority: int
     lane: str | None
     route: str
     epoch: Epoch
-    cause: Cause
+    cause: AttemptCause
     retries: int
     losses: int
     created_at: datetime
@@ -154,8 +179,8 @@ class Run:
     result: str | None
     error_code: str | None
     error: str | None
-    checked: Checked | None = None
-    mark: Mark | None = None
+    checked: CheckState | None = None
+    mark: SuppressionReason | None = None
     ended_at: datetime | None = None
     """When the work of its newest attempt ended, which may be long before anybody heard of it."""
 
@@ -169,7 +194,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class EndedAttempt:
     """One try at a run, ended; `ending` tells how its processes ended, where it had any.
 
     `checks` is what its task's checks found.
@@ -177,7 +202,7 @@ class Attempt:
 
     run_id: RunId
     number: Epoch
-    cause: Cause
+    cause: AttemptCause
     worker: WorkerId | None
     started_at: datetime
     ended_at: datetime
@@ -233,3 +258,68 @@ class Question:
     """What an approval shows, and the SHA-256 of exactly that."""
     outcome: str | None = None
     """What came of an action that was approved and that Rota did itself, as JSON."""
+
+
+class RunState(StrEnum):
+    """Where a run is in its life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class QueueState(StrEnum):
+    """Where a queued run stands in the queue."""
+
+    READY = "ready"
+    LATER = "later"
+    HELD = "held"
+
+
+class RunTransition(StrEnum):
+    """What can happen to a run."""
+
+    CLAIM = "claim"
+    ASK = "ask"
+    ANSWER = "answer"
+    RETRY = "retry"
+    LOSE = "lose"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+
+
+FINISHED = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.EXPIRED})
+
+MOVES = MappingProxyType(
+    {
+        (RunState.QUEUED, RunTransition.CLAIM): RunState.RUNNING,
+        (RunState.QUEUED, RunTransition.FAIL): RunState.FAILED,
+        (RunState.QUEUED, RunTransition.CANCEL): RunState.CANCELLED,
+        (RunState.QUEUED, RunTransition.EXPIRE): RunState.EXPIRED,
+        (RunState.RUNNING, RunTransition.SUCCEED): RunState.SUCCEEDED,
+        (RunState.RUNNING, RunTransition.FAIL): RunState.FAILED,
+        (RunState.RUNNING, RunTransition.CANCEL): RunState.CANCELLED,
+        (RunState.RUNNING, RunTransition.EXPIRE): RunState.EXPIRED,
+        (RunState.RUNNING, RunTransition.RETRY): RunState.QUEUED,
+        (RunState.RUNNING, RunTransition.LOSE): RunState.QUEUED,
+        (RunState.RUNNING, RunTransition.ASK): RunState.WAITING,
+        (RunState.WAITING, RunTransition.ANSWER): RunState.QUEUED,
+        (RunState.WAITING, RunTransition.FAIL): RunState.FAILED,
+        (RunState.WAITING, RunTransition.CANCEL): RunState.CANCELLED,
+        (RunState.WAITING, RunTransition.EXPIRE): RunState.EXPIRED,
+    }
+)
+
+
+def after(state: RunState, move: RunTransition) -> RunState:
+    """Return the state a move leads to, or raise IllegalMove."""
+    try:
+        return MOVES[state, move]
+    except KeyError:
+        raise IllegalMove(state, move) from None

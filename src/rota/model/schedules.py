@@ -1,10 +1,19 @@
-"""When work happens: the rule of a schedule, and the slots it yields."""
+"""Schedules: rules, slots, plans, ledger entries and pauses."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from rota.model.ids import Epoch, RunId, ScheduleId, SpaceId, TaskId
+from rota.model.runs import RunBatch
+from rota.model.settlement import Settlement
+from rota.model.tasks import Policy
 
 
 class RuleKind(StrEnum):
@@ -74,3 +83,216 @@ class Slot:
     key: str
     at: datetime
     due: datetime
+
+
+PAST_ASKED_FOR = 0
+"""The cursor of a schedule whose one past instant somebody asked for: it is due at once."""
+
+
+class ScheduleState(StrEnum):
+    """Whether a schedule still yields slots."""
+
+    ACTIVE = "active"
+    ENDED = "ended"
+    QUARANTINED = "quarantined"
+
+
+class LedgerReason(StrEnum):
+    """Why a slot has no run."""
+
+    DISABLED = "disabled"
+    PAUSED = "paused"
+    MISSED = "missed"
+    TOO_LATE = "too_late"
+    COALESCED = "coalesced"
+    CATCH_UP_CAP = "catch_up_cap"
+    OVERLAP = "overlap"
+    RESTORED = "restored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchedule:
+    """A schedule as it stands in the store; `rule` is the JSON record of its rule.
+
+    `generation` changes with the slots the rule yields, `version` with everything a plan rests on.
+    """
+
+    id: ScheduleId
+    task_id: TaskId
+    task: str
+    space: str
+    name: str
+    rule: str
+    generation: int
+    version: int
+    state: ScheduleState
+    note: str | None
+    cursor: datetime
+    next_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRun:
+    """An unfinished run in a task's lane, as far as the overlap policy cares."""
+
+    run_id: RunId
+    epoch: Epoch
+    state: str
+    planned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueSchedule:
+    """A schedule whose next slot has come, with what is needed to decide about it."""
+
+    id: ScheduleId
+    version: int
+    generation: int
+    rule: str
+    stagger: str
+    cursor: int
+    next_at: int
+    task_id: TaskId
+    space_id: SpaceId
+    route: str
+    policy: Policy
+    enabled: bool
+    enabled_since: int
+    paused_until: int | None
+    pauses: Pauses = ()
+    active: tuple[ActiveRun, ...] = ()
+    thread: str | None = None
+    in_conversation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleCursor:
+    """Where a schedule that waits for its next slot stands.
+
+    `slot_key` names the slot at its cursor, if there is one and the store still has it.
+    """
+
+    id: ScheduleId
+    version: int
+    generation: int
+    rule: str
+    stagger: str
+    cursor: int
+    next_at: int
+    slot_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """Consecutive slots of one schedule that did not run, for one reason."""
+
+    reason: LedgerReason
+    first_key: str
+    last_key: str
+    first_at: int
+    last_at: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePlan:
+    """What becomes of the slots of one schedule, applied whole or not at all.
+
+    It applies only while the schedule still has the cursor and version it was made for, and while
+    the same pauses stand. A version changes with the schedule and with its task.
+    """
+
+    schedule_id: ScheduleId
+    version: int
+    was: int
+    cursor: int
+    next_at: int | None
+    state: ScheduleState = ScheduleState.ACTIVE
+    note: str | None = None
+    runs: tuple[RunBatch, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    cancels: tuple[Settlement, ...] = ()
+    cancel_running: tuple[RunId, ...] = ()
+    pauses: Pauses = ()
+
+
+Decide: TypeAlias = Callable[[DueSchedule, int], SchedulePlan]
+"""Says what becomes of the due slots of one schedule at an instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """How many schedules were planned, and when the next slot and the next delayed run are.
+
+    It was `cut` if deciding took so long that some of what was due was left to the next one.
+    """
+
+    schedules: int
+    slot_at: int | None
+    later_at: int | None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """A ledger entry as it stands in the store."""
+
+    schedule_id: ScheduleId
+    schedule: str
+    reason: LedgerReason
+    first_key: str
+    last_key: str
+    first_at: datetime
+    last_at: datetime
+    count: int
+    noted_at: datetime = field()
+
+
+MOST_PAUSES = 500
+
+
+class Pause(NamedTuple):
+    """A span in which everything was paused; without an end it goes on."""
+
+    since: int
+    until: int | None
+
+    def holds(self, instant: int) -> bool:
+        """Whether an instant lies in it."""
+        return self.since <= instant and (self.until is None or instant < self.until)
+
+
+Pauses = tuple[Pause, ...]
+"""Those that may still matter, oldest first; only the last one can be without an end."""
+
+
+def paused_since(pauses: Pauses) -> int | None:
+    """Return since when everything has been paused, if it is."""
+    return pauses[-1].since if pauses and pauses[-1].until is None else None
+
+
+def was_paused(pauses: Pauses, instant: int) -> bool:
+    """Return whether everything was paused at an instant."""
+    return any(pause.holds(instant) for pause in pauses)
+
+
+@lru_cache(maxsize=16)
+def read_pauses(ended: str | None, going_on: str | None) -> Pauses:
+    """Return pauses as a store keeps them."""
+    pauses = [Pause(since, until) for since, until in json.loads(ended or "[]")]
+    if going_on is not None:
+        pauses.append(Pause(int(going_on), None))
+    return tuple(pauses)
+
+
+def write_pauses(pauses: Iterable[Pause]) -> str:
+    """Return ended pauses as a store keeps them.
+
+    Beyond a bound the oldest become one: what lies between them was planned by nobody either.
+    """
+    kept = list(pauses)
+    while len(kept) > MOST_PAUSES:
+        kept[:2] = [Pause(kept[0].since, kept[1].until)]
+    return json.dumps(kept)

@@ -1,4 +1,4 @@
-"""Sessions: conversations of agents, which threads go on in."""
+"""Sessions of agents, and their exchanges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose work it is and how much of it may go on at once."""
+"""Spaces, roles and limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from rota.model.ids import SpaceId
 
 
-class Role(StrEnum):
+class SpaceRole(StrEnum):
     """What a space may act for: `main` for every space, `member` only for itself."""
 
     MAIN = "main"
@@ -22,12 +22,12 @@ class Space:
 
     id: SpaceId
     name: str
-    role: Role
+    role: SpaceRole
     timezone: str
     created_at: datetime
 
 
-class Scope(StrEnum):
+class LimitScope(StrEnum):
     """What a limit counts."""
 
     TOTAL = "total"
@@ -52,7 +52,7 @@ class Limit:
     takes a quota as well, which member spaces have. A limit without a cap counts nothing.
     """
 
-    scope: Scope
+    scope: LimitScope
     key: str = ""
     cap: int | None = None
     rate: int | None = None

@@ -1,4 +1,4 @@
-"""What to do: a task and the policies that go with it."""
+"""Tasks with their policies; task state and seen items."""
 
 from __future__ import annotations
 
@@ -182,3 +182,25 @@ class NewTask:
 def task_lane(task_id: int) -> str:
     """Return the lane that keeps the runs of one task apart."""
     return f"task:{task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEntry:
+    """A value that a task keeps; `value` is JSON text."""
+
+    key: str
+    value: str
+    updated_at: datetime
+    updated_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenItem:
+    """An item of a provider that a task has come across, and how often; `data` is JSON text."""
+
+    provider: str
+    item: str
+    data: str
+    first_at: datetime
+    last_at: datetime
+    count: int

@@ -1,4 +1,4 @@
-"""What stores answer with, beside the nouns themselves."""
+"""Answers of the store that are no values of their own."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from rota.model.beats import Heartbeat
-from rota.model.deliveries import Delivery
 from rota.model.events import Event
+from rota.model.heartbeats import Heartbeat
 from rota.model.ids import RunId, TaskId, WorkerId
-from rota.model.runs import Attempt, Lease, Question, Run
-from rota.model.states import RunState
+from rota.model.notifications import Delivery
+from rota.model.runs import EndedAttempt, Lease, Question, Run, RunState
 from rota.model.tasks import Task, TaskKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimResult:
     """The leases a claim gave, with their tasks and the answers people have given to their runs.
 
     `retry_at` is when a spent rate will let the next run start; `more` says that the claim stopped
@@ -31,7 +30,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewal:
+class LeaseRenewal:
     """Whether a worker is still trusted, which runs it holds, and which of them are to stop."""
 
     alive: bool
@@ -47,7 +46,7 @@ class RunView:
     """
 
     run: Run
-    attempts: list[Attempt]
+    attempts: list[EndedAttempt]
     events: list[Event]
     output: list[Event]
     deliveries: list[Delivery]
@@ -121,7 +120,7 @@ class SlotView(NamedTuple):
     since: datetime
 
 
-class DeadView(NamedTuple):
+class DeadDeliveriesView(NamedTuple):
     """How many messages could not be sent, and the last of them: of which run, to where, and why.
 
     `run_id` is None where a message is of no run, or has outlived it.

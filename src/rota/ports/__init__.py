@@ -1,1 +1,1 @@
-"""The sockets: what Rota needs from the outside, as small protocols."""
+"""Protocols for what plug-ins implement and tests replace."""

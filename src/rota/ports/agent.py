@@ -1,4 +1,4 @@
-"""What runs: an agent says which program, and reads what that program says.
+"""Agents: which program to run, and how to read its output.
 
 An agent starts nothing and touches no file. Where its program runs is an executor's business, and
 any agent runs in any of them.
@@ -11,19 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from rota.errors import Invalid
-from rota.model.messages import ThreadMessage
-from rota.model.prices import NO_PRICES, Prices
-from rota.model.programs import Command
-from rota.model.said import Said, Usage
-from rota.model.verdicts import Exit, Verdict
-from rota.model.wishes import Wish
+from rota.model.agents import AgentResult, AgentSpec, AgentUsage, ProcessExit, Said
+from rota.model.budgets import NO_PRICES, Prices
+from rota.model.programs import Program
+from rota.model.threads import ThreadMessage
 
 DESK = "rota"
 """The tool server that is Rota's own desk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
+class AgentCapabilities:
     """What an agent can be asked for."""
 
     models: bool = False
@@ -69,7 +67,7 @@ class Redaction(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class AgentWorkspace:
     """Where an attempt works, by the paths its own program sees.
 
     `folder` is the attempt's own, out of the agent's way; `home` is where the agent keeps its
@@ -94,7 +92,7 @@ class Room:
     work: str | None = None
     program: str | None = None
     session: str | None = None
-    used: Usage | None = None
+    used: AgentUsage | None = None
     servers: tuple[McpServer, ...] = ()
     offered: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -115,7 +113,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class WorkspaceFile:
     """A small file to be written into the attempt's own folder, readable by its owner alone."""
 
     name: str
@@ -123,14 +121,14 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedProgram:
     """A program to run, and the files it wants to find; no secret is among its words."""
 
-    command: Command
-    files: tuple[File, ...] = ()
+    command: Program
+    files: tuple[WorkspaceFile, ...] = ()
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """Reads one attempt's standard output.
 
     What it says depends on nothing but the lines, so after a restart a new one is fed from the
@@ -146,20 +144,20 @@ class Reader(Protocol):
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
         """Return what a line says; `cut` means that the line goes on with the next call."""
 
-    def end(self, end: Exit) -> Verdict:
+    def end(self, end: ProcessExit) -> AgentResult:
         """Return what the attempt came to, once, after the last line."""
 
 
 @runtime_checkable
-class Summing(Protocol):
+class CumulativeUsageReader(Protocol):
     """A reader of an agent that tells what it has used only now and then."""
 
-    def pending(self) -> Usage:
+    def pending(self) -> AgentUsage:
         """Return what was used since it was told last, as far as the lines say."""
 
 
 @runtime_checkable
-class Steerable(Protocol):
+class SteerableAgent(Protocol):
     """An agent that takes messages on its input while it works.
 
     Its reader says `Taken` for each of them once the agent has taken it in, and a result when it
@@ -168,7 +166,7 @@ class Steerable(Protocol):
     there once.
     """
 
-    def steers(self, wish: Wish) -> bool:
+    def steers(self, wish: AgentSpec) -> bool:
         """Return whether it takes them in a task that wants this."""
 
     def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
@@ -185,20 +183,20 @@ class Agent(Protocol):
     """A kind of agent."""
 
     name: str
-    abilities: Abilities
+    abilities: AgentCapabilities
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: AgentSpec) -> None:
         """Raise Invalid, naming the field, if this agent cannot do what a task wants."""
 
-    def prepare(self, wish: Wish, room: Room) -> Prepared:
+    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
         """Return the program and its files; raises Invalid as `check` does."""
 
-    def reader(self, wish: Wish, room: Room, /) -> Reader:
+    def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> OutputReader:
         """Return a reader for one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class AgentRegistry:
     """The agents that are known here, and the one of tasks that name none."""
 
     known: Mapping[str, Agent]

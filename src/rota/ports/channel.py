@@ -1,10 +1,10 @@
-"""A way out to people."""
+"""Channels: how a message leaves."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from rota.model.deliveries import Delivery
+from rota.model.notifications import Delivery
 
 
 class ChannelRefused(Exception):

@@ -1,4 +1,4 @@
-"""Time and chance, injected so that a simulation can own them."""
+"""Time and chance, injected."""
 
 from __future__ import annotations
 

@@ -1,41 +1,15 @@
-"""Where an attempt runs: something that turns a lease into a report."""
+"""Runners: a lease becomes a report."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from rota.model.beats import Sign
-from rota.model.ids import trace_id
-from rota.model.keeping import Kept
-from rota.model.outcomes import Failed, Report
-from rota.model.runs import Lease
-from rota.model.tasks import Task
+from rota.model.attempts import Assignment, AttemptReport, Failed, KeptAttempt
+from rota.model.heartbeats import AttemptSample
 
 LONGEST_TRACE = 4_000
-
-
-class Assignment(NamedTuple):
-    """A lease with its task, the answers people have given, and the database it is of."""
-
-    lease: Lease
-    task: Task
-    answers: tuple[str, ...] = ()
-    incarnation: str = ""
-    kept: Kept | None = None
-    """What an earlier process has left of this attempt, to be carried on."""
-
-    @property
-    def trace_id(self) -> str:
-        """What the run is called in every log."""
-        return trace_id(self.incarnation, self.lease.run_id)
-
-    @property
-    def timeout(self) -> timedelta | None:
-        """How long the attempt may take."""
-        return self.task.policy.timeout
 
 
 class Runner(Protocol):
@@ -59,14 +33,14 @@ class Runner(Protocol):
         A timeout counts from the end of that wait.
         """
 
-    async def run(self, assignment: Assignment) -> Report:
+    async def run(self, assignment: Assignment) -> AttemptReport:
         """Run one attempt to its end, or carry on what was kept of it."""
 
     def let_go(self, run_id: int) -> None:
         """Let an attempt go on without this process; nothing happens where none is kept."""
 
 
-class Keepers(Protocol):
+class DurableRunner(Protocol):
     """The keepers of this home: what lets attempts outlive a process."""
 
     @property
@@ -76,13 +50,13 @@ class Keepers(Protocol):
     async def open(self) -> bool:
         """Take the home for this process; false if another one has it."""
 
-    async def renew(self) -> tuple[float, Sequence[Kept]]:
+    async def renew(self) -> tuple[float, Sequence[KeptAttempt]]:
         """Promise the keepers some more time; return when to do it again, and what is kept."""
 
     async def close(self) -> None:
         """Let go of the home; its keepers go on until the promise ends."""
 
-    async def signs(self) -> list[Sign]:
+    async def signs(self) -> list[AttemptSample]:
         """Return what can be seen of the attempts that are kept here."""
 
 

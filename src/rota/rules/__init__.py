@@ -1,1 +1,1 @@
-"""Whether: pure decisions over facts and a given now."""
+"""Pure decisions over facts and a given now."""

@@ -1,4 +1,4 @@
-"""Budgets: what is set aside for an attempt, when it has used that up, and what people are asked.
+"""Budgets: reservations, forecasts, when one is used up, what a person is asked.
 
 Only what runs of its kind can use counts for a run: a script uses time, and no tokens. An agent
 tells what it has used after the fact, so a run can pass its cap by what one turn uses. It is set
@@ -14,21 +14,22 @@ from datetime import UTC, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from rota.model.agents import AgentUsage
+from rota.model.attempts import WaitingForAnswer
 from rota.model.budgets import (
     MICROS,
+    MILLION,
     UNITS,
     USABLE,
     Amounts,
+    BudgetCaps,
+    BudgetRefusal,
     BudgetScope,
-    Caps,
-    Refusal,
-    Spent,
+    DailyUsage,
+    Prices,
 )
 from rota.model.instants import to_micros
-from rota.model.outcomes import Asked
-from rota.model.prices import MILLION, Prices
 from rota.model.runs import Question
-from rota.model.said import Usage
 from rota.model.tasks import TaskKind
 
 STOPPED = "budget: "
@@ -55,7 +56,7 @@ WORDS = {
 }
 
 
-class Forecast(NamedTuple):
+class UsageForecast(NamedTuple):
     """What a run of a task usually uses and has used at most, from so many runs."""
 
     runs: int
@@ -63,7 +64,7 @@ class Forecast(NamedTuple):
     most: Amounts
 
 
-class Answers(NamedTuple):
+class BudgetAnswers(NamedTuple):
     """What people have answered when a run had used up its budget."""
 
     more: int = 0
@@ -72,30 +73,32 @@ class Answers(NamedTuple):
     pause: str | None = None
 
 
-def forecast(history: Sequence[Amounts]) -> Forecast | None:
+def forecast(history: Sequence[Amounts]) -> UsageForecast | None:
     """Return what a run will probably use; None if there is no history."""
     if not history:
         return None
     middle = len(history) // 2
     columns = {unit: sorted(getattr(one, unit) for one in history) for unit in UNITS}
-    return Forecast(
+    return UsageForecast(
         len(history),
         Amounts(**{unit: column[middle] for unit, column in columns.items()}),
         Amounts(**{unit: column[-1] for unit, column in columns.items()}),
     )
 
 
-def unusable(kind: TaskKind, caps: Caps) -> tuple[str, ...]:
+def unusable_caps(kind: TaskKind, caps: BudgetCaps) -> tuple[str, ...]:
     """Return the units of caps that no run of a kind can use."""
     return tuple(unit for unit, _ in caps if unit not in USABLE[kind])
 
 
-def left_of_run(caps: Caps, used: Amounts, more: int) -> Caps:
+def left_of_run(caps: BudgetCaps, used: Amounts, more: int) -> BudgetCaps:
     """Return what a run may still use; each `more` that was answered grants its caps once more."""
-    return Caps(**{unit: cap * (1 + more) - getattr(used, unit) for unit, cap in caps})
+    return BudgetCaps(**{unit: cap * (1 + more) - getattr(used, unit) for unit, cap in caps})
 
 
-def wanted(left: Caps, day: Sequence[Caps], known: Forecast | None, used: Amounts) -> Amounts:
+def reservation(
+    left: BudgetCaps, day: Sequence[BudgetCaps], known: UsageForecast | None, used: Amounts
+) -> Amounts:
     """Return how much to set aside for an attempt that has used so much already.
 
     The most a run has ever used, or a part of the smallest cap of the day while nothing is known;
@@ -114,7 +117,7 @@ def wanted(left: Caps, day: Sequence[Caps], known: Forecast | None, used: Amount
     return Amounts(**found)
 
 
-def used_up(caps: Caps, used: Amounts) -> str | None:
+def used_up(caps: BudgetCaps, used: Amounts) -> str | None:
     """Return the first unit of which nothing is left, in words."""
     for unit, cap in caps:
         if getattr(used, unit) >= cap:
@@ -122,7 +125,7 @@ def used_up(caps: Caps, used: Amounts) -> str | None:
     return None
 
 
-def priced(said: Usage, model: str | None, prices: Prices) -> Usage:
+def add_price(said: AgentUsage, model: str | None, prices: Prices) -> AgentUsage:
     """Return usage with what it costs: as the agent told, else by the price of its model.
 
     An agent that tells tokens and no money, or none at all, is charged if the price is known.
@@ -136,7 +139,7 @@ def priced(said: Usage, model: str | None, prices: Prices) -> Usage:
     return replace(said, cost=cost / MILLION)
 
 
-def unpriced(agent: str, model: str | None, prices: Prices, *, tells: bool) -> str | None:
+def unpriced_models(agent: str, model: str | None, prices: Prices, *, tells: bool) -> str | None:
     """Return why nobody would know what an agent costs, None if somebody does."""
     if tells or (model or "") in prices:
         return None
@@ -160,10 +163,10 @@ def stopped_words(scope: BudgetScope, unit: str, cap: int) -> str:
     return f"{STOPPED}{whose} may use {amount_words(unit, cap)}"
 
 
-def asked(reason: str, used: Amounts, options: Sequence[str]) -> Asked:
+def budget_question(reason: str, used: Amounts, options: Sequence[str]) -> WaitingForAnswer:
     """Return the question that a run asks which has used up its budget."""
     so_far = ", ".join(amount_words(unit, amount) for unit, amount in used if amount) or "nothing"
-    return Asked(
+    return WaitingForAnswer(
         question=f"It has used up its budget ({reason.removeprefix(STOPPED)}). What now?",
         context=f"It was ended politely, having used {so_far}.",
         options=tuple(options),
@@ -176,7 +179,7 @@ def options_for(models: Sequence[str]) -> tuple[str, ...]:
     return (CONTINUE, *([CHEAPER] if models else []), STOP, PAUSE)
 
 
-def answers_in(questions: Sequence[Question], stops: Sequence[Spent]) -> Answers:
+def read_answers(questions: Sequence[Question], stops: Sequence[DailyUsage]) -> BudgetAnswers:
     """Return what people answered to the questions of a budget, told from those of an agent.
 
     Only what Rota itself has on record as a stop makes a question one of a budget.
@@ -194,10 +197,10 @@ def answers_in(questions: Sequence[Question], stops: Sequence[Spent]) -> Answers
         else:
             more += 1
             cheaper = cheaper or text == CHEAPER
-    return Answers(more, cheaper, stop, pause)
+    return BudgetAnswers(more, cheaper, stop, pause)
 
 
-def ended_by(answer: str, epoch: int, stops: Sequence[Spent]) -> str | None:
+def ended_by_answer(answer: str, epoch: int, stops: Sequence[DailyUsage]) -> str | None:
     """Return what becomes of a run that an answer to the question of its budget ends, in words."""
     if epoch not in _stopped(stops):
         return None
@@ -205,7 +208,7 @@ def ended_by(answer: str, epoch: int, stops: Sequence[Spent]) -> str | None:
 
 
 def own_answers(
-    answers: Sequence[str], questions: Sequence[Question], stops: Sequence[Spent]
+    answers: Sequence[str], questions: Sequence[Question], stops: Sequence[DailyUsage]
 ) -> tuple[str, ...]:
     """Return the answers that a program has asked for itself, in order."""
     epochs = _stopped(stops)
@@ -214,11 +217,11 @@ def own_answers(
     return tuple(answer for question, answer in both if question.epoch not in epochs)
 
 
-def _stopped(stops: Sequence[Spent]) -> set[int]:
+def _stopped(stops: Sequence[DailyUsage]) -> set[int]:
     return {spent.epoch for spent in stops if spent.stopped is not None}
 
 
-def held_back(refusal: Refusal, now: datetime, timezone: str) -> tuple[int, str]:
+def held_back(refusal: BudgetRefusal, now: datetime, timezone: str) -> tuple[int, str]:
     """Return until when nothing may begin, in microseconds, and why.
 
     What is set aside for others may be given back any moment; what is used, only the next day.

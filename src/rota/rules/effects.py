@@ -1,4 +1,4 @@
-"""Effects that happen once: for which slot they count, and what they are called."""
+"""For which slot an effect counts, and its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part of JSON Schema: what says something about a value, and nothing that fetches or matches.
+"""The supported part of JSON Schema.
 
 Left out on purpose: `$ref`, which may lead elsewhere, and `pattern`, which may never end. What is
 not understood is refused when the schema is written, so that nothing seems to hold that was not

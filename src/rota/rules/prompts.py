@@ -1,4 +1,4 @@
-"""Prompts: what an agent is told, in sections that nobody can forge.
+"""Prompts in sections that nobody can forge.
 
 Everything people and programs wrote is escaped, so that the only `<` in a prompt are Rota's own:
 no title, message or result can open or close a section, or speak as somebody else. A prompt is
@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from rota.model.messages import MessageFile, ThreadMessage
-from rota.model.texts import clean
-from rota.rules.media import media_type
+from rota.model.text import clean
+from rota.model.threads import MessageFile, ThreadMessage
+from rota.rules.messages import media_type
 
 SECTIONS = (
     *("task", "instructions", "previous_result", "input"),
@@ -43,7 +43,7 @@ LOST = "this file is damaged or gone and cannot be read: ask its sender for it a
 _NO_CHARACTERS = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 
-class Medium(NamedTuple):
+class PromptFile(NamedTuple):
     """A file that came with a message, and where its reader finds it; nowhere without a path."""
 
     name: str
@@ -63,17 +63,17 @@ class Medium(NamedTuple):
         }
 
 
-class Sent(NamedTuple):
+class PromptMessage(NamedTuple):
     """What somebody said in a thread, and the files that came with it."""
 
     sender: str
     at: datetime
     thread: str
     text: str
-    media: tuple[Medium, ...] = ()
+    media: tuple[PromptFile, ...] = ()
 
 
-class Answered(NamedTuple):
+class PromptAnswer(NamedTuple):
     """What the run has asked, and what it was answered."""
 
     question: str
@@ -82,7 +82,7 @@ class Answered(NamedTuple):
     at: datetime | None = None
 
 
-class Previous(NamedTuple):
+class PreviousResult(NamedTuple):
     """What the last run of the task came to, and when."""
 
     run_id: int
@@ -97,7 +97,7 @@ INTERRUPTED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
+class Prompt:
     """Everything that an agent may be told of a run."""
 
     task_id: int
@@ -108,20 +108,20 @@ class Envelope:
     thread: str | None = None
     planned: datetime | None = None
     instructions: str = ""
-    previous: Previous | None = None
+    previous: PreviousResult | None = None
     given: str = ""
-    messages: tuple[Sent, ...] = ()
-    answers: tuple[Answered, ...] = ()
+    messages: tuple[PromptMessage, ...] = ()
+    answers: tuple[PromptAnswer, ...] = ()
     interrupted: bool = False
     """Whether an attempt before this one was lost at its work."""
 
 
-def render(envelope: Envelope) -> str:
+def render(envelope: Prompt) -> str:
     """Return the prompt: its sections in their order, with an empty line between two."""
     return "\n\n".join(_sections(envelope))
 
 
-def plain(envelope: Envelope) -> str:
+def plain(envelope: Prompt) -> str:
     """Return what a program is told without sections; messages keep their senders."""
     previous = envelope.previous
     parts = [envelope.instructions]
@@ -133,7 +133,7 @@ def plain(envelope: Envelope) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def message(sent: Sent, number: int | None = None) -> str:
+def message(sent: PromptMessage, number: int | None = None) -> str:
     """Return a message with its sender, its time and its thread.
 
     One with files is an element for each of them, the first with the text. With a number each
@@ -152,13 +152,13 @@ def message(sent: Sent, number: int | None = None) -> str:
     )
 
 
-def sent_of(said: ThreadMessage, files: str | None) -> Sent:
+def sent_of(said: ThreadMessage, files: str | None) -> PromptMessage:
     """Return what was said in a thread, for a reader that finds the files of messages in a folder.
 
     Each message has a folder of its own there. One who finds them nowhere is told their names.
     """
     media = tuple(_medium(said, file, files) for file in said.files)
-    return Sent(said.sender, said.at, said.thread, said.body, media)
+    return PromptMessage(said.sender, said.at, said.thread, said.body, media)
 
 
 def media_of(said: ThreadMessage, files: str | None) -> dict[str, list[dict[str, object]]]:
@@ -171,14 +171,14 @@ def media_of(said: ThreadMessage, files: str | None) -> dict[str, list[dict[str,
     return {"files": told} if told else {}
 
 
-def _medium(said: ThreadMessage, file: MessageFile, files: str | None) -> Medium:
+def _medium(said: ThreadMessage, file: MessageFile, files: str | None) -> PromptFile:
     if file.name in said.lost:
-        return Medium(file.name, file.mimetype, None, LOST)
+        return PromptFile(file.name, file.mimetype, None, LOST)
     path = None if files is None else f"{files}/{said.id}/{file.name}"
-    return Medium(file.name, file.mimetype, path)
+    return PromptFile(file.name, file.mimetype, path)
 
 
-def said_by(said: ThreadMessage, files: str | None = None, *, numbered: bool = False) -> str:
+def sender_line(said: ThreadMessage, files: str | None = None, *, numbered: bool = False) -> str:
     """Return what was said in a thread as it stands in a prompt, with its id if it is numbered."""
     return message(sent_of(said, files), said.id if numbered else None)
 
@@ -188,7 +188,7 @@ def escape(text: str) -> str:
     return _NO_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", clean(text)).translate(_SIGNS)
 
 
-def _sections(envelope: Envelope) -> Iterator[str]:
+def _sections(envelope: Prompt) -> Iterator[str]:
     yield f"<task{_attributes(_head(envelope))}/>"
     if envelope.instructions:
         yield _block("instructions", {}, escape(envelope.instructions))
@@ -205,7 +205,7 @@ def _sections(envelope: Envelope) -> Iterator[str]:
         yield _block("interrupted", {}, INTERRUPTED)
 
 
-def _head(envelope: Envelope) -> dict[str, str | None]:
+def _head(envelope: Prompt) -> dict[str, str | None]:
     planned = envelope.planned
     return {
         "title": envelope.title,
@@ -225,7 +225,7 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-def _answer(answered: Answered) -> str:
+def _answer(answered: PromptAnswer) -> str:
     told = {"by": answered.by, "time": _instant(answered.at), "question": answered.question}
     return _element("answer", told, answered.answer)
 

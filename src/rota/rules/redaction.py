@@ -1,4 +1,4 @@
-"""Redaction: known secrets are found by their value, however they are written, and named instead.
+"""Known secrets are found by value, however they are written, and replaced.
 
 It guards against accidents. Whoever has a secret and wants it read can always write it in a way
 that nobody knows.

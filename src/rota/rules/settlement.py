@@ -1,4 +1,4 @@
-"""How a run goes on when an attempt has ended: the one decision behind every end.
+"""How a run goes on after an attempt: settled, retried, asked, lost.
 
 Execute, rescue, expiry and define all come here with an outcome; the answer is a Settlement that
 the store applies whole or not at all.
@@ -12,37 +12,45 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
 
-from rota.model.deliveries import DeliveryKind
-from rota.model.ids import QuestionId
-from rota.model.outcomes import (
-    Asked,
+from rota.model.attempts import (
+    AttemptReport,
     Cancelled,
     Drained,
     Expired,
     Failed,
     Lost,
-    Message,
     Outcome,
-    Report,
+    OutgoingMessage,
     Succeeded,
+    WaitingForAnswer,
 )
-from rota.model.runs import Cause, OpenRun, Question, RunBatch
-from rota.model.settlements import (
+from rota.model.checks import SuppressionReason
+from rota.model.ids import QuestionId
+from rota.model.notifications import DeliveryKind
+from rota.model.runs import (
+    FINISHED,
+    AttemptCause,
+    OpenRun,
+    Question,
+    RunBatch,
+    RunState,
+    RunTransition,
+    after,
+)
+from rota.model.settlement import (
+    NOTHING,
     PLAIN_SUCCESS,
-    Extras,
+    AttemptNotes,
     NewDelivery,
     NewQuestion,
     Settlement,
+    SettlementExtras,
 )
-from rota.model.states import FINISHED, Move, RunState, after
-from rota.model.tasks import OnLost, Policy, Task
+from rota.model.tasks import OnLost, Policy, Retry, Task
 from rota.rules.approvals import APPROVAL, action_digest
-from rota.rules.asides import aside_of, is_hushed, is_quiet
 from rota.rules.budgets import OVER
-from rota.rules.chaining import successors
-from rota.rules.notices import of_end, of_question
-from rota.rules.retry import delay, may_retry
-from rota.rules.telling import addressed
+from rota.rules.notifications import address_result, of_end, of_question
+from rota.rules.queue import successor_runs
 
 MOST_LOSSES = 3
 AGENTS_REST = timedelta(seconds=60)
@@ -55,7 +63,7 @@ NOT_AGAIN = "its worker was lost, and a person chose not to run it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class SettlementContext:
     """What a settlement depends on beside the run."""
 
     policy: Policy
@@ -64,22 +72,22 @@ class Context:
     followers: tuple[Task, ...] = ()
     now: int
     chance: float = 0.0
-    asked: Asked | None = None
+    asked: WaitingForAnswer | None = None
     """What the attempt has asked while it ran: the run waits, however its program ended."""
     agent: bool = False
     outward: bool = False
     """Whether the attempt may have done what cannot be taken back, and is not known to have not."""
 
 
-def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
+def settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> Settlement:
     """Return what becomes of a run whose attempt ended so.
 
     A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
     """
-    settlement = _settle(run, report, hushed(context, report))
+    settlement = _settle(run, report, suppress_notifications(context, report))
     if report.ending is None and report.aside is None and not report.unbegun:
         return settlement
-    aside = aside_of(settlement.state, report)
+    aside = attempt_notes(settlement.state, report)
     extras = replace(
         settlement.extras,
         ending=report.ending,
@@ -90,45 +98,54 @@ def settle(run: OpenRun, report: Report, context: Context) -> Settlement:
     return settlement._replace(extras=extras)
 
 
-def hushed(context: Context, report: Report) -> Context:
+def suppress_notifications(context: SettlementContext, report: AttemptReport) -> SettlementContext:
     """Return a context in which a silent success is delivered to nobody.
 
     Nothing follows a run that woke nobody, either.
     """
-    if not isinstance(report.outcome, Succeeded) or not is_hushed(report):
+    if not isinstance(report.outcome, Succeeded) or not suppresses_notifications(report):
         return context
     followers = () if is_quiet(report) else context.followers
     policy = replace(context.policy, deliver_to=None)
     return replace(context, policy=policy, followers=followers)
 
 
-def _settle(run: OpenRun, report: Report, context: Context) -> Settlement:
+def _settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> Settlement:
     outcome = _but_asked(run, report.outcome, context)
-    if run.cancel_requested and isinstance(outcome, (Asked, Drained, Failed, Lost)):
+    if run.cancel_requested and isinstance(outcome, (WaitingForAnswer, Drained, Failed, Lost)):
         outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
         case Succeeded():
             return _end(
-                run, report, Move.SUCCEED, context, result=outcome.result, rest=outcome.rest
+                run,
+                report,
+                RunTransition.SUCCEED,
+                context,
+                result=outcome.result,
+                rest=outcome.rest,
             )
         case Failed():
             return _failed(run, report, outcome, context)
-        case Asked():
+        case WaitingForAnswer():
             return _ask(run, outcome, "ask" if outcome.action is None else APPROVAL, context)
         case Cancelled():
-            return _end(run, report, Move.CANCEL, context, code="cancelled", error=outcome.reason)
+            return _end(
+                run, report, RunTransition.CANCEL, context, code="cancelled", error=outcome.reason
+            )
         case Expired():
-            return _end(run, report, Move.EXPIRE, context, code=outcome.code, error=outcome.reason)
+            return _end(
+                run, report, RunTransition.EXPIRE, context, code=outcome.code, error=outcome.reason
+            )
         case Lost():
             return _lost(run, report, outcome, context)
         case Drained():
             at = context.now if outcome.until is None else outcome.until
-            return _requeue(run, Move.LOSE, Cause.DRAINED, at, outcome)
+            return _requeue(run, RunTransition.LOSE, AttemptCause.DRAINED, at, outcome)
         case _:
             assert_never(outcome)
 
 
-def _but_asked(run: OpenRun, outcome: Outcome, context: Context) -> Outcome:
+def _but_asked(run: OpenRun, outcome: Outcome, context: SettlementContext) -> Outcome:
     """Return the question of an attempt that has asked one, whatever else it came to.
 
     It was told to end its turn, and ended if it did not: how says nothing about the work.
@@ -138,17 +155,19 @@ def _but_asked(run: OpenRun, outcome: Outcome, context: Context) -> Outcome:
     return context.asked
 
 
-def _failed(run: OpenRun, report: Report, outcome: Failed, context: Context) -> Settlement:
+def _failed(
+    run: OpenRun, report: AttemptReport, outcome: Failed, context: SettlementContext
+) -> Settlement:
     age = timedelta(microseconds=context.now - run.created_micros)
     retry = context.policy.retry
     if run.state is RunState.RUNNING and outcome.retryable and may_retry(retry, run.retries, age):
         wait = delay(retry, run.retries + 1, context.chance)
         at = context.now + int(wait.total_seconds() * 1_000_000)
-        return _requeue(run, Move.RETRY, Cause.RETRY, at, outcome)
+        return _requeue(run, RunTransition.RETRY, AttemptCause.RETRY, at, outcome)
     return _end(
         run,
         report,
-        Move.FAIL,
+        RunTransition.FAIL,
         context,
         code=outcome.code,
         error=outcome.message,
@@ -156,15 +175,17 @@ def _failed(run: OpenRun, report: Report, outcome: Failed, context: Context) -> 
     )
 
 
-def _lost(run: OpenRun, report: Report, outcome: Lost, context: Context) -> Settlement:
+def _lost(
+    run: OpenRun, report: AttemptReport, outcome: Lost, context: SettlementContext
+) -> Settlement:
     if run.losses >= MOST_LOSSES:
         sentence = f"its worker was lost {run.losses + 1} times: {outcome.reason}"
-        return _end(run, report, Move.FAIL, context, code="lost", error=sentence)
+        return _end(run, report, RunTransition.FAIL, context, code="lost", error=sentence)
     chosen = context.policy.on_lost
     if chosen is OnLost.FAIL:
-        return _end(run, report, Move.FAIL, context, code="lost", error=outcome.reason)
+        return _end(run, report, RunTransition.FAIL, context, code="lost", error=outcome.reason)
     if chosen is OnLost.ASK or (chosen is OnLost.AUTO and context.outward):
-        question = Asked(
+        question = WaitingForAnswer(
             question="This run was lost while it was going on. Run it again?",
             context=outcome.reason,
             options=LOST_OPTIONS,
@@ -173,44 +194,48 @@ def _lost(run: OpenRun, report: Report, outcome: Lost, context: Context) -> Sett
         return _ask(run, question, "lost", context)
     rest = AGENTS_REST if context.agent and run.losses > 0 else timedelta()
     at = context.now + int(rest.total_seconds() * 1_000_000)
-    return _requeue(run, Move.LOSE, Cause.LOST, at, outcome)
+    return _requeue(run, RunTransition.LOSE, AttemptCause.LOST, at, outcome)
 
 
-def answer(
-    run: OpenRun, question_id: QuestionId, kind: str, text: str, by: str, context: Context
+def settle_answer(
+    run: OpenRun, question_id: QuestionId, kind: str, text: str, by: str, context: SettlementContext
 ) -> Settlement:
     """Return what becomes of a waiting run when its question is answered."""
     if kind == "lost" and text == "fail":
-        report = Report(outcome=Failed(code="lost", message=NOT_AGAIN))
-        ended = _end(run, report, Move.FAIL, context, code="lost", error=NOT_AGAIN)
+        report = AttemptReport(outcome=Failed(code="lost", message=NOT_AGAIN))
+        ended = _end(run, report, RunTransition.FAIL, context, code="lost", error=NOT_AGAIN)
         extras = replace(ended.extras, answered=question_id, answer=text, answered_by=by)
         return ended._replace(extras=extras)
-    extras = Extras(
+    extras = SettlementExtras(
         available_at=context.now,
-        cause=Cause.LOST if kind == "lost" else Cause.RESUME,
+        cause=AttemptCause.LOST if kind == "lost" else AttemptCause.RESUME,
         answered=question_id,
         answer=text,
         answered_by=by,
     )
-    state = after(run.state, Move.ANSWER)
+    state = after(run.state, RunTransition.ANSWER)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, "answered", extras)
 
 
 def answer_by_default(run: OpenRun, question: Question, by: str, now: int) -> Settlement:
     """Return what becomes of a waiting run whose question says what counts without an answer."""
-    context = Context(policy=Policy(), now=now)
-    return answer(run, question.id, question.kind, question.default or "", by, context)
+    context = SettlementContext(policy=Policy(), now=now)
+    return settle_answer(run, question.id, question.kind, question.default or "", by, context)
 
 
-def _requeue(run: OpenRun, move: Move, cause: Cause, at: int, outcome: Outcome) -> Settlement:
+def _requeue(
+    run: OpenRun, move: RunTransition, cause: AttemptCause, at: int, outcome: Outcome
+) -> Settlement:
     code, error = _blame(outcome)
-    extras = Extras(available_at=at, cause=cause, error_code=code, error=error)
+    extras = SettlementExtras(available_at=at, cause=cause, error_code=code, error=error)
     state = after(run.state, move)
     name = type(outcome).__name__.lower()
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
 
-def _ask(run: OpenRun, asked: Asked, kind: str, context: Context) -> Settlement:
+def _ask(
+    run: OpenRun, asked: WaitingForAnswer, kind: str, context: SettlementContext
+) -> Settlement:
     expires_at = context.now + int(asked.expires_in.total_seconds() * 1_000_000)
     question = NewQuestion(
         kind=kind,
@@ -222,18 +247,18 @@ def _ask(run: OpenRun, asked: Asked, kind: str, context: Context) -> Settlement:
         action=asked.action,
         digest=None if asked.action is None else action_digest(asked.action),
     )
-    state = after(run.state, Move.ASK)
+    state = after(run.state, RunTransition.ASK)
     name = "lost" if kind == "lost" else "asked"
     notice = of_question(run, question, context.policy.deliver_to)
-    extras = Extras(question=question, notice=notice)
+    extras = SettlementExtras(question=question, notice=notice)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
 
 def _end(
     run: OpenRun,
-    report: Report,
-    move: Move,
-    context: Context,
+    report: AttemptReport,
+    move: RunTransition,
+    context: SettlementContext,
     *,
     result: str | None = None,
     rest: str | None = None,
@@ -254,7 +279,7 @@ def _end(
     if success and result is None and not deliveries and not followers and not finishes:
         extras = PLAIN_SUCCESS
     else:
-        extras = Extras(
+        extras = SettlementExtras(
             result=result,
             error_code=code,
             error=None if error is None else error[:LONGEST_ERROR],
@@ -275,26 +300,26 @@ def _counts(state: RunState) -> int:
 
 
 def _followers(
-    run: OpenRun, state: RunState, result: str | None, context: Context
+    run: OpenRun, state: RunState, result: str | None, context: SettlementContext
 ) -> tuple[RunBatch, ...]:
     if not context.followers or state not in FINISHED:
         return ()
-    return successors(context.followers, run.run_id, state, result, run.depth, context.now)
+    return successor_runs(context.followers, run.run_id, state, result, run.depth, context.now)
 
 
 def _deliveries(
     run: OpenRun,
-    messages: Iterable[Message],
+    messages: Iterable[OutgoingMessage],
     state: RunState,
     words: str,
     policy: Policy,
 ) -> tuple[NewDelivery, ...]:
     wanted = list(messages) if state is RunState.SUCCEEDED else []
     if policy.deliver_to is not None and state is not RunState.CANCELLED:
-        channel, target, body, mail = addressed(policy.deliver_to, words)
+        channel, target, body, mail = address_result(policy.deliver_to, words)
         body = body or state.value
         wanted.append(
-            Message(client_id=RESULT, channel=channel, target=target, body=body, mail=mail)
+            OutgoingMessage(client_id=RESULT, channel=channel, target=target, body=body, mail=mail)
         )
     return tuple(
         NewDelivery(
@@ -334,3 +359,50 @@ def _blame(outcome: Outcome) -> tuple[str | None, str | None]:
     if isinstance(outcome, Drained) and outcome.reason is not None:
         return OVER, outcome.reason
     return None, None
+
+
+LONGEST_EXPONENT = 64
+
+
+def may_retry(retry: Retry, retries: int, age: timedelta) -> bool:
+    """Return whether one more try is allowed after this many retries, at this age of the run."""
+    if 1 + retries >= retry.attempts:
+        return False
+    return retry.max_age is None or age < retry.max_age
+
+
+def delay(retry: Retry, nth: int, chance: float) -> timedelta:
+    """Return how long the n-th retry waits; `chance` is a random number below 1."""
+    growth = retry.factor ** min(nth - 1, LONGEST_EXPONENT)
+    seconds = min(retry.base.total_seconds() * growth, retry.cap.total_seconds())
+    return timedelta(seconds=seconds * (1 + retry.jitter * chance))
+
+
+def suppresses_notifications(report: AttemptReport) -> bool:
+    """Whether a success is delivered to nobody."""
+    silent = isinstance(report.outcome, Succeeded) and report.outcome.silent
+    return silent or (report.aside is not None and report.aside.mark is not None)
+
+
+def is_quiet(report: AttemptReport) -> bool:
+    """Whether the gate of an attempt woke nobody."""
+    return report.aside is not None and report.aside.mark is SuppressionReason.QUIET
+
+
+def attempt_notes(state: RunState, report: AttemptReport) -> AttemptNotes | None:
+    """Return what is recorded beside the move of a run to a state.
+
+    Only a success is marked, remembered and looked at again; only what has ended was checked.
+    """
+    told = report.aside or NOTHING
+    if state is RunState.SUCCEEDED:
+        mark = told.mark or (SuppressionReason.SILENT if suppresses_notifications(report) else None)
+        made = replace(told, mark=mark)
+    else:
+        ended = state is RunState.FAILED
+        checked = told.checked if ended else None
+        made = AttemptNotes(checks=told.checks, checked=checked, stopped=told.stopped)
+    return None if made == NOTHING else made
+
+
+TRIES = Retry(attempts=8, base=timedelta(seconds=2), factor=3.0, cap=timedelta(hours=1))

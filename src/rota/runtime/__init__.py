@@ -1,1 +1,1 @@
-"""What keeps the verbs going: the one loop, the roles, supervision and signals."""
+"""What keeps the stages running: the loop, the worker, the supervisor."""

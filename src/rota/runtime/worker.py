@@ -1,4 +1,4 @@
-"""The worker: claims runs while it has free slots, runs each as an attempt, and settles what ended.
+"""The worker: claims, runs and settles within its slots.
 
 Claiming and settling are two services that meet in `_ended`: while one batch of results is being
 written, the next one collects, so the number of commits follows the disk and not the runs.
@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self, TypeAlias
 
 from rota.errors import Fenced, Unavailable
 from rota.faultpoints import reach
 from rota.flow.claim import claim
 from rota.flow.settle import decide_attempts, settle_runs
-from rota.model.beats import Sign
-from rota.model.ids import RunId
-from rota.model.outcomes import Expired, Failed, Lost, Report, Succeeded
-from rota.model.states import RunState
-from rota.ports.clock import Clock, Random
-from rota.ports.runner import Assignment, Runner, failure
-from rota.ports.store import Store
-from rota.runtime.attempts import (
-    FRESH,
-    Attempt,
-    Ended,
-    Failure,
-    FailureHook,
-    Stop,
-    log_settled,
-    stopped,
-    tell,
+from rota.model.attempts import (
+    Assignment,
+    AttemptReport,
+    Cancelled,
+    Drained,
+    Expired,
+    Failed,
+    Lost,
+    Succeeded,
 )
-from rota.runtime.service import Service
+from rota.model.heartbeats import AttemptSample
+from rota.model.ids import RunId
+from rota.model.runs import RunState
+from rota.model.settlement import Settlement
+from rota.ports.clock import Clock, Random
+from rota.ports.runner import Runner, failure
+from rota.ports.store import Store
+from rota.runtime.poller import Poller
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Worker:
         self._clock = clock
         self._by_route: dict[str, Runner] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._attempts: dict[int, Attempt] = {}
+        self._attempts: dict[int, WorkerSlot] = {}
         self._behind: dict[int, Assignment] = {}
         self._ended: list[Ended] = []
         self._settling: list[Ended] = []
@@ -85,8 +86,8 @@ class Worker:
         self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2 if store.elsewhere else slots))
         self._idle = asyncio.Event()
         self._settled = asyncio.Event()
-        self.claimer = Service("claim", self._claim_step, clock, chance)
-        self.settler = Service("settle", self._settle_step, clock, chance)
+        self.claimer = Poller("claim", self._claim_step, clock, chance)
+        self.settler = Poller("settle", self._settle_step, clock, chance)
 
     @property
     def running(self) -> int:
@@ -154,7 +155,7 @@ class Worker:
             if assignment.kept is None:
                 loop.call_later(BEHIND, self._give_up, assignment)
             return
-        attempt = Attempt(assignment, loop.create_task(self._attempt(assignment)))
+        attempt = WorkerSlot(assignment, loop.create_task(self._attempt(assignment)))
         self._attempts[assignment.lease.run_id] = attempt
         if log.isEnabledFor(logging.INFO):
             attempt.began = self._clock.monotonic()
@@ -162,13 +163,15 @@ class Worker:
         timeout = assignment.timeout
         if timeout is not None and not self._keeps(assignment):
             attempt.timer = loop.call_later(
-                timeout.total_seconds(), self._stop, attempt, Stop.TIMEOUT
+                timeout.total_seconds(), self._stop, attempt, AttemptStop.TIMEOUT
             )
 
     def has(self, run_id: int) -> bool:
         """Whether a run is worked on here, or about to be, or about to be settled."""
         attempt = self._attempts.get(run_id)
-        if (attempt is not None and attempt.stop is not Stop.FENCED) or run_id in self._behind:
+        if (
+            attempt is not None and attempt.stop is not AttemptStop.FENCED
+        ) or run_id in self._behind:
             return True
         return any(a.lease.run_id == run_id for a, *_ in (*self._ended, *self._settling))
 
@@ -189,40 +192,42 @@ class Worker:
             if assignment.kept is not None:
                 report = await self._carry_on(attempt)
             elif attempt.stop is not None:
-                report = stopped(attempt.stop, assignment)
+                report = stop_report(attempt.stop, assignment)
             elif lease.expires_micros is not None and lease.expires_micros <= self._store.now():
-                report = Report(outcome=Expired(reason="it waited in the queue past its deadline"))
+                report = AttemptReport(
+                    outcome=Expired(reason="it waited in the queue past its deadline")
+                )
             else:
                 report = await self._by_route[lease.route].run(assignment)
             reach("attempt.end")
         except asyncio.CancelledError:
             attempt.cut = True
-            report = stopped(attempt.stop, assignment)
+            report = stop_report(attempt.stop, assignment)
         except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
             if isinstance(fault, Fenced) and self._keeps(assignment):
-                attempt.stop = Stop.FENCED
-            report = Report(outcome=failure(fault))
+                attempt.stop = AttemptStop.FENCED
+            report = AttemptReport(outcome=failure(fault))
         self._end(assignment, report)
 
-    async def _carry_on(self, attempt: Attempt) -> Report:
+    async def _carry_on(self, attempt: WorkerSlot) -> AttemptReport:
         """Carry on what is going on already, whatever became of its time to begin."""
-        if attempt.stop is Stop.CANCEL:
+        if attempt.stop is AttemptStop.CANCEL:
             attempt.task.cancel()
         elif attempt.stop is not None:
             raise asyncio.CancelledError  # it goes on, and nobody here has taken it up
         return await self._by_route[attempt.assignment.lease.route].run(attempt.assignment)
 
-    def _end(self, assignment: Assignment, report: Report) -> None:
+    def _end(self, assignment: Assignment, report: AttemptReport) -> None:
         attempt = self._attempts.pop(assignment.lease.run_id)
         if attempt.timer is not None:
             attempt.timer.cancel()
         self._let_in(assignment.lease.run_id)
-        if attempt.stop is Stop.FENCED or self._handed_on(attempt):
+        if attempt.stop is AttemptStop.FENCED or self._handed_on(attempt):
             return
-        if attempt.stop is Stop.TIMEOUT:
-            report = stopped(Stop.TIMEOUT, assignment)
-        elif attempt.stop is Stop.CANCEL and not isinstance(report.outcome, Succeeded):
-            outcome = stopped(Stop.CANCEL, assignment).outcome
+        if attempt.stop is AttemptStop.TIMEOUT:
+            report = stop_report(AttemptStop.TIMEOUT, assignment)
+        elif attempt.stop is AttemptStop.CANCEL and not isinstance(report.outcome, Succeeded):
+            outcome = stop_report(AttemptStop.CANCEL, assignment).outcome
             report = replace(report, outcome=outcome, messages=())
         took = 0.0
         if attempt.began:
@@ -235,21 +240,23 @@ class Worker:
     def _let_in(self, run_id: int) -> None:
         """Begin a run that waited for its earlier attempt, unless nothing begins any more."""
         if not self._claiming:
-            self.stop_run(run_id, Stop.DRAIN)
+            self.stop_run(run_id, AttemptStop.DRAIN)
         elif run_id in self._behind:
             self._start(self._behind.pop(run_id))
 
-    def _handed_on(self, attempt: Attempt) -> bool:
+    def _handed_on(self, attempt: WorkerSlot) -> bool:
         """Tell whether an attempt goes on, to be carried on by the next process."""
-        left = attempt.stop is Stop.DRAIN and attempt.cut
+        left = attempt.stop is AttemptStop.DRAIN and attempt.cut
         return left and self._keeps(attempt.assignment)
 
     def _give_up(self, assignment: Assignment) -> None:
         if self._behind.get(assignment.lease.run_id) is assignment:
             del self._behind[assignment.lease.run_id]
-            self._add_ended(assignment, Report(outcome=Failed(code="stuck", message=NOT_STOPPING)))
+            self._add_ended(
+                assignment, AttemptReport(outcome=Failed(code="stuck", message=NOT_STOPPING))
+            )
 
-    def _add_ended(self, assignment: Assignment, report: Report, took: float = 0.0) -> None:
+    def _add_ended(self, assignment: Assignment, report: AttemptReport, took: float = 0.0) -> None:
         if not self._ended:
             self.settler.wake()
         self._ended.append((assignment, report, took))
@@ -275,7 +282,7 @@ class Worker:
                 log.warning("run.late_result", extra={"run_id": assignment.lease.run_id})
                 continue
             if settlement.state is RunState.FAILED and self._on_failure is not None:
-                tell(self._group, self._on_failure, Failure.of(assignment, settlement))
+                call_hook(self._group, self._on_failure, RunFailure.of(assignment, settlement))
             if log.isEnabledFor(logging.INFO):
                 log_settled(assignment, report, took)
         self.claimer.wake()
@@ -288,44 +295,48 @@ class Worker:
         being answered at this moment is left alone.
         """
         unsettled = {a.lease.run_id for a, *_ in (*self._ended, *self._settling)}
-        working = {n for n, attempt in self._attempts.items() if attempt.stop is not Stop.FENCED}
+        working = {
+            n for n, attempt in self._attempts.items() if attempt.stop is not AttemptStop.FENCED
+        }
         unknown = set(held) - working - self._behind.keys() - unsettled
         strangers = unknown & self._strangers
         self._strangers = unknown - strangers
         if strangers:
             log.warning("run.claim_unanswered", extra={"runs": len(strangers)})
             runs = await self._store.open_runs(sorted(strangers))
-            report = Report(outcome=Lost(reason="the answer to its claim was lost"))
+            report = AttemptReport(outcome=Lost(reason="the answer to its claim was lost"))
             ours = [(run, report) for run in runs if run.state is RunState.RUNNING]
             await settle_runs(self._store, ours, self._chance)
 
-    def stop_run(self, run_id: int, reason: Stop) -> None:
+    def stop_run(self, run_id: int, reason: AttemptStop) -> None:
         """Tell the attempt of a run to stop, or one that has not begun not to."""
         if run_id in self._behind and self._behind[run_id].kept is not None:
-            if reason is Stop.DRAIN:
+            if reason is AttemptStop.DRAIN:
                 del self._behind[run_id]  # it goes on, and the next process carries it on
         elif run_id in self._behind:
             behind = self._behind.pop(run_id)
-            self._add_ended(behind, stopped(reason, behind))
+            self._add_ended(behind, stop_report(reason, behind))
         elif run_id in self._attempts:
             self._stop(self._attempts[run_id], reason)
 
-    def _stop(self, attempt: Attempt, reason: Stop) -> None:
+    def _stop(self, attempt: WorkerSlot, reason: AttemptStop) -> None:
         """Tell one attempt to stop; what cannot be stopped is marked stuck and keeps its slot."""
-        lets_go = reason in {Stop.DRAIN, Stop.FENCED} and self._keeps(attempt.assignment)
-        if attempt.stop is not None and not (lets_go and attempt.stop is Stop.CANCEL):
+        lets_go = reason in {AttemptStop.DRAIN, AttemptStop.FENCED} and self._keeps(
+            attempt.assignment
+        )
+        if attempt.stop is not None and not (lets_go and attempt.stop is AttemptStop.CANCEL):
             return
-        if reason is Stop.TIMEOUT and self._time_left(attempt):
+        if reason is AttemptStop.TIMEOUT and self._time_left(attempt):
             return
         attempt.stop = reason
         if attempt.entered:  # a task that is cancelled before its first step never takes it
             if lets_go:
                 self._by_route[attempt.route].let_go(attempt.assignment.lease.run_id)
             attempt.task.cancel()
-        if self._group is not None and reason is Stop.TIMEOUT:
+        if self._group is not None and reason is AttemptStop.TIMEOUT:
             self._group.create_task(self._watch(attempt))
 
-    def _time_left(self, attempt: Attempt) -> bool:
+    def _time_left(self, attempt: WorkerSlot) -> bool:
         """Wind the timer of an attempt again that has waited for its turn in its runner."""
         lease, timeout = attempt.assignment.lease, attempt.assignment.timeout
         waited = self._by_route[lease.route].waited(lease.run_id)
@@ -337,10 +348,10 @@ class Worker:
             left -= loop.time() - attempt.started - waited
         if left <= 0:
             return False
-        attempt.timer = loop.call_later(left, self._stop, attempt, Stop.TIMEOUT)
+        attempt.timer = loop.call_later(left, self._stop, attempt, AttemptStop.TIMEOUT)
         return True
 
-    async def _watch(self, attempt: Attempt) -> None:
+    async def _watch(self, attempt: WorkerSlot) -> None:
         lease = attempt.assignment.lease
         marked = False
         while not marked:
@@ -354,7 +365,7 @@ class Worker:
             except Unavailable as fault:
                 log.warning("run.stuck_unmarked", extra={"error": str(fault)})
 
-    def signs(self) -> list[Sign]:
+    def signs(self) -> list[AttemptSample]:
         """Return what can be seen of the attempts that are not kept: their tasks are alive."""
         then = asyncio.get_running_loop().time() - FRESH
         old = [attempt for attempt in self._attempts.values() if attempt.started <= then]
@@ -373,16 +384,16 @@ class Worker:
         async with self._taking:  # what is being claimed at this moment is drained too
             for attempt in list(self._attempts.values()):
                 if self._keeps(attempt.assignment):
-                    self._stop(attempt, Stop.DRAIN)
+                    self._stop(attempt, AttemptStop.DRAIN)
             tasks = {attempt.task for attempt in self._attempts.values()}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for attempt in list(self._attempts.values()) if late else []:
-                self._stop(attempt, Stop.DRAIN)
+                self._stop(attempt, AttemptStop.DRAIN)
             if late:
                 await asyncio.wait(late, timeout=1.0)
         for run_id in list(self._behind):
-            self.stop_run(run_id, Stop.DRAIN)
+            self.stop_run(run_id, AttemptStop.DRAIN)
         self.settler.wake()
         while self._ended or self._settling:
             self._settled.clear()
@@ -391,7 +402,7 @@ class Worker:
     def fence(self) -> None:
         """Stop everything at once; somebody else owns these runs now."""
         for attempt in list(self._attempts.values()):
-            self._stop(attempt, Stop.FENCED)
+            self._stop(attempt, AttemptStop.FENCED)
         self._behind.clear()
         self._ended.clear()
         self._settled.set()
@@ -400,3 +411,139 @@ class Worker:
         """End both services."""
         self.claimer.stop()
         self.settler.stop()
+
+
+CANCELLED = "somebody cancelled it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailure:
+    """A run that has failed for good."""
+
+    run_id: RunId
+    task: str
+    attempts: int
+    code: str
+    error: str
+
+    @classmethod
+    def of(cls, assignment: Assignment, settlement: Settlement) -> Self:
+        """Return the failure a settlement records."""
+        return cls(
+            run_id=settlement.run_id,
+            task=assignment.task.name,
+            attempts=settlement.epoch,
+            code=settlement.extras.error_code or "failed",
+            error=settlement.extras.error or "",
+        )
+
+
+FailureHook: TypeAlias = Callable[[RunFailure], object]
+"""Called once for each run that failed for good, after that was recorded; may be a coroutine."""
+
+
+Ended: TypeAlias = tuple[Assignment, AttemptReport, float]
+"""An attempt that is to be settled, and for how many seconds it worked, if anybody logs that."""
+
+FRESH = 1.0
+"""How old an attempt is before it is told of: most have ended by then."""
+
+
+class AttemptStop(StrEnum):
+    """Why an attempt was told to stop."""
+
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+    DRAIN = "drain"
+    FENCED = "fenced"
+
+
+class WorkerSlot:
+    """One attempt that is going on; a plain class, because a busy worker makes very many."""
+
+    __slots__ = ("assignment", "began", "cut", "entered", "started", "stop", "task", "timer")
+
+    def __init__(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
+        self.assignment = assignment
+        self.task = task
+        self.timer: asyncio.TimerHandle | None = None
+        self.stop: AttemptStop | None = None
+        self.began = 0.0
+        self.entered = False
+        self.cut = False
+        """Whether its work was cut off, which leaves what is kept going on."""
+        self.started = 0.0
+
+    @property
+    def route(self) -> str:
+        """Which runner it is for."""
+        return self.assignment.lease.route
+
+    def took(self, report: AttemptReport, count: float, now: int) -> float:
+        """Return for how many seconds it has worked; what is carried on began in another life."""
+        gone_on, kept = count - self.began, self.assignment.kept
+        if kept is not None and kept.began:
+            gone_on = (now - kept.began) / 1_000_000
+        return max(0.0, gone_on - report.away / 1_000_000)
+
+    def sign(self, runner: Runner) -> AttemptSample:
+        """Return what can be seen of it: that it is here, and whether it has begun."""
+        lease = self.assignment.lease
+        state = "running" if self.stop is None else "ending"
+        if runner.waited(lease.run_id) is None:
+            state = "starting"
+        return AttemptSample(run_id=lease.run_id, epoch=lease.epoch, state=state)
+
+
+def timed_out(assignment: Assignment) -> Failed:
+    """Return what becomes of an attempt that took too long."""
+    timeout = assignment.timeout
+    seconds = 0.0 if timeout is None else timeout.total_seconds()
+    return Failed(code="timeout", message=f"it took longer than its timeout of {seconds:g} s")
+
+
+def stop_report(reason: AttemptStop | None, assignment: Assignment) -> AttemptReport:
+    """Return the report of an attempt that was told to stop."""
+    match reason:
+        case AttemptStop.TIMEOUT:
+            return AttemptReport(outcome=timed_out(assignment))
+        case AttemptStop.CANCEL:
+            return AttemptReport(outcome=Cancelled(reason=CANCELLED))
+        case AttemptStop.DRAIN | AttemptStop.FENCED:
+            return AttemptReport(outcome=Drained())
+        case _:
+            sentence = "the work cancelled itself (asyncio.CancelledError)"
+            return AttemptReport(outcome=Failed(code="exception", message=sentence))
+
+
+def log_settled(assignment: Assignment, report: AttemptReport, took: float) -> None:
+    """Tell of an attempt whose end was recorded."""
+    lease, outcome = assignment.lease, report.outcome
+    facts: dict[str, object] = {
+        "task": assignment.task.name,
+        "outcome": type(outcome).__name__.lower(),
+        "run_id": lease.run_id,
+        "attempt": lease.epoch,
+        "ms": round(took * 1_000, 1),
+    }
+    if isinstance(outcome, Failed):
+        facts["error"] = outcome.message.partition("\n")[0]
+    log.info("run.settled", extra=facts)
+
+
+def call_hook(group: asyncio.TaskGroup | None, hook: FailureHook, failure: RunFailure) -> None:
+    """Tell somebody of a failure; their own faults are only logged."""
+    try:
+        answer = hook(failure)
+    except Exception:
+        log.exception("hook.failed", extra={"run_id": failure.run_id})
+        return
+    if isinstance(answer, Coroutine) and group is not None:
+        group.create_task(_await_hook(answer, failure))
+
+
+async def _await_hook(answer: Coroutine[Any, Any, object], failure: RunFailure) -> None:
+    try:
+        await answer
+    except Exception:
+        log.exception("hook.failed", extra={"run_id": failure.run_id})

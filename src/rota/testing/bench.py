@@ -7,26 +7,24 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.flow.define.schedules import Wish, put_schedule
+from rota.flow.define.schedules import ScheduleSpec, put_schedule
 from rota.flow.plan import plan
 from rota.flow.settle import running
+from rota.model.attempts import AttemptReport, Failed, Outcome, Succeeded, WaitingForAnswer
 from rota.model.ids import RunId
 from rota.model.instants import to_micros
-from rota.model.outcomes import Asked, Failed, Outcome, Report, Succeeded
-from rota.model.plans import StoredSchedule
-from rota.model.runs import Enqueued, Lease, OpenRun, Run, RunBatch, Source
-from rota.model.schedules import Rule
-from rota.model.settlements import Settlement
-from rota.model.spaces import Limit, Role, Scope, Space
-from rota.model.states import RunState
+from rota.model.runs import Enqueued, Lease, OpenRun, Run, RunBatch, RunSource, RunState
+from rota.model.schedules import Rule, StoredSchedule
+from rota.model.settlement import Settlement
+from rota.model.spaces import Limit, LimitScope, Space, SpaceRole
 from rota.model.tasks import After, NewTask, Policy, Pool, Task
-from rota.model.views import Claimed
+from rota.model.views import ClaimResult
 from rota.ports.store import Store
-from rota.rules.permission import LOCAL
-from rota.rules.queueing import new_run
-from rota.rules.settlement import Context, settle
+from rota.rules.permissions import LOCAL
+from rota.rules.queue import new_run
+from rota.rules.settlement import SettlementContext, settle
 from rota.testing.clock import VirtualClock
-from rota.timing import rules
+from rota.timing import rule_builders
 from rota.timing.timetable import timetable
 
 POOLS = (Pool.FOREGROUND.value, Pool.BACKGROUND.value)
@@ -51,7 +49,7 @@ class Bench:
 
     async def space(self, name: str = "main") -> Space:
         """Return a space, made if needed."""
-        role = Role.MAIN if name == "main" else Role.MEMBER
+        role = SpaceRole.MAIN if name == "main" else SpaceRole.MEMBER
         return await self.store.add_space(name, role, "UTC")
 
     async def task(
@@ -98,7 +96,7 @@ class Bench:
             {
                 "task_id": task.id,
                 "name": name,
-                "rule": json.dumps(rules.to_record(rule)),
+                "rule": json.dumps(rule_builders.to_record(rule)),
                 "generation": generation,
                 "cursor": self.store.now(),
                 "next_at": None if slot is None else to_micros(slot.due),
@@ -108,7 +106,7 @@ class Bench:
     async def planned(self, task: Task, *, name: str = "default", **wish: Any) -> StoredSchedule:  # noqa: ANN401
         """Declare a schedule as a person would: `cron=`, `every=`, `rrule=`, `at=` or `times=`."""
         return await put_schedule(
-            self.store, LOCAL, task.name, Wish(**wish), space=task.space, name=name
+            self.store, LOCAL, task.name, ScheduleSpec(**wish), space=task.space, name=name
         )
 
     async def plan(self) -> None:
@@ -127,11 +125,11 @@ class Bench:
 
     def every(self, span: str | timedelta) -> Rule:
         """Return an interval rule anchored now."""
-        return rules.every(span, anchor=self.clock.now())
+        return rule_builders.every(span, anchor=self.clock.now())
 
     async def limit(
         self,
-        scope: Scope,
+        scope: LimitScope,
         key: str = "",
         cap: int | None = None,
         rate: int | None = None,
@@ -150,7 +148,7 @@ class Bench:
         payloads: Sequence[object] = (None,),
         keys: Sequence[str | None] = (),
         *,
-        source: Source = Source.ENQUEUE,
+        source: RunSource = RunSource.ENQUEUE,
         at: datetime | None = None,
         **template: Any,  # noqa: ANN401 - the fields of a NewRun
     ) -> RunBatch:
@@ -192,7 +190,7 @@ class Bench:
 
     async def claimed(
         self, want: int = 100, worker: str = "w1", routes: Sequence[str] | None = None
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Claim from both pools."""
         served = self.routes if routes is None else routes
         return await self.store.claim(worker, POOLS, served, want)
@@ -222,8 +220,10 @@ class Bench:
     ) -> Settlement:
         """Return the settlement the rules make of an outcome."""
         (task,) = await self.store.get_tasks([run.task_id])
-        context = Context(policy=task.policy, task=task.name, now=self.store.now(), **facts)
-        return settle(run, Report(outcome=outcome, unbegun=unbegun), context)
+        context = SettlementContext(
+            policy=task.policy, task=task.name, now=self.store.now(), **facts
+        )
+        return settle(run, AttemptReport(outcome=outcome, unbegun=unbegun), context)
 
     async def end(
         self, lease: Lease, outcome: Outcome | None = None, *, unbegun: bool = False
@@ -239,7 +239,7 @@ class Bench:
 
     async def ask(self, lease: Lease, question: str = "Shall I?", **options: Any) -> int:  # noqa: ANN401
         """Let a run ask a question; return the question's id."""
-        if not await self.end(lease, Asked(question=question, **options)):
+        if not await self.end(lease, WaitingForAnswer(question=question, **options)):
             message = f"run {lease.run_id} could not ask"
             raise AssertionError(message)
         return (await self.store.list_questions([lease.run_id]))[-1].id

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from rota.stores.kit.session import Row, Session
-from rota.stores.kit.store import SqlStore
+from rota.store.store import SqlStore
+from rota.store.transactions import Row, Transaction
 
 
 class PowerCut(Exception):
@@ -16,7 +16,7 @@ class PowerCut(Exception):
 class BreakingSession:
     """Passes queries on until its fuse is spent."""
 
-    def __init__(self, session: Session, fuse: int) -> None:
+    def __init__(self, session: Transaction, fuse: int) -> None:
         self._session = session
         self._fuse = fuse
 
@@ -63,7 +63,7 @@ async def cut_at_every_query(
     """
     cuts = 0
 
-    async def broken(session: Session, *given: object) -> object:
+    async def broken(session: Transaction, *given: object) -> object:
         return await operation(BreakingSession(session, cuts), *given)
 
     while True:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from rota.model.deliveries import Delivery
-from rota.model.outcomes import DONE, Report
-from rota.ports.runner import Assignment
+from rota.model.attempts import DONE, Assignment, AttemptReport
+from rota.model.notifications import Delivery
 
 
 class FixedChance:
@@ -46,7 +45,7 @@ class PuppetRunner:
     def __init__(
         self,
         routes: Sequence[str],
-        act: Callable[[Assignment], Awaitable[Report]] | None = None,
+        act: Callable[[Assignment], Awaitable[AttemptReport]] | None = None,
     ) -> None:
         self._routes = list(routes)
         self._act = act
@@ -64,7 +63,7 @@ class PuppetRunner:
     def let_go(self, run_id: int) -> None:
         """Nothing goes on without this process."""
 
-    async def run(self, assignment: Assignment) -> Report:
+    async def run(self, assignment: Assignment) -> AttemptReport:
         """Act, or wait until released and report plain success."""
         self.begun.put_nowait(assignment)
         if self._act is not None:

@@ -30,8 +30,8 @@ from typing import IO, Any
 
 import asyncpg
 
-from rota.stores.kit.migrating import load_migrations
-from rota.stores.postgres.connection import PACKAGE, migrate
+from rota.store.postgres.connection import PACKAGE, migrate
+from rota.store.sql_files import load_migrations
 
 TRIES = 50
 PAUSE = 0.1

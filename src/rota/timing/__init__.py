@@ -1,1 +1,1 @@
-"""When: pure, bounded arithmetic from a rule to instants."""
+"""Pure, bounded arithmetic from a rule to instants."""

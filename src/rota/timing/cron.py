@@ -1,4 +1,4 @@
-"""Cron lines: parsed strictly, kept in one canonical spelling, compiled to a pattern."""
+"""Cron lines: parsed strictly, one canonical spelling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from rota.errors import Invalid
-from rota.timing.patterns import LAST_OF_MONTH, WEEK, ClockTimes, DayPattern, Days
+from rota.timing.patterns import LAST_OF_MONTH, WEEK, ClockTimes, DayPattern, DaySet
 
 LONGEST_EXPRESSION = 1_000
 
@@ -137,7 +137,7 @@ def parse_cron(expression: str) -> CronLine:
 
 def compile_cron(line: CronLine) -> DayPattern:
     """Return the nominal times of a cron line."""
-    days = Days(
+    days = DaySet(
         months=line.month.mask,
         monthdays=line.monthday.mask,
         last=line.monthday.last,

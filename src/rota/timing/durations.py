@@ -1,4 +1,4 @@
-"""Lengths of time as people and other systems write them."""
+"""Durations as people and other systems write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kind of rule can be told: zone, gaps and folds, bounds, exclusions, quiet, jitter."""
+"""Options of every rule: zone, gaps and folds, bounds, exclusions, jitter."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from rota.errors import Invalid
 from rota.model.schedules import Fold, Gap, QuietMode, Rule, RuleKind
 from rota.timing.durations import check_duration, parse_duration
-from rota.timing.instants import DAY
-from rota.timing.patterns import WEEK, Exclusions
-from rota.timing.quiet import Quiet
-from rota.timing.texts import (
+from rota.timing.notation import (
     WEEKDAY_ADVICE,
     entries,
     every_weekday,
@@ -23,12 +20,14 @@ from rota.timing.texts import (
     parse_date,
     parse_weekdays,
 )
-from rota.timing.walls import wall_of
-from rota.timing.zones import zone
+from rota.timing.patterns import WEEK, Exclusions, weekday_of
+from rota.timing.zones import DAY, wall_of, zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
+
+    from rota.timing.zones import ZoneClock
 
 LONGEST_JITTER = timedelta(days=7)
 MOST_WINDOWS = 100
@@ -36,7 +35,7 @@ MOST_WINDOWS = 100
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-class Options(TypedDict, total=False):
+class RuleOptions(TypedDict, total=False):
     """The options common to all kinds of rules, as callers may write them."""
 
     timezone: str
@@ -51,7 +50,11 @@ class Options(TypedDict, total=False):
 
 
 def build(
-    kind: RuleKind, expression: str, *, anchor: datetime | None = None, **options: Unpack[Options]
+    kind: RuleKind,
+    expression: str,
+    *,
+    anchor: datetime | None = None,
+    **options: Unpack[RuleOptions],
 ) -> Rule:
     """Return a rule with every option checked and in canonical form."""
     where = zone(options.get("timezone", "UTC"))
@@ -96,12 +99,12 @@ def exclusions_of(excluded: tuple[str, ...]) -> Exclusions | None:
     return Exclusions(weekdays, tuple(ranges))
 
 
-def quiet_of(quiet: tuple[str, ...], where: ZoneInfo) -> Quiet | None:
+def quiet_of(quiet: tuple[str, ...], where: ZoneInfo) -> QuietWindows | None:
     """Return the quiet windows of a rule, or None when it has none."""
     if not quiet:
         return None
     windows = [window for text in quiet for window in _windows(text)]
-    return Quiet(wall_of(where), tuple(windows))
+    return QuietWindows(wall_of(where), tuple(windows))
 
 
 def _bound(value: datetime | str | None, where: ZoneInfo, field: str) -> datetime | None:
@@ -180,3 +183,60 @@ def _window(text: str) -> tuple[int, int, int]:
     except Invalid:
         raise Invalid("quiet", text, WEEKDAY_ADVICE) from None
     return days, start, end
+
+
+_WEEK = WEEK * DAY
+_ROUNDS = 64
+"""More changes of offset than any week has: the search for an end always ends."""
+
+
+class QuietWindows:
+    """The union of weekly windows on one wall, each a start and a length in seconds."""
+
+    __slots__ = ("_stretches", "_wall")
+
+    def __init__(self, wall: ZoneClock, windows: tuple[tuple[int, int], ...]) -> None:
+        self._wall = wall
+        self._stretches = _merged(windows)
+
+    @property
+    def endless(self) -> bool:
+        """Whether the windows leave no time of the week free."""
+        return any(end - start >= _WEEK for start, end in self._stretches)
+
+    def until(self, at: int) -> int:
+        """Return the first instant on or after one that is in no window."""
+        if self.endless:
+            return at
+        for _ in range(_ROUNDS):
+            offset = self._wall.offset(at)
+            left = self._left(at + offset)
+            if left == 0:
+                return at
+            if self._wall.offset(at + left) == offset:
+                return at + left
+            at = self._wall.change(at, at + left)
+        return at
+
+    def _left(self, nominal: int) -> int:
+        day, second = divmod(nominal, DAY)
+        moment = weekday_of(day) * DAY + second
+        for start, end in self._stretches:
+            for shifted in (moment, moment + _WEEK):
+                if start <= shifted < end:
+                    return end - shifted
+        return 0
+
+
+def _merged(windows: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """Join windows that touch, also across the end of the week; ends may exceed one week."""
+    spans = sorted((start, start + length) for start, length in windows)
+    # A second copy one week on lets what crosses Sunday night meet Monday's windows.
+    doubled = spans + [(start + _WEEK, end + _WEEK) for start, end in spans]
+    merged: list[list[int]] = []
+    for start, end in doubled:
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(end, merged[-1][1])
+        else:
+            merged.append([start, end])
+    return tuple((start, end) for start, end in merged if start < _WEEK)

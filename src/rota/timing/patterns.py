@@ -1,4 +1,4 @@
-"""Patterns of nominal times: days chosen by month and weekday, times chosen within the day."""
+"""Patterns of nominal times: days, and times within a day."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from bisect import bisect_right
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
-from rota.timing.instants import DAY, LATEST, UNIX_DAY_ONE, calendar_day, day_number
+from rota.timing.zones import DAY, LATEST, UNIX_DAY_ONE, calendar_day, day_number
 
 if TYPE_CHECKING:
-    from rota.timing.walls import Pattern
+    from rota.timing.zones import Pattern
 
 WEEK = 7
 MONTHS = 12
@@ -29,7 +29,7 @@ _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SHORTEST, _LONGEST = 28, 31
 
 
-class Times(Protocol):
+class TimeSet(Protocol):
     """Seconds of a day, ascending."""
 
     def next(self, after: int) -> int:
@@ -81,7 +81,7 @@ class ListedTimes:
         return self._times[position] if position < len(self._times) else -1
 
 
-class Days:
+class DaySet:
     """Days chosen by month, day of the month and weekday.
 
     Masks: bit 1 is January or the first of a month, bit 0 is Monday. `nth` holds pairs of weekday
@@ -143,7 +143,7 @@ class DayPattern:
 
     __slots__ = ("_days", "_times")
 
-    def __init__(self, days: Days, times: Times) -> None:
+    def __init__(self, days: DaySet, times: TimeSet) -> None:
         self._days = days
         self._times = times
 
@@ -190,7 +190,7 @@ class Exclusions:
             number = self._ends[position] + 1
 
 
-class Without:
+class ExcludingPattern:
     """A pattern less its times on excluded days."""
 
     __slots__ = ("_exclusions", "_pattern")

@@ -1,13 +1,210 @@
-"""Time zones by their IANA name."""
+"""IANA zones: wall clock to UTC and back, DST, whole seconds.
+
+Instants and nominal local times are both counted in seconds since 1970-01-01T00:00, the former in
+UTC, the latter on the wall. A nominal time travels in a datetime tagged UTC when it needs one;
+the tag then only means "not yet placed in a zone".
+"""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, available_timezones
 
 from rota.errors import Invalid
+from rota.model.schedules import Fold, Gap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REMEMBERED_DAYS = 2048
+
+_NO_OFFSET = timedelta()
+
+
+class Pattern(Protocol):
+    """Nominal local times, ascending, without regard to any zone."""
+
+    def next(self, after: int) -> int | None:
+        """Return the first nominal time strictly after one, or None when there is none left."""
+
+
+class ZonedTime(NamedTuple):
+    """A nominal time in its zone: the instant, the nominal time and the pass (0 or 1)."""
+
+    at: int
+    nominal: int
+    fold: int
+
+
+@lru_cache(maxsize=1024)
+def wall_of(zone: ZoneInfo) -> ZoneClock:
+    """Return the wall clock of a zone; all rules of a zone share one, and what it remembers."""
+    return ZoneClock(zone)
+
+
+class ZoneClock:
+    """The clock on the wall of one zone."""
+
+    __slots__ = ("_at_midnight", "steady", "zone")
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self.zone = zone
+        self._at_midnight = lru_cache(REMEMBERED_DAYS)(lambda day: self.offset(day * DAY))
+        self.steady: Callable[[int], int | None] = lru_cache(REMEMBERED_DAYS)(self._steady)
+
+    def _steady(self, day: int) -> int | None:
+        """Return the offset of a day if neither it nor its neighbours see a change, else None.
+
+        Near every slot but a few a year this one remembered number is all that is needed.
+        """
+        offset = self._at_midnight(day)
+        for other in (day + 2, day + 1, day - 1):
+            if self._at_midnight(other) != offset:
+                return None
+        return offset
+
+    def local(self, at: int) -> tuple[int, int, int]:
+        """Return the nominal time of an instant, and the offsets of its first and second pass.
+
+        They differ only while a stretch of the day is repeated.
+        """
+        moment = (EPOCH + timedelta(0, at)).astimezone(self.zone)
+        offset = _offset(moment)
+        other = _offset(moment.replace(fold=1 - moment.fold))
+        return (at + offset, other, offset) if moment.fold else (at + offset, offset, other)
+
+    def offsets(self, nominal: int) -> tuple[int, int]:
+        """Return the offsets of a nominal time for its first and its second pass.
+
+        Equal: it happens once. First larger: it happens twice. First smaller: it does not exist.
+        """
+        moment = (EPOCH + timedelta(0, nominal)).replace(tzinfo=self.zone)
+        return _offset(moment), _offset(moment.replace(fold=1))
+
+    def offset(self, at: int) -> int:
+        """Return how far the wall is ahead of UTC at an instant."""
+        return _offset((EPOCH + timedelta(0, at)).astimezone(self.zone))
+
+    def change(self, low: int, high: int) -> int:
+        """Return the instant of the one change of offset after `low`, at the latest at `high`."""
+        before = self.offset(low)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.offset(middle) == before:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def place(self, nominal: int, gap: Gap, fold: Fold) -> int | None:
+        """Return the instant of one nominal time, or None if it does not exist and gaps skip."""
+        first, second = self.offsets(nominal)
+        if first < second:
+            return self.change(nominal - second, nominal - first) if gap is Gap.SHIFT else None
+        return nominal - (second if fold is Fold.SECOND else first)
+
+
+class ZoneClockCursor:
+    """A pattern on a wall: its slots in the order of their instants.
+
+    `elapsed` patterns follow the time that passes: they run in both passes of a repeated stretch
+    and not at all in one that is left out, unless it takes all that they have of a day. The others
+    keep to the wall: a nominal time that does not exist moves to the first instant after the gap,
+    and one that happens twice runs in the pass `fold` names. A gap moves at most one slot, and none
+    if the pattern has the instant after it anyway.
+    """
+
+    __slots__ = ("_elapsed", "_first", "_pattern", "_second", "_shift", "_wall")
+
+    def __init__(
+        self, wall: ZoneClock, pattern: Pattern, *, elapsed: bool, gap: Gap, fold: Fold
+    ) -> None:
+        self._wall = wall
+        self._pattern = pattern
+        self._elapsed = elapsed
+        self._shift = gap is Gap.SHIFT
+        self._first = elapsed or fold is not Fold.SECOND
+        self._second = elapsed or fold is not Fold.FIRST
+
+    def next(self, at: int) -> ZonedTime | None:
+        """Return the first slot strictly after an instant."""
+        offset = self._wall.steady(at // DAY)
+        if offset is not None:
+            return self._place(self._pattern.next(at + offset))
+        nominal, first, second = self._wall.local(at)
+        if first > second:
+            return self._next_within_fold(at, first, second)
+        return self._place(self._pattern.next(nominal))
+
+    def _place(self, nominal: int | None) -> ZonedTime | None:
+        """Place a nominal time that is not behind us, or the next one that exists."""
+        while nominal is not None and nominal <= LAST_SECOND + DAY:
+            offset = self._wall.steady(nominal // DAY)
+            if offset is not None:
+                return ZonedTime(nominal - offset, nominal, 0)
+            first, second = self._wall.offsets(nominal)
+            if first == second:
+                return ZonedTime(nominal - first, nominal, 0)
+            if first > second:
+                return self._twice(nominal, first, second)
+            change = self._wall.change(nominal - second, nominal - first)
+            resumed = change + second
+            regular = self._pattern.next(resumed - 1)
+            if self._shift and regular != resumed:
+                moved = self._alone(nominal, resumed, regular) if self._elapsed else nominal
+                if moved is not None:
+                    return ZonedTime(change, moved, 0)
+            nominal = regular
+        return None
+
+    def _alone(self, nominal: int | None, resumed: int, regular: int | None) -> int | None:
+        """Return the first of a gap's times on a day that has no time outside it, if any."""
+        while nominal is not None and nominal < resumed:
+            midnight = nominal - nominal % DAY
+            none_after = regular is None or regular >= midnight + DAY
+            if none_after and self._pattern.next(midnight - 1) == nominal:
+                return nominal
+            nominal = self._pattern.next(midnight + DAY - 1)
+        return None
+
+    def _twice(self, nominal: int, first: int, second: int) -> ZonedTime:
+        if self._first:
+            return ZonedTime(nominal - first, nominal, 0)
+        return ZonedTime(nominal - second, nominal, 1)
+
+    def _next_within_fold(self, at: int, first: int, second: int) -> ZonedTime | None:
+        """Go on from an instant whose wall time happens twice."""
+        nominal = at + first
+        change = self._change_of(at, first, second)
+        in_first_pass = at < change
+        if not in_first_pass:
+            nominal = at + second
+        begins, ends = change + second, change + first
+        if in_first_pass and self._first:
+            found = self._pattern.next(nominal)
+            if found is not None and found < ends:
+                return ZonedTime(found - first, found, 0)
+        if self._second:
+            found = self._pattern.next(begins - 1 if in_first_pass else nominal)
+            if found is not None and found < ends:
+                return ZonedTime(found - second, found, 1)
+        return self._place(self._pattern.next(ends - 1))
+
+    def _change_of(self, at: int, first: int, second: int) -> int:
+        length = first - second
+        if self._wall.offset(at) == first:
+            return self._wall.change(at, at + length)
+        return self._wall.change(at - length, at)
+
+
+def _offset(moment: datetime) -> int:
+    offset = moment.utcoffset() or _NO_OFFSET
+    return offset.days * DAY + offset.seconds
+
 
 LONGEST_NAME = 64
 
@@ -44,3 +241,55 @@ def _advice(name: str) -> str:
         if close:
             return f"did you mean {known[close[0]]}?"
     return "use an IANA name such as Europe/Berlin or UTC"
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+LATEST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""No rule begins before EARLIEST and no slot lies after LATEST: every search ends."""
+
+DAY = 86_400
+UNIX_DAY_ONE = EPOCH.toordinal()
+TICK = timedelta(microseconds=1)
+
+
+def seconds(moment: datetime) -> int:
+    """Return the whole second an aware instant lies in."""
+    since = moment - EPOCH
+    return since.days * DAY + since.seconds
+
+
+LAST_SECOND = seconds(LATEST)
+
+
+def instant(count: int) -> datetime:
+    """Return the UTC instant, or the unplaced wall time, of a count of seconds."""
+    return EPOCH + timedelta(0, count)
+
+
+def day_number(day: date) -> int:
+    """Return a calendar day as days since 1970-01-01."""
+    return day.toordinal() - UNIX_DAY_ONE
+
+
+def calendar_day(number: int) -> date:
+    """Return the calendar day that lies so many days after 1970-01-01."""
+    return date.fromordinal(number + UNIX_DAY_ONE)
+
+
+def as_utc(moment: datetime, field: str) -> datetime:
+    """Return an aware instant in UTC, within the years Rota computes in, or refuse it."""
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise Invalid(field, moment.isoformat(), "give it a time zone, for example +00:00")
+    try:
+        placed = moment.astimezone(UTC)
+    except OverflowError:
+        raise out_of_range(field, moment.isoformat()) from None
+    if not EARLIEST <= placed <= LATEST:
+        raise out_of_range(field, moment.isoformat())
+    return placed
+
+
+def out_of_range(field: str, value: str) -> Invalid:
+    """Return the refusal of a time outside the years Rota computes in."""
+    return Invalid(field, value, "use a time between the years 1900 and 2199")

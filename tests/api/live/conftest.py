@@ -15,19 +15,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rota.doors.api.door import open_door
-from rota.executors.inprocess.runner import InProcess
+from rota.app.daemon import Daemon
+from rota.app.endpoints import open_http_api
+from rota.app.settings import Settings
+from rota.executors.inprocess.runner import InProcessRunner
 from rota.flow.define.keys import create_key
 from rota.model.keys import EVERY_SCOPE
-from rota.model.spaces import Role
-from rota.rules.permission import LOCAL
+from rota.model.spaces import SpaceRole
+from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
-from rota.runtime.crew import Crew, CrewSettings
-from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
+from rota.store.sqlite.store import MemoryStore, SqliteStore
 from rota.testing.bench import Bench
-from rota.wiring.daemon import Daemon
-from rota.wiring.identity import this_process
-from rota.wiring.settings import Settings
 
 PATIENCE = 10.0
 """How long a test waits for what must come; nothing waits for this to pass."""
@@ -120,7 +119,7 @@ class Door:
 
     async def member(self, space):
         """Return a key of a member space, and its token."""
-        await self.store.add_space(space, Role.MEMBER, "UTC")
+        await self.store.add_space(space, SpaceRole.MEMBER, "UTC")
         secret = f"{space} {next(self._numbers)}".encode().ljust(32)
         return await create_key(self.store, LOCAL, space, secret, space=space, scopes=EVERY_SCOPE)
 
@@ -168,13 +167,13 @@ class Working(Door):
         super().__init__(store, clock, home, stack)
         self.functions = {}
         self.crews = []
-        self._runner = InProcess(self.functions, threads=4)
+        self._runner = InProcessRunner(self.functions, threads=4)
         self.daemon = Daemon(self._crew)
         self._ready = asyncio.Event()
 
     def _crew(self):
         me = this_process()
-        settings = CrewSettings(
+        settings = SupervisorSettings(
             worker_id=me.worker_id,
             home=str(self.home),
             host=me.host,
@@ -182,7 +181,7 @@ class Working(Door):
             drain=timedelta(milliseconds=50),
         )
         chance = random.SystemRandom()
-        crew = Crew(self.store, [self._runner], {}, settings, SystemClock(), chance)
+        crew = Supervisor(self.store, [self._runner], {}, settings, SystemClock(), chance)
         self.crews.append(crew)
         return crew
 
@@ -242,10 +241,10 @@ def working(request, tmp_path, runner):
     async def begin():
         await made.open()
         stack.push_async_callback(made.close)
-        await made.add_space("main", Role.MAIN, "UTC")
+        await made.add_space("main", SpaceRole.MAIN, "UTC")
         settings = Settings(home=tmp_path, store="memory:", port=0)
         door = Working(made, clock, tmp_path, stack)
-        door.url = await stack.enter_async_context(open_door(settings, made, door.daemon))
+        door.url = await stack.enter_async_context(open_http_api(settings, made, door.daemon))
         await door.serve()
         return door
 
@@ -264,10 +263,10 @@ def door(request, clock, tmp_path, runner):
     async def begin():
         await made.open()
         stack.push_async_callback(made.close)
-        await made.add_space("main", Role.MAIN, "UTC")
+        await made.add_space("main", SpaceRole.MAIN, "UTC")
         settings = Settings(home=tmp_path, store="memory:", port=0)
         door = Door(made, clock, tmp_path, stack)
-        door.url = await stack.enter_async_context(open_door(settings, made))
+        door.url = await stack.enter_async_context(open_http_api(settings, made))
         return door
 
     yield runner.run(begin())

@@ -8,8 +8,8 @@ import threading
 import pytest
 from tests.api.live.test_metrics import figures
 
-from rota.doors.api import metrics
-from rota.model.states import RunState
+from rota.api import metrics
+from rota.model.runs import RunState
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def named():
             if record.getMessage() == "loop.blocked":
                 found.set()
 
-    logger, heard = logging.getLogger("rota.runtime.lag"), Heard()
+    logger, heard = logging.getLogger("rota.runtime.event_loop"), Heard()
     logger.addHandler(heard)
     yield found
     logger.removeHandler(heard)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rota.doors.api import metrics
-from rota.doors.api.door import open_door
-from rota.wiring.settings import Settings
+from rota.api import metrics
+from rota.app.endpoints import open_http_api
+from rota.app.settings import Settings
 
 WRONG = "wrong"
 
@@ -104,7 +104,7 @@ async def test_figures_are_for_keys_of_main_alone(door):
 
 async def test_figures_may_be_open_on_this_machine(door, tmp_path):
     settings = Settings(home=tmp_path, store="memory:", port=0, metrics_open=True)
-    async with open_door(settings, door.store) as url:
+    async with open_http_api(settings, door.store) as url:
         door.url = url
         assert (await door.ask("/metrics", token="")).status == 200
         assert (await door.ask("/metrics", token="", X_Forwarded_For="9.9.9.9")).status == 401

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from rota.flow.settle import running
-from rota.model.outcomes import Message, Report, Succeeded
-from rota.model.states import RunState
-from rota.rules.settlement import Context, settle
+from rota.model.attempts import AttemptReport, OutgoingMessage, Succeeded
+from rota.model.runs import RunState
+from rota.rules.settlement import SettlementContext, settle
 
 OPERATIONS = ("/v1/pause-all", "/v1/resume-all", "/v1/stop", "/v1/start")
 
@@ -21,9 +21,9 @@ async def post(door, path, **options):
 
 async def send(door, task):
     """End a run of a task that sends a message."""
-    message = Message(client_id="1", channel="chat", target="ann", body="hello")
-    report = Report(outcome=Succeeded(), messages=(message,))
-    context = Context(policy=task.policy, now=door.store.now())
+    message = OutgoingMessage(client_id="1", channel="chat", target="ann", body="hello")
+    report = AttemptReport(outcome=Succeeded(), messages=(message,))
+    context = SettlementContext(policy=task.policy, now=door.store.now())
     lease = await door.bench.claim_one()
     await door.store.settle([settle(running(lease), report, context)])
 

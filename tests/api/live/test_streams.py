@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from rota.doors.api import hub, streams
+from rota.api import event_stream
 from rota.flow.define.keys import revoke_key
-from rota.model.cursors import cursor_at
-from rota.model.outcomes import Cancelled
-from rota.rules.permission import LOCAL
-from rota.stores.kit.session import Rows
+from rota.model.attempts import Cancelled
+from rota.model.events import cursor_at
+from rota.rules.permissions import LOCAL
+from rota.store.transactions import QueryRows
 
 MOST_SENT = 400
 """Events of 60 kB: more than any buffer of this machine and the hub hold together."""
@@ -59,7 +59,7 @@ async def test_who_comes_again_misses_nothing_and_gets_nothing_twice(door, how):
 
 
 async def test_events_that_come_while_a_client_catches_up_come_once(door, monkeypatch):
-    monkeypatch.setattr(streams, "PAGE", 2)
+    monkeypatch.setattr(event_stream, "PAGE", 2)
     task = await door.bench.task()
     start = cursor_at(door.store.incarnation, await door.store.events_end())
     for _ in range(9):
@@ -149,9 +149,9 @@ async def test_a_client_whose_key_is_revoked_is_let_go(door):
 
 
 async def test_f10_streams_are_bounded_for_each_space_however_many_keys_it_has(door, monkeypatch):
-    monkeypatch.setattr(hub, "MOST_SEATS", 6)
-    monkeypatch.setattr(hub, "MOST_SEATS_OF_MEMBERS", 4)
-    monkeypatch.setattr(hub, "MOST_SEATS_OF_SPACE", 3)
+    monkeypatch.setattr(event_stream, "MOST_SEATS", 6)
+    monkeypatch.setattr(event_stream, "MOST_SEATS_OF_MEMBERS", 4)
+    monkeypatch.setattr(event_stream, "MOST_SEATS_OF_SPACE", 3)
     _, ann = await door.member("ann")
     _, again = await door.member("ann")
     _, bob = await door.member("bob")
@@ -173,7 +173,7 @@ async def test_f10_streams_are_bounded_for_each_space_however_many_keys_it_has(d
 async def record_much(session, now):
     """Record an event as large as any may be."""
     event = {"name": "task.changed", "data": json.dumps({"note": "x" * 60_000})}
-    await session.run("insert_events", rows=Rows([event]), now=now)
+    await session.run("insert_events", rows=QueryRows([event]), now=now)
     session.wake("events")
 
 
@@ -209,7 +209,7 @@ async def test_fifty_clients_cost_one_reader(door):
 
 
 async def test_a_silent_stream_beats_and_moves_its_cursor(door, monkeypatch):
-    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.01)
     _, ann = await door.member("ann")
     client = await door.follow(token=ann)
     first = await client.block()

@@ -8,12 +8,12 @@ import secrets
 import pytest
 
 from rota.errors import RotaError
-from rota.model.inquiries import Inquiry
+from rota.model.attempts import Failed, Succeeded
 from rota.model.keys import KeyScope, NewKey
-from rota.model.outcomes import Failed, Succeeded
-from rota.model.spaces import Role
-from rota.stores.sqlite.inquiry import FileInquirer
-from rota.stores.sqlite.store import SqliteStore
+from rota.model.spaces import SpaceRole
+from rota.store.sql_console import SqlQuery
+from rota.store.sqlite.sql_console import SqliteSqlConsole
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 
 SECRET = "bobs-own-words"  # noqa: S105 - what nobody else may ever see
@@ -34,7 +34,7 @@ class Room:
         self.ids = {}
 
     async def ask(self, sql, *params, space=None):
-        asked = Inquiry(sql=sql, params=params, space_id=self.ids.get(space))
+        asked = SqlQuery(sql=sql, params=params, space_id=self.ids.get(space))
         return await self.inquirer.ask(asked)
 
     async def rows(self, sql, *params, space=None):
@@ -77,7 +77,7 @@ class Room:
                 name=space,
                 prefix=f"rota_{space}",
                 digest=f"{DIGEST}-{space}",
-                role=Role.MEMBER,
+                role=SpaceRole.MEMBER,
                 scopes=frozenset({KeyScope.SQL}),
                 created_by="x",
                 expires_at=None,
@@ -96,7 +96,7 @@ def room(request, clock, tmp_path, runner):
 def sqlite_room(clock, tmp_path, runner):
     store = SqliteStore(str(tmp_path / "rota.db"), clock)
     runner.run(store.open())
-    inquirer = FileInquirer(store.path)
+    inquirer = SqliteSqlConsole(store.path)
     yield Room("sqlite", Bench(store, clock), inquirer)
     runner.run(inquirer.close())
     runner.run(store.close())
@@ -107,7 +107,7 @@ def sql_role(postgres_address, runner):
     """A role of a test's own, because roles belong to all databases of a server."""
     import asyncpg
 
-    from rota.stores.postgres.sql_role import role_ddl
+    from rota.store.postgres.sql_console import role_ddl
 
     role = f"rota_sql_{secrets.token_hex(4)}"
 
@@ -129,10 +129,10 @@ def sql_url(postgres_address, sql_role):
 
 @pytest.fixture
 def postgres_room(postgres_address, sql_url, clock, runner):
-    from rota.stores.postgres.inquiry import RoleInquirer
-    from rota.stores.postgres.store import PostgresStore
+    from rota.store.postgres.sql_console import PostgresSqlConsole
+    from rota.store.postgres.store import PostgresStore
 
     store = PostgresStore(postgres_address, clock, own_clock=True)
     runner.run(store.open())
-    yield Room("postgres", Bench(store, clock), RoleInquirer(postgres_address, sql_url))
+    yield Room("postgres", Bench(store, clock), PostgresSqlConsole(postgres_address, sql_url))
     runner.run(store.close())

@@ -6,31 +6,34 @@ import os
 
 import pytest
 
-from rota.doors.kit.catalogue import find_command
-from rota.doors.kit.faults import fault_record, told
-from rota.doors.kit.office import Office
-from rota.doors.kit.perform import perform, read_request
-from rota.doors.kit.sql_page import sql_page
+from rota.app.composition import make_sql_console, sql_role_ddl
+from rota.app.settings import Settings
+from rota.cli.reference import sql_page
+from rota.commands.catalogue import execute, find_command, read_request
+from rota.commands.context import RequestContext
+from rota.commands.errors import error_code, fault_record
 from rota.errors import Invalid, NotPermitted, SqlRefused, SqlTimeout, Unavailable
 from rota.model.keys import KeyScope
-from rota.model.spaces import Role
-from rota.rules.permission import LOCAL, Caller
-from rota.stores.kit.sql_views import VIEWS
+from rota.model.spaces import SpaceRole
+from rota.rules.permissions import LOCAL, Caller
+from rota.store.sql_console import VIEWS
 from rota.testing.fakes import FixedChance
-from rota.wiring.inquiring import inquirer_of, sql_role_ddl
-from rota.wiring.settings import Settings
 
 ASK, _ = find_command("POST", "/v1/sql")
 
 
 async def ask(room, body, caller):
-    office = Office(store=room.store, caller=caller, chance=FixedChance(), inquirer=room.inquirer)
-    answer = await perform(ASK, office, read_request(ASK.takes, body))
+    office = RequestContext(
+        store=room.store, caller=caller, chance=FixedChance(), inquirer=room.inquirer
+    )
+    answer = await execute(ASK, office, read_request(ASK.takes, body))
     return json.loads(answer.text)
 
 
 def member(space, *scopes):
-    return Caller(space=space, role=Role.MEMBER, name=space, id=space, scopes=frozenset(scopes))
+    return Caller(
+        space=space, role=SpaceRole.MEMBER, name=space, id=space, scopes=frozenset(scopes)
+    )
 
 
 async def test_a_member_with_the_scope_is_answered_about_its_own_space(room, caplog):
@@ -83,7 +86,7 @@ def test_a_body_that_is_wrong_is_refused_in_one_sentence(body):
 
 def test_faults_have_their_codes():
     assert fault_record(SqlRefused("x"))["error"]["code"] == "sql_refused"
-    assert (told(SqlRefused("x")).status, told(SqlTimeout("x")).exit_code) == (400, 8)
+    assert (error_code(SqlRefused("x")).status, error_code(SqlTimeout("x")).exit_code) == (400, 8)
     assert not ASK.writes
 
 
@@ -118,13 +121,13 @@ async def test_a_process_that_was_killed_is_replaced(sqlite_room):
 
 async def test_where_it_cannot_be_asked_one_sentence_says_so(tmp_path, memory):
     for store, word in (("memory:", "in memory"), ("postgresql://x/y", "rota sql role")):
-        inquirer = inquirer_of(Settings(home=tmp_path, store=store))
-        office = Office(store=memory, caller=LOCAL, chance=FixedChance(), inquirer=inquirer)
+        inquirer = make_sql_console(Settings(home=tmp_path, store=store))
+        office = RequestContext(store=memory, caller=LOCAL, chance=FixedChance(), inquirer=inquirer)
         with pytest.raises(SqlRefused, match=word):
-            await perform(ASK, office, read_request(ASK.takes, {"sql": "select 1"}))
-    office = Office(store=memory, caller=LOCAL, chance=FixedChance())
+            await execute(ASK, office, read_request(ASK.takes, {"sql": "select 1"}))
+    office = RequestContext(store=memory, caller=LOCAL, chance=FixedChance())
     with pytest.raises(Unavailable, match="rota up"):
-        await perform(ASK, office, read_request(ASK.takes, {"sql": "select 1"}))
+        await execute(ASK, office, read_request(ASK.takes, {"sql": "select 1"}))
 
 
 def test_the_page_and_the_role_tell_of_every_view():
@@ -143,7 +146,7 @@ def test_the_page_and_the_role_tell_of_every_view():
 async def test_the_role_may_be_made_again(postgres_room, postgres_address, sql_role):
     import asyncpg
 
-    from rota.stores.postgres.sql_role import role_ddl
+    from rota.store.postgres.sql_console import role_ddl
 
     await postgres_room.fill()
     before = await postgres_room.rows("select count(*) from runs", space="ann")

@@ -11,9 +11,8 @@ import apsw
 import pytest
 
 from rota.errors import Busy, Unavailable
-from rota.model.inquiries import SECONDS, Inquiry
-from rota.stores.kit.turns import Turns
-from rota.stores.sqlite import inquiry_process
+from rota.store.sql_console import SECONDS, ConcurrencyGate, SqlQuery
+from rota.store.sqlite import sql_console_process
 
 STOPPED = {"sql_refused", "sql_failed", "sql_timeout"}
 SLACK = 1.0
@@ -66,8 +65,8 @@ async def test_s07_a_bomb_is_cut_in_time_and_bounded_in_memory_and_disk(room, tm
             heaviest = max([heaviest, *map(peak_kib, room.inquirer._idle)])
     if room.kind == "sqlite":
         assert 0 < heaviest < 64 * 1024, heaviest
-        assert inquiry_process.MEMORY == 64 * 1024 * 1024
-        assert inquiry_process.TEMPORARY * (inquiry_process.FILES - 6) <= 100 * 1024 * 1024
+        assert sql_console_process.MEMORY == 64 * 1024 * 1024
+        assert sql_console_process.TEMPORARY * (sql_console_process.FILES - 6) <= 100 * 1024 * 1024
 
 
 def peak_kib(process):
@@ -154,7 +153,7 @@ async def test_s09_no_transaction_stays_open(postgres_room, postgres_address):
 async def test_at_most_two_are_answered_at_once_and_one_of_a_space(sqlite_room):
     room = sqlite_room
     await room.fill()
-    room.inquirer._turns = Turns(patience=0.2)
+    room.inquirer._turns = ConcurrencyGate(patience=0.2)
     bomb = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"
     first = asyncio.ensure_future(room.verdict(bomb, space="ann"))
     await asyncio.sleep(0)
@@ -171,12 +170,12 @@ async def test_at_most_two_are_answered_at_once_and_one_of_a_space(sqlite_room):
 
 
 async def test_a_role_that_may_do_more_is_refused(postgres_room, postgres_address):
-    from rota.stores.postgres.inquiry import RoleInquirer
+    from rota.store.postgres.sql_console import PostgresSqlConsole
 
     await postgres_room.fill()
-    mighty = RoleInquirer(postgres_address, postgres_address)
+    mighty = PostgresSqlConsole(postgres_address, postgres_address)
     with pytest.raises(Unavailable, match="may do too much"):
-        await mighty.ask(Inquiry(sql="select 1"))
+        await mighty.ask(SqlQuery(sql="select 1"))
 
 
 async def test_views_of_another_version_are_refused(postgres_room, postgres_address):

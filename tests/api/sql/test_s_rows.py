@@ -61,7 +61,7 @@ async def test_s05_a_signature_is_for_one_space_and_one_connection(postgres_room
     """Even with the role in hand, and every function of PostgreSQL."""
     import asyncpg
 
-    from rota.stores.postgres.sql_role import sign
+    from rota.store.postgres.sql_console import sign
 
     room = postgres_room
     await room.fill()

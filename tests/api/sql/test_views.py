@@ -6,8 +6,7 @@ from datetime import datetime
 import pytest
 
 from rota.errors import SqlFailed, SqlRefused
-from rota.model.inquiries import MOST_ROWS
-from rota.stores.kit.sql_views import VIEWS, Kind
+from rota.store.sql_console import MOST_ROWS, VIEWS, SqlType
 
 
 async def test_every_view_has_its_columns_and_shows_the_rows_of_the_caller_alone(room):
@@ -27,7 +26,7 @@ async def test_every_view_has_its_columns_and_shows_the_rows_of_the_caller_alone
 
 async def test_instants_are_text_that_a_program_reads_and_that_sorts(room):
     for view in VIEWS:
-        named = [column.name for column in view.columns if column.kind is Kind.INSTANT]
+        named = [column.name for column in view.columns if column.kind is SqlType.INSTANT]
         for row in await room.rows(f"select {', '.join(named)} from {view.name}"):
             for text in filter(None, row):
                 assert datetime.fromisoformat(text).tzinfo is not None
@@ -38,7 +37,7 @@ async def test_instants_are_text_that_a_program_reads_and_that_sorts(room):
 
 async def test_columns_of_json_are_json(room):
     for view in VIEWS:
-        named = [column.name for column in view.columns if column.kind is Kind.JSON]
+        named = [column.name for column in view.columns if column.kind is SqlType.JSON]
         if named:
             for row in await room.rows(f"select {', '.join(named)} from {view.name}"):
                 for text in filter(None, row):

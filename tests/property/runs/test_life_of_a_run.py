@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 
 from rota.errors import IllegalMove
 from rota.flow.settle import running
-from rota.model.outcomes import Asked, Cancelled, Drained, Expired, Failed, Lost, Succeeded
-from rota.model.states import FINISHED, MOVES, RunState
+from rota.model.attempts import (
+    Cancelled,
+    Drained,
+    Expired,
+    Failed,
+    Lost,
+    Succeeded,
+    WaitingForAnswer,
+)
+from rota.model.runs import FINISHED, MOVES, RunState
 from rota.model.tasks import OnLost, Retry
-from rota.rules.settlement import Context, answer
-from rota.stores.sqlite.store import MemoryStore
+from rota.rules.settlement import SettlementContext, settle_answer
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 
@@ -26,7 +34,7 @@ OUTCOMES = {
     "succeed with a result": Succeeded(result="1"),
     "fail": Failed(code="x", message="boom"),
     "fail for good": Failed(code="x", message="boom", retryable=False),
-    "ask": Asked(question="?", expires_in=timedelta(minutes=5)),
+    "ask": WaitingForAnswer(question="?", expires_in=timedelta(minutes=5)),
     "cancel": Cancelled(reason="no"),
     "expire": Expired(reason="late"),
     "lose": Lost(reason="gone"),
@@ -96,9 +104,9 @@ class Life:
         question = questions[-1]
         (facts,) = await self.bench.store.open_runs([self.run_id])
         (task,) = await self.bench.store.get_tasks([facts.task_id])
-        context = Context(policy=task.policy, now=self.bench.store.now())
+        context = SettlementContext(policy=task.policy, now=self.bench.store.now())
         facts = replace(facts, state=RunState.WAITING, epoch=question.epoch)
-        settlement = answer(facts, question.id, question.kind, text, "ann", context)
+        settlement = settle_answer(facts, question.id, question.kind, text, "ann", context)
         return (await self.bench.store.settle([settlement]))[0]
 
 

@@ -9,12 +9,12 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.model.outcomes import Asked, Cancelled, Drained, Failed, Lost, Succeeded
-from rota.model.spaces import Limit, Scope
-from rota.model.states import Place, RunState
+from rota.model.attempts import Cancelled, Drained, Failed, Lost, Succeeded, WaitingForAnswer
+from rota.model.runs import QueueState, RunState
+from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool, Retry
 from rota.model.views import RunFilter
-from rota.stores.sqlite.store import MemoryStore
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 
@@ -58,16 +58,16 @@ OUTCOMES = (
     Lost(reason="gone"),
     Drained(),
     Cancelled(reason="no"),
-    Asked(question="?"),
+    WaitingForAnswer(question="?"),
 )
 
 
 def limits_of(wanted):
     return [
-        Limit(scope=Scope.TOTAL, cap=wanted.get("total")),
-        Limit(scope=Scope.POOL, key="background", cap=wanted.get("background")),
-        Limit(scope=Scope.SPACE, key="background", cap=wanted.get("space")),
-        Limit(scope=Scope.GROUP, key="g", cap=wanted.get("g")),
+        Limit(scope=LimitScope.TOTAL, cap=wanted.get("total")),
+        Limit(scope=LimitScope.POOL, key="background", cap=wanted.get("background")),
+        Limit(scope=LimitScope.SPACE, key="background", cap=wanted.get("space")),
+        Limit(scope=LimitScope.GROUP, key="g", cap=wanted.get("g")),
     ]
 
 
@@ -168,7 +168,7 @@ async def live(kinds_, wanted, todo):
             ready = [
                 (run.space, run.lane)
                 for run in await store.list_runs(EVERYTHING)
-                if run.place is Place.READY and run.lane is not None
+                if run.place is QueueState.READY and run.lane is not None
             ]
             assert len(ready) == len(set(ready))
         await world.drain()

@@ -6,8 +6,8 @@ import secrets
 
 import pytest
 
-from rota.flow.backup import restore
-from rota.stores.sqlite.store import MemoryStore, SqliteStore
+from rota.flow.maintain import restore
+from rota.store.sqlite.store import MemoryStore, SqliteStore
 
 
 class InMemory:
@@ -76,7 +76,7 @@ class OnAServer(Lasting):
         return await super().open(clock)
 
     def make(self, clock):
-        from rota.stores.postgres.store import PostgresStore
+        from rota.store.postgres.store import PostgresStore
 
         return PostgresStore(self._address, clock, own_clock=True)
 

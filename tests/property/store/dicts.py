@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.model.outcomes import Asked, Cancelled, Drained, Expired, Failed, Succeeded
-from rota.model.states import FINISHED, RunState
+from rota.model.attempts import Cancelled, Drained, Expired, Failed, Succeeded, WaitingForAnswer
+from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import OnLost
 from rota.testing.bench import micros
 
@@ -58,7 +58,7 @@ class Model:
     def target(self, policy, row, outcome):
         """Return the state an outcome leads to, and how many retries and losses it adds."""
         ends = {Succeeded: RunState.SUCCEEDED, Cancelled: RunState.CANCELLED}
-        moves = {**ends, Expired: RunState.EXPIRED, Asked: WAITING, Drained: QUEUED}
+        moves = {**ends, Expired: RunState.EXPIRED, WaitingForAnswer: WAITING, Drained: QUEUED}
         if type(outcome) in moves:
             return moves[type(outcome)], 0, 0
         if isinstance(outcome, Failed):

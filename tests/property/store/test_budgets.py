@@ -8,10 +8,9 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.model.budgets import Amounts, BudgetScope, Caps
-from rota.model.keeping import Heard, Stream, Used
-from rota.model.outcomes import Lost, Succeeded
-from rota.stores.sqlite.store import MemoryStore
+from rota.model.attempts import Lost, OutputChunk, OutputStream, PricedUsage, Succeeded
+from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 from rota.testing.contracts.keeping import kept_for
@@ -37,7 +36,7 @@ async def _lived(steps):
         task = await bench.task()
         await bench.queue(task, 6)
         leases = dict(enumerate(await bench.claim(6)))
-        await store.set_budget(BudgetScope.TASK, task.id, Caps(tokens=CAP), "me")
+        await store.set_budget(BudgetScope.TASK, task.id, BudgetCaps(tokens=CAP), "me")
         aside, used, at = {}, dict.fromkeys(leases, 0), dict.fromkeys(leases, 0)
         for lease in leases.values():
             assert await store.begin_kept(kept_for(lease), "w1")
@@ -55,8 +54,8 @@ async def _lived(steps):
                     assert others + got.tokens <= CAP or got.tokens == 0
             elif what == "use" and n in aside:
                 fresh = min(tokens, max(0, aside[n] - used[n]))
-                told = Used(Amounts(tokens=fresh), priced=False)
-                heard = Heard(Stream.OUT, at[n], at[n] + 1, (), told)
+                told = PricedUsage(Amounts(tokens=fresh), priced=False)
+                heard = OutputChunk(OutputStream.OUT, at[n], at[n] + 1, (), told)
                 assert await store.hear(lease.run_id, lease.epoch, "w1", [heard])
                 at[n] += 1
                 used[n] += fresh

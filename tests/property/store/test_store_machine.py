@@ -25,20 +25,20 @@ from tests.property.store import world
 from rota.errors import IllegalMove, NotFound
 from rota.flow.define.runs import answer_question, cancel_run
 from rota.flow.settle import settle_attempts
-from rota.model.deliveries import DeliveryState
-from rota.model.outcomes import (
-    Asked,
+from rota.model.attempts import (
+    Assignment,
+    AttemptReport,
     Cancelled,
     Drained,
     Expired,
     Failed,
     Lost,
-    Report,
     Succeeded,
+    WaitingForAnswer,
 )
-from rota.model.states import FINISHED, RunState
-from rota.ports.runner import Assignment
-from rota.rules.permission import LOCAL
+from rota.model.notifications import DeliveryState
+from rota.model.runs import FINISHED, RunState
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import micros
 from rota.testing.fakes import FixedChance
 
@@ -49,7 +49,7 @@ OUTCOMES = (
     Succeeded(result="1"),
     Failed(code="x", message="no"),
     Failed(code="x", message="no", retryable=False),
-    Asked(question="?", expires_in=timedelta(minutes=5)),
+    WaitingForAnswer(question="?", expires_in=timedelta(minutes=5)),
     Cancelled(reason="no"),
     Expired(reason="late"),
     Lost(reason="gone"),
@@ -170,13 +170,13 @@ class StoreMachine(world.World):
         current = row is not None and (row.state, row.epoch) == (RUNNING, token.lease.epoch)
         target = self.model.target(token.task.policy, token.lease, outcome)
         stands = row is not None and (row.epoch, row.state) == (token.lease.epoch, target[0])
-        batch = [(token, Report(outcome=outcome))] * times
+        batch = [(token, AttemptReport(outcome=outcome))] * times
         first, *others = self.do(settle_attempts(self.store, batch, CHANCE))
         assert first == (current or stands)
         assert set(others) <= {first and not current}
         if not current:
             return
-        asked = isinstance(outcome, Asked)
+        asked = isinstance(outcome, WaitingForAnswer)
         life = timedelta(minutes=5) if asked else timedelta(hours=24)
         kind = "ask" if asked else "lost"
         self.model.move(row, target, self.now, expires=self.now + micros(life), question=kind)

@@ -16,17 +16,17 @@ from hypothesis.stateful import (
 from tests.property.store.dicts import Model, Row
 
 from rota.errors import NotFound
-from rota.flow.define.schedules import Wish, drop_schedule, put_schedule
+from rota.flow.define.schedules import ScheduleSpec, drop_schedule, put_schedule
 from rota.flow.define.tasks import delete_task, disable_task, enable_task
-from rota.flow.observe.verify import verify
+from rota.flow.maintain import expire, rescue
+from rota.flow.observe.verification import verify
 from rota.flow.plan import plan
-from rota.flow.rescue import expire, rescue
+from rota.model.attempts import Lost
 from rota.model.instants import maybe_micros, to_micros
-from rota.model.outcomes import Lost
-from rota.model.states import FINISHED, RunState
+from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import Bench, micros
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
@@ -47,8 +47,8 @@ POLICIES = {
 }
 EDITS = (
     *(None, *Overlap),
-    *(Wish(every=every) for every in ("10s", "30s", "1m")),
-    Wish(every="10s", options={"jitter": timedelta(seconds=3)}),
+    *(ScheduleSpec(every=every) for every in ("10s", "30s", "1m")),
+    ScheduleSpec(every="10s", options={"jitter": timedelta(seconds=3)}),
     *("drop", "enable", "delete", "disable", "pause"),
 )
 
@@ -85,7 +85,7 @@ class World(RuleBasedStateMachine):
         for name, policy in POLICIES.items():
             self.put(name, policy)
         self.policies["then"] = self.do(self.bench.task("then", after=After(task="plain"))).policy
-        self.planning(put_schedule(self.store, LOCAL, "ticking", Wish(every="10s")))
+        self.planning(put_schedule(self.store, LOCAL, "ticking", ScheduleSpec(every="10s")))
         return self.register()
 
     def put(self, name, policy):
@@ -104,7 +104,7 @@ class World(RuleBasedStateMachine):
         match how:
             case Overlap() | None:
                 self.put("ticking", {"overlap": how})
-            case Wish():
+            case ScheduleSpec():
                 self.planning(put_schedule(self.store, LOCAL, "ticking", how))
             case "drop":
                 self.planning(drop_schedule(self.store, LOCAL, "ticking"))

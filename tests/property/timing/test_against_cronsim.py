@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rota.errors import Invalid
 from rota.model.schedules import Slot
-from rota.timing.rules import cron
+from rota.timing.rule_builders import cron
 from rota.timing.timetable import timetable
 
 

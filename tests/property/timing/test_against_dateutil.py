@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
-from rota.timing.rules import rrule
+from rota.timing.rule_builders import rrule
 from rota.timing.timetable import timetable
 
 DAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]

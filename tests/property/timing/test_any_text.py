@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
+from rota.timing.descriptions import describe
 from rota.timing.durations import parse_duration
-from rota.timing.natural import read
-from rota.timing.rules import calendar, cron, every, from_record, once, rrule
+from rota.timing.natural_language import read
+from rota.timing.rule_builders import calendar, cron, every, from_record, once, rrule
 from rota.timing.timetable import timetable
-from rota.timing.words import describe
 from rota.timing.zones import zone
 
 NOW = datetime(2026, 11, 15, 9, 7, tzinfo=UTC)

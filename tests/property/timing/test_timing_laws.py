@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
-from rota.timing.rules import calendar, cron, every, from_record, once, rrule, to_record
+from rota.timing.descriptions import describe
+from rota.timing.rule_builders import calendar, cron, every, from_record, once, rrule, to_record
 from rota.timing.timetable import timetable
-from rota.timing.words import describe
 
 if TYPE_CHECKING:
     from rota.model.schedules import Rule

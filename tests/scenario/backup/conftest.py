@@ -6,8 +6,8 @@ import apsw
 import asyncpg
 import pytest
 
-from rota.stores.postgres.store import PostgresStore
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.postgres.store import PostgresStore
+from rota.store.sqlite.store import SqliteStore
 
 READ = "select * from {} order by 1, 2"
 OF_THE_SERVER = "xact"

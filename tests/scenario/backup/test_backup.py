@@ -10,17 +10,16 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Busy, Conflict, Invalid, Unavailable
-from rota.flow.backup import back_up, restore
-from rota.flow.observe.facts import Span, gather
-from rota.flow.observe.verify import verify
+from rota.flow.maintain import back_up, rescue, restore
+from rota.flow.observe.verification import verify
 from rota.flow.observe.why import explain
-from rota.flow.rescue import rescue
-from rota.model.deliveries import DeliveryState
-from rota.model.messages import MessageFile, NewFile, NewMessage
-from rota.model.states import RunState
+from rota.flow.observe.why_facts import WhySpan, load_facts
+from rota.model.notifications import DeliveryState
+from rota.model.runs import RunState
 from rota.model.tasks import NewTask, TaskKind
+from rota.model.threads import MessageFile, NewFile, NewMessage
 from rota.model.views import RunFilter
-from rota.stores.sqlite.store import MemoryStore
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
 from rota.timing.zones import zone
@@ -102,8 +101,8 @@ async def test_after_a_restore_nothing_since_the_backup_is_done_again(
     await Bench(store, clock).plan()
     (task,) = [task for task in await store.list_tasks(None) if task.name == "ticking"]
     assert {row[0] for row in rows["runs"]} == {row[0] for row in (await place.rows("two"))["runs"]}
-    span = Span(start=clock.now() - timedelta(minutes=5), end=clock.now())
-    story = explain(await gather(store, task, span), zone("UTC")).stories[0]
+    span = WhySpan(start=clock.now() - timedelta(minutes=5), end=clock.now())
+    story = explain(await load_facts(store, task, span), zone("UTC")).stories[0]
     assert story.verdict == "unknown"
     assert "not caught up: nobody knows what ran between a backup and its" in story.sentence
 

@@ -13,8 +13,8 @@ import apsw
 import pytest
 
 from rota.errors import Invalid, SchemaMismatch, Unavailable
-from rota.flow.backup import restore
-from rota.stores.kit.archive import reading
+from rota.flow.maintain import restore
+from rota.store.backup import open_backup
 from rota.testing.bench import Bench
 
 FLIPS = 40
@@ -89,7 +89,7 @@ async def test_every_bit_of_the_directory_is_looked_at(saved, tmp_path):
         data = bytearray(whole)
         data[at] ^= 1 << at % 8
         changed.write_bytes(data)
-        with suppress(Invalid), reading(str(changed), saved[0].store) as found:
+        with suppress(Invalid), open_backup(str(changed), saved[0].store) as found:
             assert found.backup.incarnation == saved[0].incarnation
 
 

@@ -11,9 +11,9 @@ import apsw
 import pytest
 
 from rota.errors import Unavailable
-from rota.flow.backup import restore
-from rota.flow.observe.verify import verify
-from rota.stores.kit.archive import reading
+from rota.flow.maintain import restore
+from rota.flow.observe.verification import verify
+from rota.store.backup import open_backup
 from rota.testing.bench import Bench
 
 PATIENCE = 60
@@ -22,9 +22,9 @@ PATIENCE = 60
 # file later than the one before it, until one of them ends by itself.
 CHILD = """
 import os, signal, sys
-from rota.doors.cli.main import main
-import rota.doors.cli.running, rota.doors.cli.backup
-import rota.stores.sqlite.store, rota.wiring.settings
+from rota.cli.main import main
+import rota.cli.command_line, rota.cli.database
+import rota.store.sqlite.store, rota.app.settings
 watched = {"open", "os.rename", "os.remove", "os.link"}
 n = code = 0
 while code == 0:
@@ -130,7 +130,7 @@ async def test_a_backup_that_is_killed_is_not_there_and_leaves_nothing(place, cl
     for _ in killed(*words):
         whole.append(path.exists())
         if path.exists():
-            with reading(str(path), "SQLite") as archive:
+            with open_backup(str(path), "SQLite") as archive:
                 assert archive.backup.rows["runs"] == 50
             path.unlink()
     assert whole.count(False) > 5

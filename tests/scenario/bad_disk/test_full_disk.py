@@ -10,13 +10,13 @@ import apsw
 import asyncpg
 import pytest
 
-from rota import Rota
 from rota.errors import Unavailable
-from rota.flow.observe.verify import verify
-from rota.model.states import FINISHED, RunState
+from rota.flow.observe.verification import verify
+from rota.library.rota import Rota
+from rota.model.runs import FINISHED, RunState
 from rota.model.views import RunFilter
-from rota.stores.postgres.store import PostgresStore
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.postgres.store import PostgresStore
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 
 ROOMS = range(70)

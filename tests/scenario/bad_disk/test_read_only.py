@@ -8,13 +8,13 @@ import os
 import asyncpg
 import pytest
 
-from rota import Rota
-from rota.doors.cli.main import main
+from rota.cli.main import main
 from rota.errors import Unavailable
-from rota.flow.observe.verify import verify
-from rota.model.states import RunState
+from rota.flow.observe.verification import verify
+from rota.library.rota import Rota
+from rota.model.runs import RunState
 from rota.runtime.clock import SystemClock
-from rota.stores.postgres.store import PostgresStore
+from rota.store.postgres.store import PostgresStore
 from rota.testing.bench import Bench
 
 WRITING = (

@@ -11,10 +11,10 @@ import pytest
 from tests.scenario.bad_disk.test_read_only import set_read_only
 from tests.system.conftest import House
 
-from rota.doors.kit.announcing import word_of
+from rota.app.discovery import find_daemon_address
 from rota.errors import Unavailable
 from rota.flow.observe.readiness import readiness
-from rota.stores.postgres.store import PostgresStore
+from rota.store.postgres.store import PostgresStore
 from rota.testing.bench import Bench
 
 FULL = {"disk_full", "store_unwritable"}
@@ -28,7 +28,7 @@ def house(disk, tmp_path):
 
 
 def ask(house, path):
-    port = int(word_of(house.home).url.rpartition(":")[2])
+    port = int(find_daemon_address(house.home).url.rpartition(":")[2])
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", path)

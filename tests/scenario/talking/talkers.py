@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from rota.doors.kit.catalogue import every_command
-from rota.doors.kit.office import Office
-from rota.doors.kit.perform import perform, read_request
+from rota.app.plugins import load_agents
+from rota.commands.catalogue import every_command, execute, read_request
+from rota.commands.context import RequestContext
 from rota.flow.settle import settle_attempts
-from rota.model.inside import Held
+from rota.model.attempts import Assignment, AttemptReport, Succeeded
+from rota.model.audit import AttemptIdentity
 from rota.model.keys import EVERY_SCOPE, KeyScope
-from rota.model.outcomes import Report, Succeeded
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import NewTask, Policy, TaskKind
-from rota.ports.runner import Assignment
-from rota.rules.permission import LOCAL, Caller
+from rota.rules.permissions import LOCAL, Caller
 from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
-from rota.wiring.agents import agents_of
 
 COMMANDS = {command.name: command for command in every_command()}
 INSIDE = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
-ANN = Caller(space="ann", role=Role.MEMBER, name="ann", id="key:ann", scopes=EVERY_SCOPE)
+ANN = Caller(space="ann", role=SpaceRole.MEMBER, name="ann", id="key:ann", scopes=EVERY_SCOPE)
 
 
 class Talkers:
@@ -71,12 +69,12 @@ class Talkers:
         return await self.ask(name, caller, fields)
 
     async def ask(self, name, caller, fields, key=None):
-        office = Office(
-            store=self.store, caller=caller, chance=FixedChance(), agents=agents_of("command"),
+        office = RequestContext(
+            store=self.store, caller=caller, chance=FixedChance(), agents=load_agents("command"),
             artifacts=self.artifacts, inquirer=self.inquirer, channels=self.channels,
         )  # fmt: skip
         command = COMMANDS[name]
-        answer = await perform(command, office, read_request(command.takes, fields), key=key)
+        answer = await execute(command, office, read_request(command.takes, fields), key=key)
         return json.loads(answer.text)
 
 
@@ -90,11 +88,11 @@ class Inside:
         self.lease, self.run_id = lease, lease.run_id
         self.caller = Caller(
             space=task.space,
-            role=Role.MAIN if task.space == "main" else Role.MEMBER,
+            role=SpaceRole.MAIN if task.space == "main" else SpaceRole.MEMBER,
             name=f"run {lease.run_id}",
             id=f"attempt:{lease.run_id}.{lease.epoch}",
             scopes=INSIDE,
-            attempt=Held(
+            attempt=AttemptIdentity(
                 run_id=lease.run_id,
                 epoch=lease.epoch,
                 task_id=task.id,
@@ -110,7 +108,7 @@ class Inside:
 
     async def end(self, outcome=None):
         """Let its program end so, and settle it as a worker does."""
-        report = Report(outcome=outcome or Succeeded(result='"done"'))
+        report = AttemptReport(outcome=outcome or Succeeded(result='"done"'))
         ended = [(self.assignment, report)]
         return (await settle_attempts(self.talkers.store, ended, FixedChance()))[0]
 

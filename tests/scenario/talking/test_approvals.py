@@ -10,8 +10,8 @@ import pytest
 from tests.scenario.talking.talkers import ANN
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
-from rota.flow.rescue import expire
-from rota.rules.approvals import DECISIONS, asked_words, decision
+from rota.flow.maintain import expire
+from rota.rules.approvals import DECISIONS, decision, question_text
 
 DEPLOY = {"tool": "shell", "args": ["deploy", "--to", "production"], "env": {"REGION": "eu"}}
 
@@ -43,7 +43,7 @@ async def test_the_resumed_attempt_is_told_the_decision_with_the_hash(small, ans
     assert again.assignment.answers == (bound,)
     (asked,) = await small.store.list_questions([again.run_id])
     assert bound in decision(asked)
-    assert question["action"] in asked_words(asked)
+    assert question["action"] in question_text(asked)
 
 
 async def test_e1_an_agent_cannot_approve_for_itself_or_for_another(small):

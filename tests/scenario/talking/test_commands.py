@@ -8,11 +8,11 @@ import pytest
 from tests.scenario.talking.talkers import COMMANDS
 
 from rota.errors import Conflict, Fenced, Invalid, NotFound, NotPermitted
-from rota.flow.define import talking
-from rota.model.outcomes import Lost
-from rota.model.talking import MOST_DEFERRED
+from rota.flow.define import attempt_requests
+from rota.model.attempt_requests import MOST_DEFERRED
+from rota.model.attempts import Lost
 from rota.model.tasks import OnLost
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import failed
 from rota.testing.contracts.talking import AGAIN
 
@@ -181,7 +181,7 @@ async def test_subtasks_are_for_main_and_go_only_so_deep(small):
     with pytest.raises(NotPermitted, match="'main'"):
         await member("spawn_subtask", instructions="Go on.")
     agent = await small.begin(await small.task("root"))
-    for _ in range(talking.DEEPEST_SUBTASK):
+    for _ in range(attempt_requests.DEEPEST_SUBTASK):
         await agent("spawn_subtask", instructions="Again.")
         assert await agent.end()
         agent = await small.next()

@@ -12,12 +12,12 @@ from tests.scenario.talking.talkers import ANN
 
 from rota.errors import Conflict, IllegalMove, NotFound, NotPermitted, Unavailable
 from rota.flow.define.runs import answer_question
-from rota.model.inquiries import Table
 from rota.model.keys import KeyScope
-from rota.model.states import RunState
+from rota.model.runs import RunState
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL, OWNER, Caller
-from rota.rules.phrases import Asker, question_in
+from rota.rules.approvals import QuestionAuthor, question_in
+from rota.rules.permissions import LOCAL, OWNER, Caller
+from rota.store.sql_console import SqlResult
 
 
 async def asks(talkers, action, payload, agent=None, **more):
@@ -26,7 +26,9 @@ async def asks(talkers, action, payload, agent=None, **more):
     request = {"action_id": "a1", "action": action, "payload": payload, **more}
     text = f"[ZUBOT_CONTROL_REQUEST]{json.dumps(request)}[/ZUBOT_CONTROL_REQUEST]"
     task = agent.assignment.task
-    asker = Asker(run=agent.run_id, attempt=agent.lease.epoch, task=task.name, space=task.space)
+    asker = QuestionAuthor(
+        run=agent.run_id, attempt=agent.lease.epoch, task=task.name, space=task.space
+    )
     assert await agent.end(question_in(text, asker, talkers.store.now()))
     shown = await talkers.person("show_run", run=agent.run_id)
     assert shown["state"] == "waiting"
@@ -220,7 +222,7 @@ class Inquirer:
 
     async def ask(self, inquiry):
         self.asked.append(inquiry)
-        return Table(columns=("n",), rows=self.rows, truncated=False)
+        return SqlResult(columns=("n",), rows=self.rows, truncated=False)
 
     async def close(self):
         pass

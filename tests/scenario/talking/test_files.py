@@ -8,9 +8,9 @@ import os
 import pytest
 
 from rota.errors import Invalid, NotFound, Unavailable
-from rota.executors.kit.artifacts import HomeArtifacts, shelf_of
-from rota.flow.define import enclosing
-from rota.model.deliveries import Enclosure
+from rota.flow.define import attempt_requests
+from rota.keeper.workspace import LocalArtifactStore, shelf_of
+from rota.model.notifications import Attachment
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def shelf(tmp_path):
     """How a program leaves files; they are those of the run of an attempt."""
 
     def of(talkers, agent):
-        talkers.artifacts = HomeArtifacts(tmp_path)
+        talkers.artifacts = LocalArtifactStore(tmp_path)
         folder = shelf_of(tmp_path / "spaces" / "main", agent.run_id)
         folder.mkdir(parents=True)
         return folder
@@ -31,7 +31,7 @@ async def begun(talkers):
 
 
 def enclosed(name, content):
-    return Enclosure(name=name, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    return Attachment(name=name, size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 async def test_g2_44_a_message_has_files_as_they_were_when_it_was_sent(talkers, shelf):
@@ -81,7 +81,7 @@ async def test_nothing_but_plain_files_of_the_run_goes_with_a_message(small, she
 async def test_files_are_bounded_in_number_and_size(small, shelf, monkeypatch):
     agent = await begun(small)
     folder = shelf(small, agent)
-    monkeypatch.setattr(enclosing, "LARGEST", 10)
+    monkeypatch.setattr(attempt_requests, "LARGEST", 10)
     for name in ("a", "b"):
         (folder / name).write_bytes(b"123456")
     for files in (["a", "b"], ["a", "a"], ["a"] * 11):

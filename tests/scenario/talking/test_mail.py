@@ -3,8 +3,8 @@
 import pytest
 
 from rota.errors import Invalid
-from rota.model.deliveries import Mail
-from rota.model.outcomes import Failed, Succeeded
+from rota.model.attempts import Failed, Succeeded
+from rota.model.notifications import MailFields
 
 ORIGINAL = {
     "message_id": "<c@example.org>",
@@ -27,7 +27,7 @@ async def test_a_deferred_mail_answers_what_its_run_was_given(talkers):
     assert await agent.end()
     (sent,) = await talkers.store.list_deliveries(None, 10)
     assert (sent.channel, sent.target, sent.body) == ("email", "ann", "<p>Paid.</p>")
-    assert sent.mail == Mail(
+    assert sent.mail == MailFields(
         subject="Re: Invoice",
         format="html",
         in_reply_to="<c@example.org>",
@@ -40,7 +40,7 @@ async def test_a_mail_that_answers_nothing_is_fresh_and_an_unknown_format_is_pla
     await agent("defer_message", text="Hi", to="email:ann", subject="Hello", format="markdown")
     assert await agent.end()
     sent = next(d for d in await small.store.list_deliveries(None, 10) if d.channel == "email")
-    assert sent.mail == Mail(subject="Hello", format="plain")
+    assert sent.mail == MailFields(subject="Hello", format="plain")
     shown = await small.person("show_run", run=agent.run_id)
     mails = [d["mail"] for d in shown["deliveries"] if d["channel"] == "email"]
     assert mails == [{"subject": "Hello", "format": "plain", "in_reply_to": None, "references": []}]
@@ -84,11 +84,11 @@ async def test_a_result_that_holds_a_mail_is_sent_as_that(small):
     told = r'"Sure: {\"subject\": \"S\", \"body\": \"B\", \"format\": \"html\"}"'
     assert await agent.end(Succeeded(result=told))
     (sent,) = await small.store.list_deliveries(None, 10)
-    assert (sent.body, sent.mail) == ("B", Mail(subject="S", format="html"))
+    assert (sent.body, sent.mail) == ("B", MailFields(subject="S", format="html"))
 
 
 async def test_a_result_in_prose_is_sent_as_plain_text(small):
     agent = await small.begin(await small.task(deliver_to="email:ann"))
     assert await agent.end(Succeeded(result='"All is well."'))
     (sent,) = await small.store.list_deliveries(None, 10)
-    assert (sent.body, sent.mail) == ("All is well.", Mail())
+    assert (sent.body, sent.mail) == ("All is well.", MailFields())

@@ -10,12 +10,12 @@ import pytest
 from tests.scenario.talking.talkers import ANN, Talkers
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, NotPermitted
-from rota.flow.execute.trying import ASKED
-from rota.flow.rescue import NO_ANSWER, expire
-from rota.model.outcomes import Cancelled, Succeeded
+from rota.flow.attempt.prompt import ASKED
+from rota.flow.maintain import NO_ANSWER, expire
+from rota.model.attempts import Cancelled, Succeeded
 from rota.rules.approvals import decision
-from rota.rules.permission import OWNER
-from rota.stores.sqlite.store import SqliteStore
+from rota.rules.permissions import OWNER
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench, failed
 from rota.testing.contracts.talking import AGAIN
 
@@ -60,7 +60,7 @@ def made(request, tmp_path, clock):
     if request.param == "sqlite":
         return lambda: SqliteStore(str(tmp_path / "rota.db"), clock)
     address = request.getfixturevalue("postgres_address")
-    from rota.stores.postgres.store import PostgresStore
+    from rota.store.postgres.store import PostgresStore
 
     return lambda: PostgresStore(address, clock, own_clock=True)
 

@@ -6,9 +6,9 @@ import pytest
 
 from rota.errors import NotPermitted
 from rota.flow.settle import running
-from rota.model.outcomes import Asked, Report, Succeeded
-from rota.rules.settlement import Context, settle
-from rota.stores.kit.settle import settle as write_settlements
+from rota.model.attempts import AttemptReport, Succeeded, WaitingForAnswer
+from rota.rules.settlement import SettlementContext, settle
+from rota.store.settlement import settle as write_settlements
 from rota.testing.bench import failed
 from rota.testing.breaking import cut_at_every_query
 from rota.testing.contracts.talking import AGAIN
@@ -42,8 +42,8 @@ async def test_ist_w06_a_crash_in_the_middle_applies_nothing_and_a_retry_all_of_
     agent = await talkers.begin()
     task = agent.assignment.task
     await deferred(agent)
-    context = Context(policy=task.policy, now=talkers.store.now())
-    ended = settle(running(agent.lease), Report(outcome=Succeeded()), context)
+    context = SettlementContext(policy=task.policy, now=talkers.store.now())
+    ended = settle(running(agent.lease), AttemptReport(outcome=Succeeded()), context)
 
     async def nothing_is_done():
         assert await done(talkers, task) == NOTHING
@@ -111,7 +111,7 @@ async def test_ist_w18_words_that_sound_like_a_question_park_no_run(small):
     assert await agent.end(Succeeded(result='"Please confirm. Reply yes or no."'))
     assert (await small.person("show_run", run=agent.run_id))["state"] == "succeeded"
     agent = await small.begin(agent.assignment.task)
-    assert await agent.end(Asked(question="Shall I?", default="no"))
+    assert await agent.end(WaitingForAnswer(question="Shall I?", default="no"))
     (waiting,) = (await small.person("list_waiting"))["waiting"]
     asked = waiting["question"]
     assert (asked["attempt"], asked["default"]) == (1, "no")

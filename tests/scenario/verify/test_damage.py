@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from rota.flow.observe.verify import Examination, verify
+from rota.flow.observe.verification import Verifier, verify
 from rota.model.verification import Invariant
-from rota.stores.kit.verify import examine
+from rota.store.verification import examine
 
 PICKED = {
     "two": "(select id from {spaces} where name = 'two')",
@@ -357,7 +357,7 @@ async def damaged(store, names, statements):
             done = session._connection.execute(statement.format_map(names))
             if inspect.isawaitable(done):
                 await done
-        found = (await examine(session, Examination, store.now())).report()
+        found = (await examine(session, Verifier, store.now())).report()
         raise Undone
 
     with pytest.raises(Undone):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.flow.observe.verify import MOST_SLOTS, verify
+from rota.flow.observe.verification import MOST_SLOTS, verify
 from rota.flow.settle import settle_attempts
-from rota.model.outcomes import Report, Succeeded
-from rota.model.states import RunState
+from rota.model.attempts import Assignment, AttemptReport, Succeeded
+from rota.model.runs import RunState
 from rota.model.tasks import After, Overlap
 from rota.model.verification import MEANINGS, Invariant
-from rota.ports.runner import Assignment
-from rota.stores.kit.verify import PAGE
+from rota.store.verification import PAGE
 from rota.testing.bench import micros
 from rota.testing.fakes import FixedChance
 
@@ -36,7 +35,10 @@ async def test_a_look_in_the_middle_of_work_sees_one_moment(bench):
         for _ in range(25):
             await bench.queue(task, 5)
             claimed = await bench.claimed(5, routes=[task.route])
-            ended = [(Assignment(x, task, ()), Report(outcome=Succeeded())) for x in claimed.leases]
+            ended = [
+                (Assignment(x, task, ()), AttemptReport(outcome=Succeeded()))
+                for x in claimed.leases
+            ]
             await settle_attempts(bench.store, ended, FixedChance())
 
     async def look():

@@ -10,10 +10,10 @@ import asyncio
 import sys
 from datetime import datetime, timedelta
 
-from rota.flow.observe.verify import verify
+from rota.flow.observe.verification import verify
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap
-from rota.runtime.crew import Crew, CrewSettings
-from rota.stores.sqlite.store import SqliteStore
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
@@ -49,8 +49,8 @@ async def live(path: str, begin: datetime, end: datetime) -> None:
     store = SqliteStore(path, clock)
     await store.open()
     bench = Bench(store, clock)
-    settings = CrewSettings(worker_id="w", home=path, host="here", pid=1)
-    crew = Crew(store, [], {}, settings, clock, FixedChance())
+    settings = SupervisorSettings(worker_id="w", home=path, host="here", pid=1)
+    crew = Supervisor(store, [], {}, settings, clock, FixedChance())
     await crew.start()
     space = await bench.space()
     if await store.find_task(space.id, "cron") is None:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from rota.doors.cli.main import main
+from rota.cli.main import main
 
 HEAVY = ("pydantic", "fastapi", "apsw", "asyncpg", "asyncio", "rich", "starlette")
 PASSING = {
@@ -163,7 +163,7 @@ def test_a_callable_is_never_named_over_http_but_on_the_database(both):
 def test_asking_a_daemon_loads_nothing_heavy(house, daemon):
     for words in (["ls"], ["runs"], ["run", "hello"], ["add", "every day at 9", "x", "--json"]):
         code = (
-            f"import sys; from rota.doors.cli.main import main; code = main({words!r});"
+            f"import sys; from rota.cli.main import main; code = main({words!r});"
             f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"
         )
         done = subprocess.run(

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from rota.rules.permission import OWNER
+from rota.rules.permissions import OWNER
 
 
 class Session:

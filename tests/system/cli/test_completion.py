@@ -47,9 +47,7 @@ def typist(house):
         house.json("task", "create", name, "--call", "rota.samples:hello", "--every", "1h")
     programs = house.folder / "bin"
     programs.mkdir()
-    (programs / "rota").write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -m rota.doors.cli.main "$@"\n'
-    )
+    (programs / "rota").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rota.cli.main "$@"\n')
     (programs / "rota").chmod(0o755)
     (house.folder / "plans.toml").touch()
     told = house._environment({"HOME": str(house.folder), "TERM": "dumb", "PS1": "$ "})

@@ -32,7 +32,7 @@ def test_every_line_of_a_page_can_be_typed(page, house, bytecode):
     house.up("--port", "0")
     bin_folder = house.folder / "bin"
     bin_folder.mkdir()
-    script = f'#!/bin/sh\nexec "{sys.executable}" -m rota.doors.cli.main "$@"\n'
+    script = f'#!/bin/sh\nexec "{sys.executable}" -m rota.cli.main "$@"\n'
     (bin_folder / "rota").write_text(script)
     (bin_folder / "rota").chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}

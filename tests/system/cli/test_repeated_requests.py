@@ -16,7 +16,7 @@ CASES = {
     "a task put": ("put_task", "PUT", "/v1/tasks/job", {"instructions": "Look twice."}),
     "a key": ("add_key", "POST", "/v1/keys", {"name": "phone"}),
     "a value": ("put_state", "PUT", "/v1/state/job/word", {"value": 1}),
-    "a message": ("say", "POST", "/v1/threads/cli:a:b/messages", {"text": "Hello."}),
+    "a message": ("add_message", "POST", "/v1/threads/cli:a:b/messages", {"text": "Hello."}),
     "a schedule": ("drop_schedule", "DELETE", "/v1/tasks/job/schedules/default", None),
     "a cancelled run": ("settle", "POST", "/v1/runs/1/cancel", None),
     "a deleted task": ("delete_task", "DELETE", "/v1/tasks/job", None),

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.kit.executor import Interpreter, Room
-from rota.executors.kit.groups import find_hierarchy
-from rota.executors.kit.mounts import Allowed, MountList
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
-from rota.model.programs import MIB, Bounds, Command
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist
+from rota.executors.shared.resource_limits import find_hierarchy
+from rota.keeper.build import Interpreter
+from rota.model.programs import MIB, Program, ResourceLimits
+from rota.ports.executor import ExecutionSpec
 
 HOSTILE = sorted(Path(__file__).parent.glob("hostile*.py"))
 PATIENCE = 60.0
@@ -37,7 +38,7 @@ class Ground:
         for path in (self.folder, self.home, self.state):
             path.mkdir(parents=True)
         self.state.chmod(0o700)
-        self.mounts = MountList([Allowed(folder=str(self.spaces))])
+        self.mounts = MountAllowlist([AllowedMount(folder=str(self.spaces))])
         self.swept = []
 
     def room(self, **changes):
@@ -46,13 +47,13 @@ class Ground:
             "state": str(self.state),
             "folder": str(self.folder),
             "home": str(self.home),
-            "bounds": Bounds(processes=PROCESSES, memory_bytes=512 * MIB),
+            "bounds": ResourceLimits(processes=PROCESSES, memory_bytes=512 * MIB),
         }
-        return Room(**(given | changes))
+        return ExecutionSpec(**(given | changes))
 
     def run(self, executor, *argv, env=None, stdin=b"", **changes):
         """Run a program to its end, as a keeper would, and sweep behind it."""
-        command = Command(argv=argv, env=env or {}, cwd=str(self.folder), stdin=stdin)
+        command = Program(argv=argv, env=env or {}, cwd=str(self.folder), stdin=stdin)
         spec = executor.wrap(command, self.room(**changes))
         told = spec.command
         try:

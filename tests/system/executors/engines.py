@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.system.executors.images import PYTHON, an_image
 
-from rota.executors.container.words import Engine, Users
-from rota.executors.kit.executor import SEARCH_PATH
+from rota.executors.container.engine import ContainerEngine, UserMapping
+from rota.ports.executor import SEARCH_PATH
 
 PATIENCE = 120
 STARTING_SECONDS = 60.0
@@ -32,7 +32,7 @@ USUAL_DOCKER = "unix:///var/run/docker.sock"
 class Kit:
     """What every engine of the tests can do."""
 
-    engine: Engine
+    engine: ContainerEngine
     image: str
     root: Path
 
@@ -84,7 +84,7 @@ class Podman(Kit):
         runtime = 'runtime = "runc"\n' if shutil.which("runc", path=SEARCH_PATH) else ""
         (root / "containers.conf").write_text(SETTINGS + runtime)
         options = ["--root", f"{root}/root", "--runroot", f"{root}/run", "--tmpdir", f"{root}/tmp"]
-        self.engine = Engine(
+        self.engine = ContainerEngine(
             program=program,
             kind="podman",
             options=[*options, "--storage-driver", driver],
@@ -93,7 +93,7 @@ class Podman(Kit):
                 "HOME": str(root),
                 "CONTAINERS_CONF": str(root / "containers.conf"),
             },
-            users=Users.MAPPED if driver == "vfs" else Users.OWN,
+            users=UserMapping.MAPPED if driver == "vfs" else UserMapping.OWN,
             local_images=True,
         )
         self.image = self.make_image(*programs)
@@ -119,7 +119,7 @@ class Docker(Kit):
             self.daemon = self._start(daemon, address, path)
         self.address = address or os.environ.get("DOCKER_HOST", USUAL_DOCKER)
         env = {"PATH": SEARCH_PATH, "HOME": str(root), "DOCKER_HOST": self.address}
-        self.engine = Engine(program=program, kind="docker", env=env, local_images=True)
+        self.engine = ContainerEngine(program=program, kind="docker", env=env, local_images=True)
         try:
             self._until_it_answers()
             self.image = self.make_image(*programs)

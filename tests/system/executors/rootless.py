@@ -13,11 +13,12 @@ sys.path[:0] = [f"{sources}/src", sources]
 
 from tests.system.executors.images import PYTHON, an_image  # noqa: E402
 
+from rota.executors.container.engine import ContainerEngine, UserMapping  # noqa: E402
 from rota.executors.container.executor import ContainerExecutor  # noqa: E402
-from rota.executors.container.words import Engine, Users  # noqa: E402
-from rota.executors.kit.executor import Interpreter, Outlet, Room  # noqa: E402
-from rota.executors.kit.mounts import Allowed, MountList  # noqa: E402
-from rota.model.programs import Command  # noqa: E402
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist  # noqa: E402
+from rota.keeper.build import Interpreter  # noqa: E402
+from rota.model.programs import Program  # noqa: E402
+from rota.ports.executor import EgressSocket, ExecutionSpec  # noqa: E402
 
 TEXT = """
 import os, socket
@@ -26,18 +27,20 @@ with socket.create_connection(("127.0.0.1", 7684)) as made:
 open("left", "w").close()
 """
 home = Path(os.environ["HOME"])
-engine = Engine(
+engine = ContainerEngine(
     program=podman,
     kind="podman",
     options=["--storage-driver", "vfs"],
     env=dict(os.environ),
-    users=Users.MAPPED,
+    users=UserMapping.MAPPED,
     local_images=True,
 )
 for name in ("work", "own", "state", "desk"):
     (home / name).mkdir(mode=0o700)
 executor = ContainerExecutor(
-    Interpreter(PYTHON, "/usr", f"{sources}/src"), MountList([Allowed(folder=str(home))]), engine
+    Interpreter(PYTHON, "/usr", f"{sources}/src"),
+    MountAllowlist([AllowedMount(folder=str(home))]),
+    engine,
 )
 missing = [str(each) for each in executor.check() if each.needed]
 with an_image() as content:
@@ -60,15 +63,15 @@ def answer():
 
 
 threading.Thread(target=answer, name="rota-answer", daemon=True).start()
-room = Room(
+room = ExecutionSpec(
     name="rootless",
     state=f"{home}/state",
     folder=f"{home}/work",
     home=f"{home}/own",
-    desk=Outlet(socket=f"{home}/desk/mcp.sock", port=7684, alone=True),
+    desk=EgressSocket(socket=f"{home}/desk/mcp.sock", port=7684, alone=True),
     image=made.stdout.decode().split()[-1],
 )
-command = Command(argv=[PYTHON, "-c", TEXT], cwd=f"{home}/work", env={"WORD": "said"})
+command = Program(argv=[PYTHON, "-c", TEXT], cwd=f"{home}/work", env={"WORD": "said"})
 spec = executor.wrap(command, room)
 done = subprocess.run(
     spec.command.argv,

@@ -12,11 +12,12 @@ from tests.system.executors.engines import a_podman
 from tests.system.executors.images import PYTHON
 
 from rota.errors import Invalid, NotPermitted, Unavailable
+from rota.executors.container.engine import ContainerEngine
 from rota.executors.container.executor import ContainerExecutor
-from rota.executors.container.words import Engine
-from rota.executors.kit.executor import Interpreter, Outlet
-from rota.executors.kit.mounts import Allowed, MountList
-from rota.model.programs import MIB, Bounds, Command
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist
+from rota.keeper.build import Interpreter
+from rota.model.programs import MIB, Program, ResourceLimits
+from rota.ports.executor import EgressSocket
 
 PATIENCE = 120
 
@@ -63,7 +64,7 @@ def test_the_environment_of_the_image_holds(run, podman):
 
 
 def test_no_value_of_the_environment_stands_on_a_command_line(container, ground, podman):
-    command = Command(argv=["x"], env={"KEY": "sesame"})
+    command = Program(argv=["x"], env={"KEY": "sesame"})
     spec = container.wrap(command, ground.room(image=podman.image))
     assert "sesame" not in " ".join(spec.command.argv)
 
@@ -77,9 +78,9 @@ def test_the_working_folder_is_written_and_what_runs_later_is_not(run, ground):
 
 
 def test_a_member_reads_where_the_list_says_so(ground, podman):
-    listed = MountList([
-        Allowed(folder=str(ground.spaces), members_write=False),
-        Allowed(folder=str(ground.home)),
+    listed = MountAllowlist([
+        AllowedMount(folder=str(ground.spaces), members_write=False),
+        AllowedMount(folder=str(ground.home)),
     ])  # fmt: skip
     executor = ContainerExecutor(Interpreter.running(), listed, podman.engine)
     done = ground.run(executor, "/bin/sh", "-c", "echo hi >file", image=podman.image)
@@ -89,7 +90,7 @@ def test_a_member_reads_where_the_list_says_so(ground, podman):
 
 def test_a_program_that_takes_too_much_memory_ends_alone(run):
     text = "x = [b'x' * 1000_000 for _ in range(200)]; print('all of it')"
-    done = run(PYTHON, "-c", text, bounds=Bounds(memory_bytes=64 * MIB))
+    done = run(PYTHON, "-c", text, bounds=ResourceLimits(memory_bytes=64 * MIB))
     assert done.returncode == 137
     assert done.stdout == b""
 
@@ -106,7 +107,7 @@ def test_no_attack_works_with_users_of_its_own(ground, attacked):
 
 def test_the_client_passes_a_polite_signal_on(container, ground, podman):
     text = "import signal, sys; signal.signal(15, lambda *_: sys.exit(9)); print('up', flush=True); signal.pause()"
-    spec = container.wrap(Command(argv=[PYTHON, "-c", text]), ground.room(image=podman.image))
+    spec = container.wrap(Program(argv=[PYTHON, "-c", text]), ground.room(image=podman.image))
     told = spec.command
     child = subprocess.Popen(
         told.argv,
@@ -128,7 +129,7 @@ def test_the_client_passes_a_polite_signal_on(container, ground, podman):
 def test_what_is_left_of_a_killed_client_is_swept_by_its_label(container, ground, podman):
     os.mkfifo(ground.folder / "alive")
     text = "import signal; f = open('alive', 'w'); f.write('up\\n'); f.flush(); signal.pause()"
-    command = Command(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
+    command = Program(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
     spec = container.wrap(command, ground.room(image=podman.image))
     told = spec.command
     child = subprocess.Popen(
@@ -184,7 +185,9 @@ def test_the_outlet_leads_to_the_hosts_socket(ground, run):
     answering.start()
     text = "import socket; c = socket.create_connection(('127.0.0.1', 8123)); c.sendall(b'hello'); print(c.recv(9))"
     try:
-        done = run(PYTHON, "-c", text, outlet=Outlet(socket=str(ground.root / "g"), port=8123))
+        done = run(
+            PYTHON, "-c", text, outlet=EgressSocket(socket=str(ground.root / "g"), port=8123)
+        )
         assert done.stdout == b"b'HELLO'\n", done.stderr
     finally:
         with socket.socket(socket.AF_UNIX) as last:  # lets the answering end, called or not
@@ -227,7 +230,7 @@ def test_a_program_that_the_image_lacks_never_began(run, ground, podman):
 )
 def test_an_image_that_can_change_is_refused(container, ground, image):
     with pytest.raises(Invalid, match="by digest"):
-        container.wrap(Command(argv=["x"]), ground.room(image=image))
+        container.wrap(Program(argv=["x"]), ground.room(image=image))
 
 
 def test_a_link_to_elsewhere_and_an_unlisted_folder_are_refused(run, ground, container, podman):
@@ -235,20 +238,20 @@ def test_a_link_to_elsewhere_and_an_unlisted_folder_are_refused(run, ground, con
     done = run("/bin/true", readable=[str(ground.spaces / "link")])
     assert (done.returncode, b"symbolic link" in done.stderr) == (126, True)
     with pytest.raises(NotPermitted):
-        container.wrap(Command(argv=["x"]), ground.room(image=podman.image, readable=["/run"]))
+        container.wrap(Program(argv=["x"]), ground.room(image=podman.image, readable=["/run"]))
 
 
 def test_an_engine_that_is_not_there_is_refused(ground):
-    engine = Engine(program="/nonexistent/podman", kind="podman")
+    engine = ContainerEngine(program="/nonexistent/podman", kind="podman")
     executor = ContainerExecutor(Interpreter.running(), ground.mounts, engine)
     with pytest.raises(Unavailable, match="install docker or podman"):
-        executor.wrap(Command(argv=["x"]), ground.room())
+        executor.wrap(Program(argv=["x"]), ground.room())
 
 
 def test_the_engine_keeps_no_copy_of_what_a_program_says(container, ground, podman):
     """It would grow without end, unredacted, where nobody looks."""
     text = "print('x' * 3_000_000, flush=True); input()"
-    spec = container.wrap(Command(argv=[PYTHON, "-c", text]), ground.room(image=podman.image))
+    spec = container.wrap(Program(argv=[PYTHON, "-c", text]), ground.room(image=podman.image))
     told = spec.command
     child = subprocess.Popen(
         told.argv, env=dict(told.env), stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -7,11 +7,11 @@ import pytest
 from tests.system.executors.engines import a_docker
 from tests.system.executors.images import PYTHON
 
+from rota.executors.container.engine import LABEL
 from rota.executors.container.executor import ContainerExecutor
-from rota.executors.container.words import LABEL
-from rota.executors.kit.executor import Interpreter
-from rota.executors.kit.start import CANNOT_START
-from rota.model.programs import MIB, Bounds, Command
+from rota.executors.shared.exec_program import CANNOT_START
+from rota.keeper.build import Interpreter
+from rota.model.programs import MIB, Program, ResourceLimits
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,11 @@ def docker(ground, kit):
 
 def test_a_program_runs_and_its_end_comes_through(docker, ground, image):
     text = "echo hi >file; echo x >.envrc; cat; echo $A; exit 5"
-    given = {"stdin": b"in ", "env": {"A": "x"}, "bounds": Bounds(memory_bytes=64 * MIB, cpus=1)}
+    given = {
+        "stdin": b"in ",
+        "env": {"A": "x"},
+        "bounds": ResourceLimits(memory_bytes=64 * MIB, cpus=1),
+    }
     done = ground.run(docker, "/bin/sh", "-c", text, image=image, **given)
     assert (done.returncode, done.stdout) == (5, b"in x\n"), done.stderr
     assert (ground.folder / "file").read_text() == "hi\n"
@@ -46,7 +50,7 @@ def test_no_attack_works(docker, attacked, image):
 def test_what_is_left_of_a_killed_client_is_swept_by_its_label(docker, ground, image, kit):
     os.mkfifo(ground.folder / "alive")
     text = "import signal; f = open('alive', 'w'); f.write('up\\n'); f.flush(); signal.pause()"
-    command = Command(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
+    command = Program(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
     spec = docker.wrap(command, ground.room(image=image))
     told = spec.command
     child = subprocess.Popen(told.argv, env=dict(told.env), stdin=subprocess.DEVNULL)
@@ -62,7 +66,7 @@ def test_what_is_left_of_a_killed_client_is_swept_by_its_label(docker, ground, i
 def test_the_engine_keeps_no_copy_of_what_a_program_says(docker, ground, image, kit):
     """It would grow without end, unredacted, where nobody looks."""
     text = "print('x' * 3_000_000, flush=True); input()"
-    spec = docker.wrap(Command(argv=[PYTHON, "-c", text]), ground.room(image=image))
+    spec = docker.wrap(Program(argv=[PYTHON, "-c", text]), ground.room(image=image))
     told = spec.command
     child = subprocess.Popen(
         told.argv, env=dict(told.env), stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.kit import forward
+from rota.executors.shared import port_forward
 
 PATIENCE = 20.0
 
@@ -36,7 +36,7 @@ def port(outside, tmp_path):
     find = "import os; print(open(f'/proc/{os.getpid()}/stat').read().split()[4])"
     done = subprocess.run(
         [
-            *(sys.executable, "-I", "-S", forward.__file__, str(number), str(tmp_path / "g")),
+            *(sys.executable, "-I", "-S", port_forward.__file__, str(number), str(tmp_path / "g")),
             *("--", sys.executable, "-c", find),
         ],
         capture_output=True,
@@ -139,14 +139,14 @@ def memory_of_session(session):
 
 def test_many_who_say_nothing_wait_outside_and_the_rest_is_served(outside, port):
     with contextlib.ExitStack() as lazy:
-        callers = [lazy.enter_context(call(port[0])) for _ in range(forward.CONNECTIONS + 10)]
-        peers = [lazy.enter_context(outside.accept()[0]) for _ in range(forward.CONNECTIONS)]
+        callers = [lazy.enter_context(call(port[0])) for _ in range(port_forward.CONNECTIONS + 10)]
+        peers = [lazy.enter_context(outside.accept()[0]) for _ in range(port_forward.CONNECTIONS)]
         callers[0].sendall(b"first")
         assert b"first" in {peers[0].recv(10)}
         callers[1].close()
         peers[1].close()
         late = lazy.enter_context(outside.accept()[0])
-        callers[forward.CONNECTIONS].sendall(b"late")
+        callers[port_forward.CONNECTIONS].sendall(b"late")
         assert late.recv(10) == b"late"
 
 
@@ -181,7 +181,16 @@ def test_a_host_that_is_gone_ends_the_call(outside, port):
 
 def test_it_loads_little_before_it_becomes_the_program():
     """Whatever it imports, every program with a way out waits for."""
-    words = (sys.executable, "-I", "-S", "-X", "importtime", forward.__file__, "--", "/bin/true")
+    words = (
+        sys.executable,
+        "-I",
+        "-S",
+        "-X",
+        "importtime",
+        port_forward.__file__,
+        "--",
+        "/bin/true",
+    )
     told = subprocess.run(words, capture_output=True, text=True, check=True).stderr
     loaded = {line.rpartition("|")[2].strip() for line in told.splitlines()}
     assert "_socket" in loaded

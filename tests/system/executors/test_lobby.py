@@ -15,10 +15,11 @@ import pytest
 from tests.system.executors.engines import a_docker, a_podman
 from tests.system.executors.images import PYTHON
 
+from rota.executors.container.engine import LABEL
 from rota.executors.container.executor import ContainerExecutor
-from rota.executors.container.words import LABEL
-from rota.executors.kit.executor import Interpreter, Outlet
-from rota.model.programs import Command
+from rota.keeper.build import Interpreter
+from rota.model.programs import Program
+from rota.ports.executor import EgressSocket
 
 PATIENCE = 30.0
 KITS = {
@@ -62,7 +63,7 @@ class Answering:
 
     def __init__(self, path, port, *, alone=False):
         path.parent.mkdir(exist_ok=True)
-        self.way = Outlet(socket=str(path), port=port, alone=alone)
+        self.way = EgressSocket(socket=str(path), port=port, alone=alone)
         self.name = path.name
         self.open()
 
@@ -210,7 +211,7 @@ def another_state(ground, name):
 
 
 def begun(ground, kit, container, text, **changes):
-    command = Command(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
+    command = Program(argv=[PYTHON, "-c", text], cwd=str(ground.folder))
     spec = container.wrap(command, ground.room(image=kit.image, **changes))
     child = subprocess.Popen(
         spec.command.argv,

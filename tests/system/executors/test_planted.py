@@ -12,10 +12,9 @@ from tests.system.executors.test_container import container, podman  # noqa: F40
 from tests.system.executors.test_docker import docker, image, kit  # noqa: F401 - fixtures
 from tests.system.executors.test_tmux import tmux  # noqa: F401 - a fixture
 
-from rota.executors.checks.evaluator import Evaluator
-from rota.executors.kit import forward, start
-from rota.executors.kit.building import build
-from rota.executors.kit.executor import Interpreter
+from rota.app.probes import Evaluator
+from rota.executors.shared import exec_program, port_forward
+from rota.keeper.build import Interpreter, build
 
 WALLS = ("sandbox", "tmux", "container", "docker")
 
@@ -80,9 +79,9 @@ def test_no_python_of_the_host_imports_sitecustomize_conftest_or_what_pyproject_
     python = Interpreter.running()
     starts = {
         "keeper": build(tmp_path / "keepers").argv("--try"),
-        "start": python.script(str(Path(start.__file__)), "--", "/bin/true"),
-        "forward": python.script(str(Path(forward.__file__)), "--", "/bin/true"),
-        "module": python.module("rota.executors.kit.trying"),
+        "start": python.script(str(Path(exec_program.__file__)), "--", "/bin/true"),
+        "forward": python.script(str(Path(port_forward.__file__)), "--", "/bin/true"),
+        "module": python.module("rota.keeper.build"),
     }
     for name, words in starts.items():
         done = subprocess.run(words, capture_output=True, check=False)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rota.executors.kit.groups import find_hierarchy
-from rota.model.programs import MIB, Bounds
+from rota.executors.shared.resource_limits import find_hierarchy
+from rota.model.programs import MIB, ResourceLimits
 
 PYTHON = "/usr/bin/python3"
 FORKING = """
@@ -42,7 +42,7 @@ def test_nothing_of_the_hosts_environment_comes_along(ground, process):
 
 
 def test_a_program_that_is_not_there_says_so(ground, process):
-    done = run(ground, process, "/nonexistent", bounds=Bounds(open_files=16))
+    done = run(ground, process, "/nonexistent", bounds=ResourceLimits(open_files=16))
     assert (done.returncode, done.stderr) == (
         126,
         b"cannot start /nonexistent: No such file or directory\n",
@@ -50,7 +50,7 @@ def test_a_program_that_is_not_there_says_so(ground, process):
 
 
 def test_each_bound_of_a_single_process_holds(ground, process):
-    bounds = Bounds(memory_bytes=64 * MIB, open_files=16, file_bytes=1000)
+    bounds = ResourceLimits(memory_bytes=64 * MIB, open_files=16, file_bytes=1000)
     texts = {
         "memory": "b'x' * 100_000_000",
         "files": "[open('/dev/null') for _ in range(20)]",
@@ -70,5 +70,5 @@ def test_each_bound_of_a_single_process_holds(ground, process):
 
 @pytest.mark.skipif(not find_hierarchy(), reason="no control group is delegated to this process")
 def test_a_control_group_bounds_the_number_of_processes_and_is_gone_afterwards(ground, process):
-    done = run(ground, process, PYTHON, "-c", FORKING, bounds=Bounds(processes=12))
+    done = run(ground, process, PYTHON, "-c", FORKING, bounds=ResourceLimits(processes=12))
     assert int(done.stdout) == 11

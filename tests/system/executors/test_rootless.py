@@ -16,7 +16,7 @@ import pytest
 from tests.system.executors.engines import SETTINGS
 from tests.system.executors.images import PYTHON
 
-from rota.executors.kit.executor import SEARCH_PATH
+from rota.ports.executor import SEARCH_PATH
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 100

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.executor import Interpreter, Outlet
-from rota.executors.kit.groups import Hierarchy
 from rota.executors.sandbox.executor import SandboxExecutor
-from rota.model.programs import MIB, Bounds, Command
-from rota.model.sites import Network
+from rota.executors.shared.resource_limits import CgroupHierarchy
+from rota.keeper.build import Interpreter
+from rota.model.programs import MIB, NetworkAccess, Program, ResourceLimits
+from rota.ports.executor import EgressSocket
 
 PYTHON = "/usr/bin/python3"
 
@@ -73,7 +73,7 @@ def test_nothing_of_the_hosts_environment_comes_along(sandbox, ground):
 
 def test_no_value_of_the_environment_stands_on_a_command_line(sandbox, ground):
     room = ground.room()
-    spec = sandbox.wrap(Command(argv=["/bin/true"], env={"KEY": "sesame"}), room)
+    spec = sandbox.wrap(Program(argv=["/bin/true"], env={"KEY": "sesame"}), room)
     assert "sesame" not in " ".join(spec.command.argv)
 
 
@@ -132,7 +132,7 @@ def test_everything_a_program_left_behind_ends_with_it(sandbox, ground):
 def test_killing_bubblewrap_kills_what_is_inside(sandbox, ground):
     os.mkfifo(ground.folder / "alive")
     text = "trap '' TERM; exec 3>alive; echo up >&3; read x"
-    command = Command(argv=["/bin/sh", "-c", text], cwd=str(ground.folder))
+    command = Program(argv=["/bin/sh", "-c", text], cwd=str(ground.folder))
     spec = sandbox.wrap(command, ground.room())
     told = spec.command
     child = subprocess.Popen(told.argv, env=dict(told.env), cwd=told.cwd, stdin=subprocess.PIPE)
@@ -196,7 +196,7 @@ except OSError: print("nothing else")
 
 
 def test_the_outlet_answers_and_nothing_else_does(sandbox, ground, gateway):
-    outlet = Outlet(socket=gateway, port=8123)
+    outlet = EgressSocket(socket=gateway, port=8123)
     done = ground.run(sandbox, PYTHON, "-c", CALL, outlet=outlet)
     assert done.stdout.decode().split("\n") == ["0", "10", "20000000", "nothing else", ""], (
         done.stderr
@@ -205,7 +205,7 @@ def test_the_outlet_answers_and_nothing_else_does(sandbox, ground, gateway):
 
 def test_an_outlet_that_is_no_socket_is_refused(sandbox, ground):
     (ground.root / "file").write_text("")
-    outlet = Outlet(socket=str(ground.root / "file"), port=8123)
+    outlet = EgressSocket(socket=str(ground.root / "file"), port=8123)
     done = ground.run(sandbox, "/bin/true", outlet=outlet)
     assert (done.returncode, b"is no socket" in done.stderr) == (126, True)
 
@@ -214,7 +214,7 @@ def test_an_open_network_is_the_hosts(sandbox, ground):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         text = f"import socket; socket.create_connection(('127.0.0.1', {port})); print('there')"
-        done = ground.run(sandbox, PYTHON, "-c", text, network=Network.OPEN)
+        done = ground.run(sandbox, PYTHON, "-c", text, network=NetworkAccess.OPEN)
     assert done.stdout == b"there\n", done.stderr
 
 
@@ -222,7 +222,7 @@ def test_without_bubblewrap_nothing_runs(ground, tmp_path):
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
     assert [m.what for m in executor.check()] == ["bubblewrap"]
     with pytest.raises(Unavailable, match="install the package bubblewrap"):
-        executor.wrap(Command(argv=["/bin/true"]), ground.room())
+        executor.wrap(Program(argv=["/bin/true"]), ground.room())
 
 
 @pytest.mark.usefixtures("sandbox")
@@ -239,7 +239,7 @@ def test_a_bubblewrap_that_cannot_build_the_walls_is_found_out(ground, tmp_path)
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=f"{tmp_path}")
     [missing] = executor.check()
     assert "uid map" in missing.where
-    done = ground.run(executor, "/bin/echo", "ran", bounds=Bounds())
+    done = ground.run(executor, "/bin/echo", "ran", bounds=ResourceLimits())
     assert (done.returncode, done.stdout) == (1, b"")
 
 
@@ -247,11 +247,11 @@ def test_a_bubblewrap_that_cannot_build_the_walls_is_found_out(ground, tmp_path)
 def test_root_without_a_control_group_cannot_promise_a_bound_on_processes(ground, sandbox):
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=None)
     with pytest.raises(Unavailable, match="a bound on root's processes"):
-        executor.wrap(Command(argv=["/bin/true"]), ground.room())
+        executor.wrap(Program(argv=["/bin/true"]), ground.room())
 
 
 def test_a_bound_that_holds_for_single_processes_only_is_told(ground, sandbox):
-    group = Hierarchy("/nonexistent", frozenset({"pids"}), unified=False)
+    group = CgroupHierarchy("/nonexistent", frozenset({"pids"}), unified=False)
     executor = SandboxExecutor(Interpreter.running(), ground.mounts, hierarchy=group)
     assert [(missing.what, missing.needed) for missing in executor.check()] == [
         ("a bound on the memory of all processes together", False),
@@ -261,5 +261,5 @@ def test_a_bound_that_holds_for_single_processes_only_is_told(ground, sandbox):
 
 def test_a_folder_in_memory_cannot_be_filled_past_the_bound(ground, sandbox):
     text = "import os; f = os.open('/tmp/x', os.O_CREAT | os.O_WRONLY); os.posix_fallocate(f, 0, 80 << 20)"
-    done = ground.run(sandbox, PYTHON, "-c", text, bounds=Bounds(memory_bytes=64 * MIB))
+    done = ground.run(sandbox, PYTHON, "-c", text, bounds=ResourceLimits(memory_bytes=64 * MIB))
     assert b"No space left" in done.stderr, done

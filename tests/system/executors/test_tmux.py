@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Invalid, NotFound, Unavailable
-from rota.executors.kit.executor import Interpreter
-from rota.executors.kit.groups import find_hierarchy
 from rota.executors.process.executor import ProcessExecutor
 from rota.executors.sandbox.executor import SandboxExecutor
-from rota.executors.tmux.executor import TmuxExecutor
-from rota.executors.tmux.pane import Pane
-from rota.model.programs import Bounds, Command
+from rota.executors.shared.resource_limits import find_hierarchy
+from rota.executors.tmux.executor import Pane, TmuxExecutor
+from rota.keeper.build import Interpreter
+from rota.model.programs import Program, ResourceLimits
 
 PYTHON = "/usr/bin/python3"
 PATIENCE = 20.0
@@ -53,7 +52,7 @@ def pane(ground):
 @contextlib.contextmanager
 def begun(executor, ground, *argv, stdin=b"", **changes):
     """A program in a pane, running; ended with the test."""
-    command = Command(argv=argv, cwd=str(ground.folder), stdin=stdin)
+    command = Program(argv=argv, cwd=str(ground.folder), stdin=stdin)
     spec = executor.wrap(command, ground.room(isolated=False, **changes))
     told = spec.command
     child = subprocess.Popen(
@@ -97,7 +96,7 @@ def test_what_a_program_says_and_its_exit_code_come_through(tmux, ground, isolat
 
 
 def test_a_program_that_died_of_a_signal_is_seen_to(tmux, ground):
-    done = ground.run(tmux, "/bin/sh", "-c", "kill -9 $$", isolated=False, bounds=Bounds())
+    done = ground.run(tmux, "/bin/sh", "-c", "kill -9 $$", isolated=False, bounds=ResourceLimits())
     assert done.returncode == -signal.SIGKILL
 
 
@@ -261,7 +260,7 @@ def test_a_program_that_ends_its_own_server_is_still_heard(tmux, ground):
 
 def test_a_pane_that_is_lost_is_no_program_that_cannot_be_started(tmux, ground):
     text = "kill -9 $PPID; sleep 60"
-    done = ground.run(tmux, "/bin/sh", "-c", text, isolated=False, bounds=Bounds())
+    done = ground.run(tmux, "/bin/sh", "-c", text, isolated=False, bounds=ResourceLimits())
     assert (done.returncode, done.stderr) == (
         125, b"tmux: the pane ended before the program did\n",
     )  # fmt: skip
@@ -280,7 +279,7 @@ def small_disk(ground):
 def test_how_a_program_ended_is_known_on_a_full_disk(small_disk, tmux, ground):
     text = "cat /dev/zero >$1/full; exit 5"
     words = ("/bin/sh", "-c", text, "sh", str(ground.state))
-    done = ground.run(tmux, *words, isolated=False, bounds=Bounds())
+    done = ground.run(tmux, *words, isolated=False, bounds=ResourceLimits())
     assert done.returncode == 5, done.stderr
 
 
@@ -339,13 +338,13 @@ def test_a_program_behind_walls_types_nothing_into_the_terminal(tmux, sandbox, g
 def test_without_walls_nothing_isolated_runs(ground, tmp_path):
     bare = SandboxExecutor(Interpreter.running(), ground.mounts, search_path=str(tmp_path))
     with pytest.raises(Unavailable, match="bubblewrap"):
-        a_tmux(ground, walled=bare).wrap(Command(argv=["/bin/true"]), ground.room())
+        a_tmux(ground, walled=bare).wrap(Program(argv=["/bin/true"]), ground.room())
 
 
 def test_an_old_or_missing_tmux_is_refused(ground, tmp_path):
     executor = a_tmux(ground, search_path=str(tmp_path))
     with pytest.raises(Unavailable, match="install the package tmux"):
-        executor.wrap(Command(argv=["/bin/true"]), ground.room(isolated=False))
+        executor.wrap(Program(argv=["/bin/true"]), ground.room(isolated=False))
     (tmp_path / "tmux").write_text("#!/bin/sh\necho tmux 3.2a\n")
     (tmp_path / "tmux").chmod(0o755)
     assert "tmux 3.3" in [each.what for each in executor.check()]
@@ -354,4 +353,4 @@ def test_an_old_or_missing_tmux_is_refused(ground, tmp_path):
 def test_a_state_folder_too_deep_for_a_socket_is_refused(ground):
     room = ground.room(isolated=False, state="/" + "x" * 100)
     with pytest.raises(Invalid, match="shorter path"):
-        a_tmux(ground).wrap(Command(argv=["/bin/true"]), room)
+        a_tmux(ground).wrap(Program(argv=["/bin/true"]), room)

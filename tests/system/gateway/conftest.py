@@ -17,9 +17,9 @@ from tests.system.gateway.test_process import Home
 from tests.system.gateway.upstream import Upstream
 from tests.system.kept.conftest import Kept
 
-from rota.executors.kit.keeper.words import from_lines
-from rota.wiring.settings import load_settings
-from rota.wiring.sites import LocalSites
+from rota.app.settings import load_settings
+from rota.app.sites import LocalSiteChecker
+from rota.keeper.protocol import from_lines
 
 REAL = "sk-ant-canary-3e9b7d52c1"
 PATIENCE = 20.0
@@ -114,6 +114,6 @@ def gated(bytecode):
 
 @pytest.fixture(scope="session")
 def sandbox():
-    tried = LocalSites(load_settings("/nonexistent")).try_out("sandbox")
+    tried = LocalSiteChecker(load_settings("/nonexistent")).try_out("sandbox")
     if not tried.available:
         pytest.skip(f"no sandbox here: {tried.missing[0]}")

@@ -18,12 +18,11 @@ import pytest
 from tests.system.gateway.upstream import Upstream
 
 from rota.errors import Unavailable
-from rota.executors.kit.executor import Interpreter
-from rota.gateway import looking
-from rota.gateway.keeping import HomeGateway
-from rota.gateway.looking import look
+from rota.gateway import client
+from rota.gateway.client import GatewayClient, look
 from rota.gateway.upstreams import Upstream as Known
 from rota.gateway.upstreams import allowed_in
+from rota.keeper.build import Interpreter
 
 REAL = "sk-ant-canary-4f1d0c7b"
 PATIENCE = 20.0
@@ -78,9 +77,9 @@ class Home:
         python = Interpreter.running()
 
         def argv(folder):
-            return python.module("rota.gateway.process", folder)
+            return python.module("rota.gateway.server", folder)
 
-        made = HomeGateway(self.folder, argv, {}, self.upstreams)
+        made = GatewayClient(self.folder, argv, {}, self.upstreams)
         made.promise(time.clock_gettime(time.CLOCK_BOOTTIME) + 600)
         self.daemons.append(made)
         return made
@@ -360,7 +359,7 @@ def test_it_is_looked_at_from_outside_and_left_alone(home, monkeypatch):
         assert abs(seen.since.timestamp() - time.time()) < 60
         assert os.path.exists(seen.socket)  # noqa: ASYNC240, PTH110
         os.kill(seen.pid, signal.SIGSTOP)
-        monkeypatch.setattr(looking, "PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.1)
         stopped = await asyncio.to_thread(look, home.folder)
         os.kill(seen.pid, signal.SIGCONT)
         assert (stopped.pid, stopped.attempts) == (seen.pid, None)

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from rota.executors.kit.spec import Tree
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.attempts import Attempts, become_nobody, python_for_everybody
 
 LONGEST_TEST = 60.0
@@ -53,7 +53,10 @@ USERS = ["me", "nobody"]
 
 
 @pytest.fixture(
-    params=[(user, tree) for user in USERS for tree in (Tree.PIDNS, Tree.GUARD)], ids="-".join
+    params=[
+        (user, tree) for user in USERS for tree in (ProcessTreeMode.PIDNS, ProcessTreeMode.GUARD)
+    ],
+    ids="-".join,
 )
 def scene(request):
     user, tree = request.param
@@ -64,7 +67,7 @@ def scene(request):
     return Scene(user, tree)
 
 
-@pytest.fixture(params=[Tree.PIDNS, Tree.GUARD])
+@pytest.fixture(params=[ProcessTreeMode.PIDNS, ProcessTreeMode.GUARD])
 def attempts(request):
     """Attempts of the user we are, in each kind of tree."""
     with Attempts(request.param) as made:

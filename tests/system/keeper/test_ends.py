@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from rota.executors.kit.keeper.processes import children
-from rota.executors.kit.spec import Term, Tree
-from rota.model.keeping import Reason
-from rota.model.programs import Bounds
+from rota.keeper.linux import children
+from rota.model.attempts import ExitReason
+from rota.model.programs import ResourceLimits
+from rota.ports.executor import ProcessTreeMode, StopSignalTarget
 from rota.testing.keeper.programs import LEAVING, STRAYS, STUBBORN
 
 
@@ -21,7 +21,7 @@ def test_an_exit_code_and_both_streams_pass_through(scene):
     def body(attempts):
         attempt = attempts.start(["sh", "-c", "echo out; echo err >&2; exit 7"])
         ending = attempt.ending()
-        assert (ending.reason, ending.code, ending.signal) == (Reason.EXITED, 7, None)
+        assert (ending.reason, ending.code, ending.signal) == (ExitReason.EXITED, 7, None)
         assert (attempt.out(), attempt.out("err")) == (b"out\n", b"err\n")
         assert (ending.out.size, ending.out.total, ending.err.total) == (4, 4, 4)
         assert ending.tree == attempts.tree
@@ -35,7 +35,7 @@ def test_an_exit_code_and_both_streams_pass_through(scene):
 def test_a_signal_passes_through(scene):
     def body(attempts):
         ending = attempts.start(["sh", "-c", "kill -SEGV $$"]).ending()
-        assert (ending.reason, ending.signal) == (Reason.SIGNALED, signal.SIGSEGV)
+        assert (ending.reason, ending.signal) == (ExitReason.SIGNALED, signal.SIGSEGV)
 
     scene.play(body)
 
@@ -50,7 +50,7 @@ def test_a_signal_passes_through(scene):
 )
 def test_a_program_that_cannot_begin_says_why(attempts, argv, cwd, detail):
     ending = attempts.start(argv, cwd=cwd).ending()
-    assert (ending.reason, ending.detail) == (Reason.EXEC_FAILED, detail)
+    assert (ending.reason, ending.detail) == (ExitReason.EXEC_FAILED, detail)
     assert (ending.code, ending.started_at) == (None, None)
 
 
@@ -58,7 +58,7 @@ def test_daemons_that_a_program_leaves_behind_are_gone(scene):
     def body(attempts):
         attempt = attempts.start(attempts.python(LEAVING))
         ending = attempt.ending(5.0)
-        assert (ending.reason, ending.code, ending.proven) == (Reason.EXITED, 5, True)
+        assert (ending.reason, ending.code, ending.proven) == (ExitReason.EXITED, 5, True)
         assert ending.killed
         assert attempt.out() == b"gone\n"
         nothing_is_left(attempt)
@@ -74,7 +74,7 @@ def test_a_stubborn_tree_is_cancelled_within_its_grace(scene, stopwatch):
         attempt.cancel(0.5, reason="because I say so")
         ending = attempt.ending()
         assert 0.5 <= stopwatch() - before < 1.5
-        assert (ending.reason, ending.detail) == (Reason.CANCELLED, "because I say so")
+        assert (ending.reason, ending.detail) == (ExitReason.CANCELLED, "because I say so")
         assert (ending.signal, ending.killed, ending.proven) == (signal.SIGKILL, True, True)
         nothing_is_left(attempt)
 
@@ -90,7 +90,7 @@ def test_a_polite_program_says_goodbye(scene):
         attempt.says(b"ready")
         attempt.cancel(10.0)
         ending = attempt.ending(5.0)
-        assert (ending.reason, ending.code, ending.killed) == (Reason.CANCELLED, 9, False)
+        assert (ending.reason, ending.code, ending.killed) == (ExitReason.CANCELLED, 9, False)
         assert attempt.out().endswith(b"bye\n")
 
     scene.play(body)
@@ -109,13 +109,13 @@ def test_a_wish_with_a_lower_epoch_is_not_heard(attempts):
     attempt = attempts.start(["cat"], keep_stdin_open=True, epoch=7)
     attempt.pids()
     attempt.cancel(0.0, epoch=6)
-    from rota.executors.kit.keeping import write_input
+    from rota.keeper.client import write_input
 
     write_input(attempt.folder, 0, b"still here\n")
     attempt.says(b"still here\n")
     assert attempt.look().beat.state == "running"
     attempt.cancel(0.0, epoch=8)
-    assert attempt.ending().reason is Reason.CANCELLED
+    assert attempt.ending().reason is ExitReason.CANCELLED
 
 
 def test_what_is_cancelled_before_it_begins_never_runs(attempts):
@@ -123,14 +123,14 @@ def test_what_is_cancelled_before_it_begins_never_runs(attempts):
         attempt = attempts.start(["sh", "-c", "sleep 30"])
         attempt.cancel(0.0)
         ending = attempt.ending(5.0)
-        assert ending.reason is Reason.CANCELLED
+        assert ending.reason is ExitReason.CANCELLED
 
 
 def test_sigterm_to_the_keeper_ends_its_tree(attempts):
     attempt = attempts.start(attempts.python(STUBBORN))
     attempt.says(b"ready")
     os.kill(attempt.pids()[0], signal.SIGTERM)
-    assert attempt.ending(5.0).reason is Reason.KEEPER_SIGTERM
+    assert attempt.ending(5.0).reason is ExitReason.KEEPER_SIGTERM
     nothing_is_left(attempt)
 
 
@@ -146,7 +146,7 @@ def test_sigterm_is_heard_by_a_keeper_whose_bell_takes_no_more(attempts):
     os.close(bell)
     os.kill(keeper, signal.SIGTERM)
     os.kill(keeper, signal.SIGCONT)
-    assert attempt.ending(5.0).reason is Reason.KEEPER_SIGTERM
+    assert attempt.ending(5.0).reason is ExitReason.KEEPER_SIGTERM
 
 
 def test_other_signals_do_not_disturb_a_keeper(attempts):
@@ -159,35 +159,35 @@ def test_other_signals_do_not_disturb_a_keeper(attempts):
 
 def test_a_hard_timeout_ends_a_program_that_talks(scene, stopwatch):
     def body(attempts):
-        bounds = Bounds(hard_seconds=0.7, grace_seconds=0.2)
+        bounds = ResourceLimits(hard_seconds=0.7, grace_seconds=0.2)
         program = ["sh", "-c", "trap '' TERM; while :; do echo talk; sleep 0.02; done"]
         before = stopwatch()
         ending = attempts.start(program, bounds=bounds).ending(5.0)
         assert 0.9 <= stopwatch() - before < 2.2
-        assert (ending.reason, ending.signal) == (Reason.HARD_TIMEOUT, signal.SIGKILL)
+        assert (ending.reason, ending.signal) == (ExitReason.HARD_TIMEOUT, signal.SIGKILL)
 
     scene.play(body)
 
 
 def test_an_idle_timeout_counts_from_the_last_output(attempts, stopwatch):
-    bounds = Bounds(idle_seconds=0.5, grace_seconds=0.2)
+    bounds = ResourceLimits(idle_seconds=0.5, grace_seconds=0.2)
     program = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 0.2; done; sleep 30"]
     ending = attempts.start(program, bounds=bounds).ending(5.0)
     assert stopwatch() >= 1.5
-    assert ending.reason is Reason.IDLE_TIMEOUT
+    assert ending.reason is ExitReason.IDLE_TIMEOUT
     assert ending.out.total == 12
 
 
 def test_an_idle_timeout_is_armed_from_the_start(attempts):
-    bounds = Bounds(idle_seconds=0.3, grace_seconds=0.1)
+    bounds = ResourceLimits(idle_seconds=0.3, grace_seconds=0.1)
     ending = attempts.start(["sleep", "30"], bounds=bounds).ending(5.0)
-    assert ending.reason is Reason.IDLE_TIMEOUT
+    assert ending.reason is ExitReason.IDLE_TIMEOUT
 
 
 def test_only_the_program_is_asked_when_it_should_pass_the_word_on(attempts):
     child = "trap 'echo child' TERM; echo up; while :; do sleep 0.02; done"
     program = f"trap 'echo main; exit 3' TERM; sh -c \"{child}\" & wait; wait"
-    attempt = attempts.start(["sh", "-c", program], term=Term.MAIN)
+    attempt = attempts.start(["sh", "-c", program], term=StopSignalTarget.MAIN)
     attempt.says(b"up")
     attempt.cancel(5.0)
     ending = attempt.ending(4.0)
@@ -230,13 +230,13 @@ time.sleep(30)
 
 def test_more_processes_than_allowed_end_the_attempt(scene):
     def body(attempts):
-        bounds = Bounds(processes=20, hard_seconds=2.0, grace_seconds=0.1)
+        bounds = ResourceLimits(processes=20, hard_seconds=2.0, grace_seconds=0.1)
         attempt = attempts.start(attempts.python(FORKS), bounds=bounds)
         ending = attempt.ending(5.0)
-        if scene.user == "nobody" and attempts.tree is Tree.PIDNS:
-            assert ending.reason is Reason.HARD_TIMEOUT  # the kernel refuses the 21st
+        if scene.user == "nobody" and attempts.tree is ProcessTreeMode.PIDNS:
+            assert ending.reason is ExitReason.HARD_TIMEOUT  # the kernel refuses the 21st
         else:
-            assert ending.reason is Reason.TOO_MANY_PROCESSES
+            assert ending.reason is ExitReason.TOO_MANY_PROCESSES
         nothing_is_left(attempt)
 
     scene.play(body)
@@ -267,5 +267,5 @@ def test_a_fifo_in_the_place_of_its_ending_holds_no_keeper_up(attempts):
     (attempt.folder / "exit.reserve").unlink()
     os.mkfifo(attempt.folder / "exit.reserve")
     attempt.cancel(0.0)
-    assert attempt.ending(5.0).reason is Reason.LOST_KEEPER_DIED
+    assert attempt.ending(5.0).reason is ExitReason.LOST_KEEPER_DIED
     nothing_is_left(attempt)

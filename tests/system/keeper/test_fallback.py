@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.system.keeper.conftest import Scene
 
-from rota.executors.kit.building import certain_kill
-from rota.executors.kit.keeper import kernel
-from rota.executors.kit.spec import Tree
-from rota.model.keeping import Reason
+from rota.keeper import linux
+from rota.keeper.build import certain_kill
+from rota.model.attempts import ExitReason
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.attempts import python_for_everybody
 from rota.testing.keeper.programs import STUBBORN
 
@@ -20,14 +20,14 @@ PR_SET_DUMPABLE = 4
 def plain_user():
     if os.geteuid() or not python_for_everybody():
         pytest.skip("it needs root, to become a user, and a Python that this user may run")
-    return Scene("nobody", Tree.AUTO)
+    return Scene("nobody", ProcessTreeMode.AUTO)
 
 
 def forbid_namespaces():
     """Live on in a user namespace in which no other can be made."""
     user, group = os.geteuid(), os.getegid()
-    kernel._control(PR_SET_DUMPABLE, kernel._UnsignedLong(1))  # lost when it gave up being root
-    kernel._call("unshare", kernel.CLONE_NEWUSER)
+    linux._control(PR_SET_DUMPABLE, linux._UnsignedLong(1))  # lost when it gave up being root
+    linux._call("unshare", linux.CLONE_NEWUSER)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -40,7 +40,7 @@ def forbid_namespaces():
 def test_auto_is_a_guard_where_namespaces_are_forbidden(plain_user):
     def body(attempts):
         forbid_namespaces()
-        assert not certain_kill(Tree.AUTO, attempts.program)
+        assert not certain_kill(ProcessTreeMode.AUTO, attempts.program)
         attempt = attempts.start(attempts.python(STUBBORN))
         attempt.says(b"ready")
         attempt.cancel(0.1)
@@ -54,10 +54,10 @@ def test_a_certain_end_that_was_promised_is_kept_or_nothing_begins(plain_user):
     """The daemon has looked while they were allowed, and has said that a kill is certain."""
 
     def body(attempts):
-        assert certain_kill(Tree.AUTO, attempts.program)
+        assert certain_kill(ProcessTreeMode.AUTO, attempts.program)
         forbid_namespaces()
         ending = attempts.start(["sh", "-c", "echo ran"]).ending()
-        assert (ending.reason, ending.proven) == (Reason.SPAWN_FAILED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.SPAWN_FAILED, True)
         assert "unshare" in ending.detail
 
     plain_user.play(body)
@@ -66,9 +66,9 @@ def test_a_certain_end_that_was_promised_is_kept_or_nothing_begins(plain_user):
 def test_a_namespace_that_was_asked_for_is_not_silently_left_out(plain_user):
     def body(attempts):
         forbid_namespaces()
-        attempts.tree = Tree.PIDNS
+        attempts.tree = ProcessTreeMode.PIDNS
         ending = attempts.start(["sh", "-c", "echo ran"]).ending()
-        assert (ending.reason, ending.proven) == (Reason.SPAWN_FAILED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.SPAWN_FAILED, True)
         assert "unshare" in ending.detail
 
     plain_user.play(body)

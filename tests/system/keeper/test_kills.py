@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from rota.executors.kit.keeper.processes import children, program_name, start_time
-from rota.executors.kit.keeper.words import read_file
-from rota.executors.kit.keeping import _spawn, introduce, pack
-from rota.executors.kit.probing import Alive, Ended, kill_keeper, probe
-from rota.executors.kit.spec import Tree
-from rota.model.keeping import Reason
+from rota.keeper.client import KeeperAlive, KeeperEnded, _spawn, kill_keeper, new_identity, probe
+from rota.keeper.linux import children, program_name, start_time
+from rota.keeper.protocol import pack, read_file
+from rota.model.attempts import ExitReason
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.programs import STUBBORN
 
 INNER_NAMES = {"rota-init", "rota-guard"}
@@ -36,7 +35,7 @@ def test_the_tree_dies_with_its_keeper(scene):
         attempt, keeper, _ = stubborn(attempts)
         kill(keeper)
         ending = attempt.ending(5.0)
-        assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, True)
         assert ending.out.size == len(b"ready\n")
         assert attempt.processes() == []
 
@@ -48,7 +47,7 @@ def test_the_tree_dies_with_its_inner_process(scene):
         attempt, _, inner = stubborn(attempts)
         kill(inner)
         ending = attempt.ending(5.0)
-        assert (ending.reason, ending.proven) == (Reason.INIT_KILLED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.INIT_KILLED, True)
         attempt.until(lambda: attempt.processes() == [], 1.0)
 
     scene.play(body)
@@ -59,10 +58,10 @@ def test_the_tree_dies_with_both(scene):
         attempt, keeper, inner = stubborn(attempts)
         kill(keeper, inner)
         ending = attempt.ending(10.0)
-        assert ending.reason is Reason.LOST_KEEPER_DIED
-        assert ending.proven == (attempts.tree is Tree.PIDNS)
+        assert ending.reason is ExitReason.LOST_KEEPER_DIED
+        assert ending.proven == (attempts.tree is ProcessTreeMode.PIDNS)
         assert attempt.processes() == []
-        if attempts.tree is Tree.GUARD:
+        if attempts.tree is ProcessTreeMode.GUARD:
             assert ending.detail[:12] in {
                 "3 processes ",
                 "4 processes ",
@@ -118,7 +117,9 @@ def test_a_program_that_kills_its_parent_ends_only_itself(attempts):
     program = "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(0.3)\n"
     attempt = attempts.start(attempts.python(program))
     ending = attempt.ending(5.0)
-    expected = Reason.EXITED if attempts.tree is Tree.PIDNS else Reason.INIT_KILLED
+    expected = (
+        ExitReason.EXITED if attempts.tree is ProcessTreeMode.PIDNS else ExitReason.INIT_KILLED
+    )
     assert (ending.reason, ending.proven) == (expected, True)
 
 
@@ -134,7 +135,7 @@ def test_a_keeper_killed_while_it_starts_leaves_nobody(scene):
             ending = attempt.ending(5.0)
             assert ending.proven, ending
             assert attempt.processes() == []
-            if ending.reason is Reason.LOST_NEVER_STARTED:
+            if ending.reason is ExitReason.LOST_NEVER_STARTED:
                 never += 1
                 assert not (attempt.folder / "keeper").exists()
             else:
@@ -177,11 +178,11 @@ def test_nobody_is_said_to_be_dead_while_an_inner_process_lives(scene):
         attempt.until(lambda: is_stopped(inner))
         os.kill(attempt.pid, signal.SIGKILL)
         attempt.until(lambda: not start_time(attempt.pid))
-        if attempts.tree is Tree.GUARD:
-            assert isinstance(attempt.look(), Alive)
+        if attempts.tree is ProcessTreeMode.GUARD:
+            assert isinstance(attempt.look(), KeeperAlive)
             os.kill(inner, signal.SIGCONT)
         ending = attempt.ending(5.0)
-        assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.LOST_NEVER_STARTED, True)
         assert attempt.processes() == []
 
     scene.play(body)
@@ -192,15 +193,15 @@ def test_an_attempt_of_an_earlier_boot_is_lost_without_looking_at_any_process(at
     attempt.ending()
     (attempt.folder / "exit").unlink()
     earlier = replace(attempt.identity, boot="another")
-    attempt.until(lambda: isinstance(probe(attempt.folder, earlier), Ended))
+    attempt.until(lambda: isinstance(probe(attempt.folder, earlier), KeeperEnded))
     ending = probe(attempt.folder, earlier).ending
-    assert (ending.reason, ending.proven) == (Reason.LOST_REBOOT, True)
+    assert (ending.reason, ending.proven) == (ExitReason.LOST_REBOOT, True)
     assert probe(attempt.folder, earlier).ending == ending
 
 
 def test_an_attempt_without_a_folder_was_never_started(attempts):
-    ending = probe(attempts.home / "nowhere", introduce("nowhere")).ending
-    assert ending.reason is Reason.LOST_NEVER_STARTED
+    ending = probe(attempts.home / "nowhere", new_identity("nowhere")).ending
+    assert ending.reason is ExitReason.LOST_NEVER_STARTED
 
 
 def test_a_keeper_never_runs_after_the_verdict(attempts):

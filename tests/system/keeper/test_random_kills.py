@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from rota.executors.kit.spec import Tree
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.__main__ import play
 from rota.testing.keeper.attempts import python_for_everybody
 
-BOTH = [Tree.PIDNS, Tree.GUARD]
+BOTH = [ProcessTreeMode.PIDNS, ProcessTreeMode.GUARD]
 
 
 def test_random_kills_lose_and_double_nothing():

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.kit.keeping import read_spool, write_input
-from rota.model.keeping import Reason
-from rota.model.programs import MIB, Bounds
+from rota.keeper.client import read_spool, write_input
+from rota.model.attempts import ExitReason
+from rota.model.programs import MIB, ResourceLimits
 
 GIB = 1024 * MIB
 
 
 def test_output_past_its_cap_is_counted_and_its_end_kept(attempts):
-    bounds = Bounds(output_bytes=1000, grace_seconds=0.3)
+    bounds = ResourceLimits(output_bytes=1000, grace_seconds=0.3)
     program = ["sh", "-c", "seq 1 20000; seq 5 >&2"]
     attempt = attempts.start(program, bounds=bounds)
     ending = attempt.ending()
@@ -91,9 +91,9 @@ TAKES_BACK = (Path(__file__).parents[1] / "executors" / "hostile_reader.py").rea
 
 def test_a_program_that_takes_its_output_back_is_minded_all_the_same(attempts):
     """It has a second read end of its own pipes, and empties them before its keeper can."""
-    bounds = Bounds(hard_seconds=5.0, grace_seconds=0.3)
+    bounds = ResourceLimits(hard_seconds=5.0, grace_seconds=0.3)
     attempt = attempts.start(attempts.python(TAKES_BACK), bounds=bounds)
-    assert attempt.ending(10.0).reason is Reason.HARD_TIMEOUT
+    assert attempt.ending(10.0).reason is ExitReason.HARD_TIMEOUT
 
 
 LEAKY = """
@@ -125,7 +125,7 @@ print(open("/proc/self/autogroup").read().split()[-1] if os.path.exists("/proc/s
 
 
 def test_a_program_finds_only_what_it_was_given(attempts):
-    bounds = Bounds(memory_bytes=512 * MIB, open_files=50, file_bytes=MIB)
+    bounds = ResourceLimits(memory_bytes=512 * MIB, open_files=50, file_bytes=MIB)
     command = attempts.python(SURROUNDINGS)
     attempt = attempts.start(command, env={"A": "1"}, cwd="/usr", bounds=bounds)
     attempt.ending()
@@ -139,7 +139,7 @@ def test_a_program_finds_only_what_it_was_given(attempts):
 
 
 def test_a_program_that_takes_too_much_memory_fails_alone(attempts):
-    bounds = Bounds(memory_bytes=256 * MIB)
+    bounds = ResourceLimits(memory_bytes=256 * MIB)
     attempt = attempts.start(attempts.python("x = bytearray(1 << 30)"), bounds=bounds)
     assert attempt.ending().code == 1
     assert b"MemoryError" in attempt.out("err")
@@ -161,7 +161,7 @@ def test_a_full_disk_does_not_disturb_the_program(attempts, small_disk):
     attempt = attempts.start(program, home=small_disk)
     ending = attempt.ending()
     whole = "".join(f"{n}\n" for n in range(1, 1000001)).encode() + b"last\n"
-    assert (ending.reason, ending.code) == (Reason.EXITED, 7)
+    assert (ending.reason, ending.code) == (ExitReason.EXITED, 7)
     assert ending.out.errno == 28
     assert ending.out.total == len(whole)
     assert attempt.out() == whole[: ending.out.size]
@@ -173,7 +173,7 @@ def test_a_loss_can_be_recorded_on_a_full_disk(attempts, small_disk):
     attempt.until(lambda: len(attempt.out()) > 3 * MIB)
     os.kill(attempt.pids()[0], 9)
     ending = attempt.ending()
-    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+    assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, True)
 
 
 def fill(folder):
@@ -189,4 +189,4 @@ def test_a_wish_to_stop_is_heard_on_a_full_disk(attempts, small_disk):
     fill(small_disk)
     attempt.cancel(5.0, reason="first")
     ending = attempt.ending()
-    assert (ending.reason, ending.detail) == (Reason.CANCELLED, "first")
+    assert (ending.reason, ending.detail) == (ExitReason.CANCELLED, "first")

@@ -15,20 +15,20 @@ import pytest
 from tests.system.keeper.yards import a_home, sleeping
 
 from rota.errors import Exhausted
-from rota.executors.kit.executor import Interpreter
-from rota.executors.kit.keeper.processes import children, start_time
-from rota.executors.kit.keeper.words import from_lines
-from rota.executors.kit.spec import Tree
 from rota.executors.process.executor import ProcessExecutor
-from rota.model.keeping import Reason, Stream
-from rota.ports.agent import File
+from rota.keeper.build import Interpreter
+from rota.keeper.linux import children, start_time
+from rota.keeper.protocol import from_lines
+from rota.model.attempts import ExitReason, OutputStream
+from rota.ports.agent import WorkspaceFile
+from rota.ports.executor import ProcessTreeMode
 
 
 class Guarded(ProcessExecutor):
     """A machine without PID namespaces: a guard gathers strays, and two kills outwit it."""
 
     def wrap(self, command, room):
-        return replace(super().wrap(command, room), tree=Tree.GUARD)
+        return replace(super().wrap(command, room), tree=ProcessTreeMode.GUARD)
 
 
 GUARDED = Guarded(Interpreter.running(), hierarchy=None, certain_kill=False)
@@ -62,7 +62,7 @@ async def test_a_wish_that_no_disk_takes_is_said_by_a_signal(tmp_path):
         wish.unlink()
         wish.mkdir()
         home.yard.cancel(kept, 0.0, "stop")
-        assert (await home.ending(kept)).reason is Reason.KEEPER_SIGTERM
+        assert (await home.ending(kept)).reason is ExitReason.KEEPER_SIGTERM
 
 
 async def test_a_machine_that_has_run_out_of_something_is_told_of(tmp_path):
@@ -72,7 +72,7 @@ async def test_a_machine_that_has_run_out_of_something_is_told_of(tmp_path):
             await home.start(first, "true")
         assert bells() == before
         ending = await home.ending(first)
-        assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.LOST_NEVER_STARTED, True)
         kept = home.next_try()
         await home.start(kept, "true")
         assert (await home.ending(kept)).code == 0
@@ -99,10 +99,10 @@ async def test_whatever_an_earlier_try_left_a_file_is_put_in_its_place(tmp_path,
         (home.folder / "files").mkdir()
         leave(home.folder / "files" / "words")
         kept = home.next_try()
-        words = File(name="words", content=b"told\n")
+        words = WorkspaceFile(name="words", content=b"told\n")
         await home.start(kept, "cat", str(home.folder / "files" / "words"), files=(words,))
         assert (await home.ending(kept)).code == 0
-        assert home.yard.read(kept, Stream.OUT, 0, 10) == b"told\n"
+        assert home.yard.read(kept, OutputStream.OUT, 0, 10) == b"told\n"
 
 
 def bells():
@@ -169,5 +169,5 @@ async def test_a_tree_that_does_not_die_holds_nobody_up_and_is_not_over_before(t
                 await home.yard.rung(kept, 0.05)
         assert longest < 0.5
         ending = await home.ending(kept)
-        assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, False)
+        assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, False)
         assert start_time(program) == 0

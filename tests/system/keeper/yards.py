@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from contextlib import asynccontextmanager
 
-from rota.executors.kit.executor import Interpreter
-from rota.executors.kit.yard import HomeYard
 from rota.executors.process.executor import ProcessExecutor
+from rota.keeper.build import Interpreter
+from rota.keeper.home import LocalKeeperHome
+from rota.model.attempts import KeptAttempt
 from rota.model.ids import Epoch, RunId
-from rota.model.keeping import Kept
-from rota.model.programs import Bounds, Command
-from rota.model.sites import Site
-from rota.model.spaces import Role
-from rota.ports.agent import Prepared, Room
+from rota.model.programs import Program, ResourceLimits, Site
+from rota.model.spaces import SpaceRole
+from rota.ports.agent import AgentWorkspace, PreparedProgram
 
 PLAIN = ProcessExecutor(Interpreter.running(), hierarchy=None, certain_kill=True)
-BOUNDS = Bounds(hard_seconds=60.0, grace_seconds=0.1)
+BOUNDS = ResourceLimits(hard_seconds=60.0, grace_seconds=0.1)
 LOOK_SECONDS = 0.05
 
 
@@ -27,14 +26,14 @@ class Home:
         self.folder = folder / "home"
         self.folder.mkdir(mode=0o700)
         self.cwd = str(folder)
-        self.yard = HomeYard(self.folder, "here", {"process": executor})
+        self.yard = LocalKeeperHome(self.folder, "here", {"process": executor})
         assert self.yard.take()
         self.yard.promise(self.yard.moment() + 60.0)
         self.tries = []
 
     def next_try(self):
         self.tries.append(
-            Kept(
+            KeptAttempt(
                 run_id=RunId(1), epoch=Epoch(1), home=self.yard.home, nonce=os.urandom(8).hex(),
                 boot=self.yard.boot, executor="process",
             )
@@ -48,10 +47,14 @@ class Home:
 
     async def start(self, kept, *argv, files=(), keep_stdin_open=False):
         files_folder = self.folder / "files"
-        room = Room(folder=str(files_folder), cwd=self.cwd, home=self.cwd, offered={}, ids={})
-        command = Command(argv=argv, env={}, cwd=self.cwd, keep_stdin_open=keep_stdin_open)
-        prepared = Prepared(command=command, files=files)
-        await self.yard.start(kept, room, Site(executor="process"), Role.MAIN, prepared, BOUNDS)
+        room = AgentWorkspace(
+            folder=str(files_folder), cwd=self.cwd, home=self.cwd, offered={}, ids={}
+        )
+        command = Program(argv=argv, env={}, cwd=self.cwd, keep_stdin_open=keep_stdin_open)
+        prepared = PreparedProgram(command=command, files=files)
+        await self.yard.start(
+            kept, room, Site(executor="process"), SpaceRole.MAIN, prepared, BOUNDS
+        )
 
     async def runs(self, kept):
         """Return what is seen of a try once its program runs."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rota.executors.kit.keeper.words import from_lines
+from rota.keeper.protocol import from_lines
 
 COUNTING = """
 import sys, time

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from rota.executors.kit.executor import Interpreter
-from rota.executors.kit.groups import find_hierarchy
-from rota.executors.kit.mounts import MountList
 from rota.executors.sandbox.executor import SandboxExecutor
+from rota.executors.shared.mounts import MountAllowlist
+from rota.executors.shared.resource_limits import find_hierarchy
+from rota.keeper.build import Interpreter
 
 LEAVE = """
 import os, sys
@@ -81,7 +81,7 @@ def go(payload):
 
 def test_a_members_script_has_all_of_it_behind_walls(simple):
     kept = simple
-    walls = SandboxExecutor(Interpreter.running(), MountList(), hierarchy=find_hierarchy())
+    walls = SandboxExecutor(Interpreter.running(), MountAllowlist(), hierarchy=find_hierarchy())
     missing = [each for each in walls.check() if each.needed]
     if missing:
         pytest.skip(f"there is no sandbox here: {missing[0]}")

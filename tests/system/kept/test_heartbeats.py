@@ -7,11 +7,11 @@ import signal
 
 from tests.system.keeper.yards import sleeping
 
-from rota.executors.kit.keeper.words import as_lines, from_lines
-from rota.executors.kit.signs import _stat
-from rota.flow.execute.beating import Followed, Watch
-from rota.flow.execute.hearing import Hearing
-from rota.model.keeping import Reason
+from rota.flow.attempt.output import OutputParser
+from rota.flow.attempt.programs import FollowedAttempt, KeeperWatchdog
+from rota.keeper.monitor import _stat
+from rota.keeper.protocol import as_lines, from_lines
+from rota.model.attempts import ExitReason
 
 SOON = {"ROTA_HEARTBEAT": "1s"}
 TALKER = """
@@ -74,8 +74,8 @@ class Mute:
 
 async def test_a_stopped_keeper_is_woken_and_the_program_goes_on(tmp_path):
     async with sleeping(tmp_path) as (yard, kept, sign):
-        followed = {1: Followed(kept, Hearing(Mute()))}
-        watch = Watch(yard, least=0.0)
+        followed = {1: FollowedAttempt(kept, OutputParser(Mute()))}
+        watch = KeeperWatchdog(yard, least=0.0)
         os.kill(sign.pid, signal.SIGSTOP)
         assert [(await watch.look(followed))[0].state for _ in range(2)] == ["running", "silent"]
         assert _stat(sign.pid)[0] != b"T"
@@ -85,15 +85,15 @@ async def test_a_stopped_keeper_is_woken_and_the_program_goes_on(tmp_path):
 
 async def test_a_keeper_that_stays_silent_is_ended_with_its_tree(tmp_path):
     async with sleeping(tmp_path) as (yard, kept, sign):
-        followed = {1: Followed(kept, Hearing(Mute()))}
-        watch = Watch(yard, least=0.0)
+        followed = {1: FollowedAttempt(kept, OutputParser(Mute()))}
+        watch = KeeperWatchdog(yard, least=0.0)
         for _ in range(3):
             os.kill(sign.pid, signal.SIGSTOP)
             await watch.look(followed)
         assert list(watch.ended) == [1]
         while (ending := yard.look(kept)) is None:
             await yard.rung(kept, 0.05)
-        assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+        assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, True)
         assert not (await yard.sign(kept)).alive
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.system.kept.test_outliving import ended
 
-from rota.model.texts import MORE
+from rota.model.text import MORE
 
 LONGEST_EVENT = 64 * 1024
 MOST_TEXT = 1024 * 1024

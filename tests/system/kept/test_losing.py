@@ -80,7 +80,7 @@ def test_without_a_namespace_what_is_left_is_found_by_its_marker(kept, both, tmp
         *without,
         sys.executable,
         "-m",
-        "rota.doors.cli.main",
+        "rota.cli.main",
         *words,
     ]
     number = start_forking(kept, "fail")

@@ -12,17 +12,17 @@ from datetime import timedelta
 import pytest
 from tests.system.kept.family import NAMES, WORDS, together
 
-from rota.agents.command.script import ScriptAgent
-from rota.executors.kit.executor import Interpreter
-from rota.executors.kit.keeper.words import from_lines
-from rota.executors.kit.spec import Tree
-from rota.executors.kit.yard import HomeYard
+from rota.agents.command.agent import ScriptAgent
 from rota.executors.process.executor import ProcessExecutor
-from rota.flow.execute.kept import KeptWork
-from rota.model.states import FINISHED
+from rota.flow.attempt.runner import AttemptRunner
+from rota.keeper.build import Interpreter
+from rota.keeper.home import LocalKeeperHome
+from rota.keeper.protocol import from_lines
+from rota.model.runs import FINISHED
 from rota.model.tasks import NewTask, Policy, Retry, TaskKind
-from rota.runtime.attempts import Stop
-from rota.runtime.crew import Crew, CrewSettings
+from rota.ports.executor import ProcessTreeMode
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
+from rota.runtime.worker import AttemptStop
 
 SHORT = timedelta(milliseconds=600)
 
@@ -31,7 +31,7 @@ class Guarded(ProcessExecutor):
     """A machine without PID namespaces: a guard gathers strays, and two kills outwit it."""
 
     def wrap(self, command, room):
-        return replace(super().wrap(command, room), tree=Tree.GUARD)
+        return replace(super().wrap(command, room), tree=ProcessTreeMode.GUARD)
 
 
 class Machine:
@@ -44,13 +44,15 @@ class Machine:
         self.work.mkdir(parents=True)
         (self.work / "family.py").write_text(WORDS)
         executor = Guarded(Interpreter.running(), hierarchy=None, certain_kill=False)
-        yard = HomeYard(self.home, "here", {"process": executor})
-        self.kept = KeptWork(
+        yard = LocalKeeperHome(self.home, "here", {"process": executor})
+        self.kept = AttemptRunner(
             desk.store, yard, {"script": ScriptAgent()}, lambda: self.crew.worker.id, chance,
             usual_agent="command", offered={"PATH": os.environ["PATH"]},
         )  # fmt: skip
-        settings = CrewSettings(worker_id="me", home="h", host="here", pid=os.getpid(), slots=4)
-        self.crew = Crew(
+        settings = SupervisorSettings(
+            worker_id="me", home="h", host="here", pid=os.getpid(), slots=4
+        )
+        self.crew = Supervisor(
             desk.store, [self.kept], {}, settings, desk.clock, chance, keepers=self.kept
         )
 
@@ -125,7 +127,7 @@ async def test_strays_are_found_by_their_marker_before_the_run_is_tried_again(ma
         machine.outwit()
         await machine.lived(3)
         (first, second) = await machine.desk.store.list_attempts(run_id)
-        machine.crew.worker.stop_run(run_id, Stop.CANCEL)
+        machine.crew.worker.stop_run(run_id, AttemptStop.CANCEL)
         attempts = await machine.ended(run_id)
     for attempt in (first, second):
         assert (attempt.outcome, attempt.ending["reason"]) == ("lost", "lost:keeper_died")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from rota.flow.observe.telling import span
+from rota.flow.observe.time_text import duration_text
 
 FINISHED = {"succeeded", "failed", "cancelled", "expired"}
 
@@ -75,7 +75,7 @@ def test_what_ended_while_nobody_looked_is_reported(kept):
     ended = started + timedelta(seconds=run["took_seconds"])
     assert finished - ended > (finished - gone) / 2, "it is no work that nobody was there"
     assert instant_of(run["attempts"][0]["ended_at"]) == ended
-    took = f"took {span(ended - started)}"
+    took = f"took {duration_text(ended - started)}"
     assert took in kept.rota("why", str(number)).stdout
     assert took.removeprefix("took ") in kept.rota("runs").stdout
 

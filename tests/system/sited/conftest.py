@@ -17,9 +17,9 @@ from tests.system.conftest import House
 from tests.system.executors.engines import a_docker, a_podman
 from tests.system.kept.conftest import Kept
 
-from rota.executors.kit.keeper.words import from_lines
-from rota.wiring.settings import load_settings
-from rota.wiring.sites import LocalSites
+from rota.app.settings import load_settings
+from rota.app.sites import LocalSiteChecker
+from rota.keeper.protocol import from_lines
 
 SPREAD = """
 import os, signal, sys, time
@@ -99,7 +99,7 @@ def a_place(request, name):
     if name in ENGINES:
         program, image = request.getfixturevalue(ENGINES[name])
         options, settings = (*options, "--image", image), {"ROTA_ENGINE": program}
-    sites = LocalSites(load_settings("/nonexistent"))
+    sites = LocalSiteChecker(load_settings("/nonexistent"))
     for needed in {options[1], "sandbox" if name == "walled" else options[1]} - {"container"}:
         tried = sites.try_out(needed)
         if not tried.available:

@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from rota.executors.kit.yard import HomeYard, states_of
-from rota.model.keeping import Kept
-from rota.wiring.settings import load_settings
-from rota.wiring.sites import LocalSites
+from rota.app.settings import load_settings
+from rota.app.sites import LocalSiteChecker
+from rota.keeper.home import LocalKeeperHome, states_of
+from rota.model.attempts import KeptAttempt
 
 PATIENCE = 30.0
 ASKING = """
@@ -80,9 +80,9 @@ def shown(terminal, text):
 
 def captured(sited, run):
     home = sited.house.home
-    yard = HomeYard(home, "here", LocalSites(load_settings(str(home))).executors)
+    yard = LocalKeeperHome(home, "here", LocalSiteChecker(load_settings(str(home))).executors)
     nonce = states_of(home, run, 1)[-1].name + "0" * 8
-    kept = Kept(run_id=run, epoch=1, home="", nonce=nonce, boot="", executor="tmux")
+    kept = KeptAttempt(run_id=run, epoch=1, home="", nonce=nonce, boot="", executor="tmux")
     return yard.pane(kept)
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from rota.executors.kit.executor import SEARCH_PATH
+from rota.ports.executor import SEARCH_PATH
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rota.model.codec import to_json
-from rota.model.verdicts import Exit
+from rota.model.agents import ProcessExit
+from rota.model.json import to_json
 
 FOLDER = Path(__file__).parent / "recorded"
 
@@ -32,4 +32,4 @@ def judged(verdict):
 
 def load_exit(end):
     stderr = end["stderr"].encode()
-    return Exit(code=end["code"], signal=end["signal"], stderr_tail=stderr)
+    return ProcessExit(code=end["code"], signal=end["signal"], stderr_tail=stderr)

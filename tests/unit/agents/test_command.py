@@ -9,36 +9,39 @@ import pytest
 
 from rota.agents.command.agent import CommandAgent
 from rota.errors import Invalid
-from rota.model.faults import MEANINGS, FaultKind
-from rota.model.outcomes import LONGEST_RESULT, Asked, Failed, Succeeded
-from rota.model.said import (
-    Fault,
-    Progress,
-    Question,
-    Result,
-    Session,
-    Taken,
-    Text,
-    ToolCall,
-    Usage,
+from rota.model.agents import (
+    MEANINGS,
+    AgentAnswer,
+    AgentError,
+    AgentErrorKind,
+    AgentMessageAccepted,
+    AgentProgress,
+    AgentQuestion,
+    AgentSessionStarted,
+    AgentSpec,
+    AgentText,
+    AgentToolCall,
+    AgentUsage,
+    OutputFormat,
+    ProcessExit,
+    PromptInput,
 )
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output, PromptBy, Wish
-from rota.ports.agent import Room
+from rota.model.attempts import LONGEST_RESULT, Failed, Succeeded, WaitingForAnswer
+from rota.ports.agent import AgentWorkspace
 
 AGENT = CommandAgent()
-ROOM = Room(folder="/attempt", cwd="/work", home="/home/x")
+ROOM = AgentWorkspace(folder="/attempt", cwd="/work", home="/home/x")
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "agent-lines.md").read_text()
 EXAMPLES = [line for line in PAGE.splitlines() if line.startswith('{"rota"')]
 SCHEMA = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
-WELL = Exit(code=0)
+WELL = ProcessExit(code=0)
 
 
 def wish(**choices):
-    return Wish(**{"instructions": "do it", "program": ("prog", "--flag"), **choices})
+    return AgentSpec(**{"instructions": "do it", "program": ("prog", "--flag"), **choices})
 
 
-def told(*lines, end=WELL, output=Output.TEXT):
+def told(*lines, end=WELL, output=OutputFormat.TEXT):
     reader = AGENT.reader(wish(output=output), ROOM)
     said = [
         one
@@ -50,17 +53,17 @@ def told(*lines, end=WELL, output=Output.TEXT):
 
 def test_the_whole_text_is_the_result_by_default():
     said, verdict = told(b"one", b"", b"two")
-    assert said == [Text(text="one"), Text(text="two")]
+    assert said == [AgentText(text="one"), AgentText(text="two")]
     assert verdict.outcome == Succeeded(result='"one\\n\\ntwo"')
 
 
 def test_the_last_line_can_be_the_result():
-    assert told(b"one", b"two", b"  ", output=Output.LAST_LINE)[1].text == "two"
+    assert told(b"one", b"two", b"  ", output=OutputFormat.LAST_LINE)[1].text == "two"
 
 
 def test_agreed_on_lines_a_program_that_gives_no_result_has_failed():
-    _, verdict = told(b"one", output=Output.LINES)
-    assert verdict.fault is FaultKind.NO_RESULT
+    _, verdict = told(b"one", output=OutputFormat.LINES)
+    assert verdict.fault is AgentErrorKind.NO_RESULT
     assert verdict.outcome.message.endswith("one")
 
 
@@ -78,16 +81,16 @@ def test_agreed_on_lines_a_program_that_gives_no_result_has_failed():
     ],
 )
 def test_a_line_that_is_not_understood_is_text(line):
-    said, verdict = told(line, output=Output.LAST_LINE)
-    assert said == [Text(text=json.dumps(line))]
+    said, verdict = told(line, output=OutputFormat.LAST_LINE)
+    assert said == [AgentText(text=json.dumps(line))]
     assert verdict.text == json.dumps(line)
 
 
 def test_usage_in_words_that_nobody_knows_is_shown():
     line = {"rota": "usage", "cost": 0.01}
-    assert told(line)[0] == [Text(text=json.dumps(line))]
+    assert told(line)[0] == [AgentText(text=json.dumps(line))]
     line = {"rota": "usage", "input_tokens": 3, "cost": 0.01}
-    assert told(line)[0] == [Text(text=json.dumps(line)), Usage(input=3)]
+    assert told(line)[0] == [AgentText(text=json.dumps(line)), AgentUsage(input=3)]
 
 
 def test_a_line_that_has_no_text_says_nothing():
@@ -104,11 +107,11 @@ def test_a_line_that_has_no_text_says_nothing():
     ],
 )
 def test_a_question_or_a_result_that_cannot_be_kept_is_shown_and_is_a_failure(line, lacks):
-    said, verdict = told(line, b"more", output=Output.LAST_LINE)
-    shown = "".join(one.text for one in said if isinstance(one, Text))
+    said, verdict = told(line, b"more", output=OutputFormat.LAST_LINE)
+    shown = "".join(one.text for one in said if isinstance(one, AgentText))
     assert shown == json.dumps(line) + "more"
     assert isinstance(verdict.outcome, Failed)
-    assert (verdict.fault, lacks in verdict.outcome.message) == (FaultKind.BAD_RESULT, True)
+    assert (verdict.fault, lacks in verdict.outcome.message) == (AgentErrorKind.BAD_RESULT, True)
     _, better = told(line, {"rota": "result", "text": "in the end"})
     assert better.text == "in the end"
 
@@ -134,7 +137,7 @@ def test_data_are_kept_as_they_are():
 def test_data_that_nobody_could_read_again_are_a_bad_result(data):
     _, verdict = told(f'{{"rota": "result", "text": "a", "data": {data}}}'.encode())
     assert (verdict.fault, verdict.outcome.result if verdict.fault is None else None) == (
-        FaultKind.BAD_RESULT,
+        AgentErrorKind.BAD_RESULT,
         None,
     )
 
@@ -146,7 +149,7 @@ def test_data_of_a_hundred_levels_are_kept():
 
 def test_data_that_are_too_long_are_a_bad_result():
     _, verdict = told({"rota": "result", "data": "x" * (LONGEST_RESULT + 1)})
-    assert verdict.fault is FaultKind.BAD_RESULT
+    assert verdict.fault is AgentErrorKind.BAD_RESULT
 
 
 @pytest.mark.parametrize(
@@ -166,19 +169,19 @@ def test_a_long_text_is_cut_in_its_middle_until_it_fits(character, times):
 
 def test_a_question_without_a_result_asks():
     _, verdict = told({"rota": "question", "text": "Which?", "options": ["a", "b"], "context": "c"})
-    assert verdict.outcome == Asked(question="Which?", context="c", options=("a", "b"))
+    assert verdict.outcome == WaitingForAnswer(question="Which?", context="c", options=("a", "b"))
 
 
 def test_a_program_cannot_say_that_somebody_stopped_it():
     _, verdict = told({"rota": "error", "class": "cancelled", "message": "x"})
-    assert verdict.fault is FaultKind.OTHER
+    assert verdict.fault is AgentErrorKind.OTHER
 
 
 def test_a_line_that_is_too_long_is_text():
     long = json.dumps({"rota": "result", "text": "x" * 1_100_000}).encode()
-    said, verdict = told(long, output=Output.LINES)
-    assert verdict.fault is FaultKind.NO_RESULT
-    assert all(isinstance(one, Text) for one in said)
+    said, verdict = told(long, output=OutputFormat.LINES)
+    assert verdict.fault is AgentErrorKind.NO_RESULT
+    assert all(isinstance(one, AgentText) for one in said)
 
 
 def test_a_stream_may_end_within_a_line():
@@ -193,15 +196,15 @@ def test_the_examples_of_the_page_fit_its_schema_and_say_what_they_mean(line):
     jsonschema_rs.validator_for(SCHEMA).validate(json.loads(line))
     (said,) = told(line.encode())[0]
     assert type(said) is {
-        "text": Text,
-        "progress": Progress,
-        "tool": ToolCall,
-        "usage": Usage,
-        "session": Session,
-        "read": Taken,
-        "question": Question,
-        "result": Result,
-        "error": Fault,
+        "text": AgentText,
+        "progress": AgentProgress,
+        "tool": AgentToolCall,
+        "usage": AgentUsage,
+        "session": AgentSessionStarted,
+        "read": AgentMessageAccepted,
+        "question": AgentQuestion,
+        "result": AgentAnswer,
+        "error": AgentError,
     }.pop(json.loads(line)["rota"])
 
 
@@ -219,7 +222,7 @@ def test_the_page_lists_every_class():
         soon, again = ("yes" if known else "no" for known in (meaning.transient, meaning.retry))
         assert f"| `{kind}` | {soon} | {again} |" in PAGE
     error = SCHEMA["oneOf"][-1]["properties"]["class"]["enum"]
-    assert {*error, "cancelled"} == {kind.value for kind in FaultKind}
+    assert {*error, "cancelled"} == {kind.value for kind in AgentErrorKind}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +254,7 @@ def test_the_instructions_go_to_the_input():
     ],
 )
 def test_the_instructions_go_among_the_words(program, argv):
-    command = AGENT.prepare(wish(program=program, prompt_by=PromptBy.ARGV), ROOM).command
+    command = AGENT.prepare(wish(program=program, prompt_by=PromptInput.ARGV), ROOM).command
     assert (command.argv, command.stdin) == (argv, b"")
 
 
@@ -266,7 +269,7 @@ def test_the_instructions_go_among_the_words(program, argv):
     ],
 )
 def test_instructions_are_never_taken_for_an_option(text, program, literally):
-    asked = wish(program=program, prompt_by=PromptBy.ARGV, instructions=text)
+    asked = wish(program=program, prompt_by=PromptInput.ARGV, instructions=text)
     argv = AGENT.prepare(asked, ROOM).command.argv
     assert argv[-1] == (text if literally else f" {text}")
     assert argv[:-1] == tuple(word for word in program if word != "{instructions}")
@@ -274,12 +277,12 @@ def test_instructions_are_never_taken_for_an_option(text, program, literally):
 
 def test_only_a_whole_word_is_replaced():
     program = ("sh", "-c", "think {instructions}")
-    argv = AGENT.prepare(wish(program=program, prompt_by=PromptBy.ARGV), ROOM).command.argv
+    argv = AGENT.prepare(wish(program=program, prompt_by=PromptInput.ARGV), ROOM).command.argv
     assert argv == ("sh", "-c", "think {instructions}", "do it")
 
 
 def test_a_session_comes_back_in_the_environment():
-    room = Room(folder="/attempt", cwd="/work", home="/home/x", session="7f3a")
+    room = AgentWorkspace(folder="/attempt", cwd="/work", home="/home/x", session="7f3a")
     assert AGENT.prepare(wish(), room).command.env["ROTA_SESSION"] == "7f3a"
 
 
@@ -288,10 +291,10 @@ def test_a_session_comes_back_in_the_environment():
     [
         ("command", {"program": ()}),
         ("command", {"program": ("a\x00b",)}),
-        ("command", {"program": ("{instructions}",), "prompt_by": PromptBy.ARGV}),
+        ("command", {"program": ("{instructions}",), "prompt_by": PromptInput.ARGV}),
         ("instructions", {"instructions": " "}),
         ("instructions", {"instructions": "a\x00b"}),
-        ("instructions", {"instructions": "x" * 200_000, "prompt_by": PromptBy.ARGV}),
+        ("instructions", {"instructions": "x" * 200_000, "prompt_by": PromptInput.ARGV}),
         ("instructions", {"instructions": "x" * 1_100_000}),
         ("variables", {"variables": ("A=B",)}),
         ("model", {"model": "opus"}),
@@ -306,7 +309,7 @@ def test_what_a_plain_program_cannot_do_is_refused(field, choices):
 
 
 def test_a_failing_program_tells_by_its_last_words_on_standard_error():
-    end = Exit(code=3, stderr_tail=b"\x1b[31mTraceback\x1b[0m\nValueError: no")
+    end = ProcessExit(code=3, stderr_tail=b"\x1b[31mTraceback\x1b[0m\nValueError: no")
     outcome = told(b"fine", end=end)[1].outcome
     assert isinstance(outcome, Failed)
     assert outcome.message.splitlines()[1:] == ["exit code 3", "Traceback", "ValueError: no"]

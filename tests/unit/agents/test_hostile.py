@@ -12,14 +12,19 @@ from tests.unit.agents.golden import FOLDER
 from rota.agents.claude.reader import ClaudeReader
 from rota.agents.codex.reader import CodexReader
 from rota.agents.command.reader import CommandReader
-from rota.agents.kit.reading import MOST_SAYINGS
-from rota.agents.kit.text import LONGEST_TEXT, clean
-from rota.agents.pi.steered import SteeredPiReader
-from rota.model.faults import FaultKind
-from rota.model.outcomes import LONGEST_RESULT, Succeeded
-from rota.model.said import Progress, Result, Usage
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output
+from rota.agents.pi.reader import PiRpcReader
+from rota.agents.shared.reader import MOST_SAYINGS
+from rota.agents.shared.stream import LONGEST_TEXT
+from rota.model.agents import (
+    AgentAnswer,
+    AgentErrorKind,
+    AgentProgress,
+    AgentUsage,
+    OutputFormat,
+    ProcessExit,
+)
+from rota.model.attempts import LONGEST_RESULT, Succeeded
+from rota.model.text import clean
 
 
 def commanded(reader):
@@ -31,11 +36,11 @@ def commanded(reader):
 READERS = {
     "claude": ClaudeReader,
     "codex": CodexReader,
-    "pi": SteeredPiReader,
-    "steered pi": lambda: commanded(SteeredPiReader()),
-    "text": lambda: CommandReader(Output.TEXT),
-    "last_line": lambda: CommandReader(Output.LAST_LINE),
-    "lines": lambda: CommandReader(Output.LINES),
+    "pi": PiRpcReader,
+    "steered pi": lambda: commanded(PiRpcReader()),
+    "text": lambda: CommandReader(OutputFormat.TEXT),
+    "last_line": lambda: CommandReader(OutputFormat.LAST_LINE),
+    "lines": lambda: CommandReader(OutputFormat.LINES),
 }
 KEYS = sorted(
     {
@@ -88,22 +93,22 @@ def test_an_answer_of_codex_that_is_too_long_to_be_read_is_no_result(size):
         line, part = json.dumps(record, separators=(",", ":")).encode() + b"\n", 64 * 1024
         for at in range(0, len(line), part):
             reader.feed(line[at : at + part], cut=at + part < len(line))
-    verdict = reader.end(Exit(code=0))
+    verdict = reader.end(ProcessExit(code=0))
     read = size < 1024 * 1024
     assert (verdict.fault, verdict.text == "x" * size) == (
-        None if read else FaultKind.NO_RESULT,
+        None if read else AgentErrorKind.NO_RESULT,
         read,
     )
 
 
-@pytest.mark.parametrize("reader", [SteeredPiReader, ClaudeReader])
+@pytest.mark.parametrize("reader", [PiRpcReader, ClaudeReader])
 def test_a_tool_may_be_used_for_whatever_is_deep(reader):
     for depth in range(100, 1_100):
         deep = b'{"a":' * depth + b"1" + b"}" * depth
         one = b'{"type":"tool_execution_start","toolName":"x","args":' + deep + b"}\n"
         two = b'{"type":"tool_use","name":"x","input":' + deep + b"}"
         other = b'{"type":"assistant","message":{"content":[' + two + b"]}}\n"
-        reader().feed(one if reader is SteeredPiReader else other)
+        reader().feed(one if reader is PiRpcReader else other)
 
 
 @st.composite
@@ -128,7 +133,7 @@ LINES = st.one_of(
     st.sampled_from([b"", b"{", b"[" * 100_000, b'{"rota":' * 50_000, b"\xff\xfe{", b"null"]),
 )
 ENDS = st.builds(
-    Exit,
+    ProcessExit,
     code=st.none() | st.integers(-1, 300),
     signal=st.none() | st.integers(1, 64),
     stderr_tail=st.binary(max_size=300),
@@ -151,11 +156,11 @@ def assert_safe(value):
         text.encode()
         assert not any(ord(c) < 32 and c not in "\n\t" for c in text), repr(text)
         assert "\x7f" not in text
-        if not isinstance(value, Result):
+        if not isinstance(value, AgentAnswer):
             assert len(text) <= LONGEST_TEXT
-    if isinstance(value, Progress) and value.percent is not None:
+    if isinstance(value, AgentProgress) and value.percent is not None:
         assert 0 <= value.percent <= 100
-    if isinstance(value, Usage):
+    if isinstance(value, AgentUsage):
         assert min(value.input, value.output, value.cached) >= 0
         assert value.cost is None or 0 <= value.cost < float("inf")
 
@@ -163,8 +168,10 @@ def assert_safe(value):
 @pytest.mark.parametrize("kind", READERS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(lines=st.lists(st.tuples(LINES, st.booleans()), max_size=6), end=ENDS)
-@example(lines=[(b'{"rota":"result","data":"\\ud800"}', False)], end=Exit(code=0))
-@example(lines=[(b'{"type":"result","total_cost_usd":-1,"usage":{}}', False)], end=Exit(code=0))
+@example(lines=[(b'{"rota":"result","data":"\\ud800"}', False)], end=ProcessExit(code=0))
+@example(
+    lines=[(b'{"type":"result","total_cost_usd":-1,"usage":{}}', False)], end=ProcessExit(code=0)
+)
 def test_any_lines_and_any_end_give_safe_words_and_one_verdict(kind, lines, end):
     reader = READERS[kind]()
     for line, cut in lines:
@@ -209,7 +216,7 @@ def test_a_flood_does_not_fill_the_memory(kind, flood):
         for _ in range(times):
             reader.feed(piece, cut=cut)
         held, _ = tracemalloc.get_traced_memory()
-        reader.end(Exit(code=0))
+        reader.end(ProcessExit(code=0))
     finally:
         tracemalloc.stop()
     assert held < 4 * 1024 * 1024
@@ -219,7 +226,7 @@ def test_the_result_of_a_flood_has_both_ends_of_it():
     reader = READERS["text"]()
     for number in range(60_000):
         reader.feed(b"line %d" % number)
-    text = reader.end(Exit(code=0)).text
+    text = reader.end(ProcessExit(code=0)).text
     assert text.startswith("line 0\n")
     assert text.endswith("line 59999")
     assert "characters left out]" in text
@@ -252,4 +259,4 @@ def test_streams_that_are_mixed_up_or_of_another_agent_do_no_harm(kind):
         for line in path.read_bytes().splitlines():
             for one in reader.feed(line):
                 assert_safe(one)
-    reader.end(Exit(code=0))
+    reader.end(ProcessExit(code=0))

@@ -9,31 +9,31 @@ import pytest
 
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
-from rota.agents.command.agent import CommandAgent
-from rota.agents.command.script import ScriptAgent
-from rota.agents.kit.text import LONGEST_DETAIL, LONGEST_SUMMARY, LONGEST_TEXT
+from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.agents.pi.agent import PiAgent
-from rota.model.verdicts import Exit
-from rota.model.wishes import Wish
-from rota.ports.agent import Room
+from rota.agents.shared.stream import LONGEST_DETAIL, LONGEST_SUMMARY, LONGEST_TEXT
+from rota.model.agents import AgentSpec, ProcessExit
+from rota.ports.agent import AgentWorkspace
 from rota.rules.redaction import Redactor
 
 SECRET = "sk-ant-api03-AbCdEfGhIjKl+/=42~tail%of:it"  # noqa: S105
 MARK = "[secret anthropic]"
 TAIL = "+/=42"
-ROOM = Room(folder="/f", cwd="/w", home="/h", program="p", redactor=Redactor({"anthropic": SECRET}))
+ROOM = AgentWorkspace(
+    folder="/f", cwd="/w", home="/h", program="p", redactor=Redactor({"anthropic": SECRET})
+)
 AGENTS = (ClaudeAgent(), CodexAgent(), PiAgent(), CommandAgent(), ScriptAgent())
 LEAKS = [SECRET[:12], SECRET[-8:], TAIL]
 
 
 def told(agent, *records, end=None, room=ROOM):
     """Return all that a reader says of a stream, and what it came to."""
-    reader = agent.reader(Wish(), room)
+    reader = agent.reader(AgentSpec(), room)
     said = []
     for record in records:
         line = record if isinstance(record, bytes) else json.dumps(record).encode()
         said += reader.feed(line + b"\n")
-    return repr(said), repr(reader.end(end or Exit(code=0)))
+    return repr(said), repr(reader.end(end or ProcessExit(code=0)))
 
 
 def tool(words):
@@ -68,12 +68,12 @@ def test_no_part_of_a_key_is_left_in_errors_and_progress(agent, records):
 def test_no_part_of_a_key_is_left_in_the_standard_error(agent, before):
     behind = b"y" * (LONGEST_DETAIL - 10 if before == 5 else 3)
     tail = b"x" * before + b" " + SECRET.encode() + b" " + behind
-    _, verdict = told(agent, end=Exit(code=1, stderr_tail=tail))
+    _, verdict = told(agent, end=ProcessExit(code=1, stderr_tail=tail))
     assert not [leak for leak in LEAKS if leak in verdict]
 
 
 def test_a_line_that_is_no_json_is_told_without_a_key():
-    _, verdict = told(ClaudeAgent(), f"cannot log in: {SECRET}".encode(), end=Exit(code=1))
+    _, verdict = told(ClaudeAgent(), f"cannot log in: {SECRET}".encode(), end=ProcessExit(code=1))
     assert MARK in verdict
     assert not [leak for leak in LEAKS if leak in verdict]
 

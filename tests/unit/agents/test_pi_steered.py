@@ -5,13 +5,21 @@ import json
 import pytest
 from tests.unit.agents.test_steering import HELLO, ROOM, SAID
 
-from rota.agents.kit.lines import LONGEST_LINE
 from rota.agents.pi.agent import PiAgent
-from rota.model.faults import FaultKind
-from rota.model.outcomes import Succeeded
-from rota.model.said import Answer, Fault, Over, Result, Session, Taken, Wanted
-from rota.model.verdicts import Exit
-from rota.model.wishes import Wish
+from rota.agents.shared.stream import LONGEST_LINE
+from rota.model.agents import (
+    AgentAnswer,
+    AgentError,
+    AgentErrorKind,
+    AgentInputClosed,
+    AgentInputRequested,
+    AgentMessageAccepted,
+    AgentSessionStarted,
+    AgentSpec,
+    AgentTurnAnswer,
+    ProcessExit,
+)
+from rota.model.attempts import Succeeded
 
 OPENING = [
     {"id": "session", "type": "response", "command": "get_state", "success": True,
@@ -44,7 +52,7 @@ BROKEN = answered("", "error", errorMessage="529 Overloaded")
 def heard(*records, since=OPENING):
     reader = PiAgent().reader(HELLO, ROOM)
     said = [one for record in (*since, *records) for one in reader.feed(line_of(record))]
-    return said, reader.end(Exit(code=0))
+    return said, reader.end(ProcessExit(code=0))
 
 
 def line_of(record):
@@ -56,7 +64,7 @@ def of(kind, said):
 
 
 def test_its_prompt_and_messages_are_commands():
-    wish = Wish(instructions="say hello", model="stub/m", thinking="off", tools=())
+    wish = AgentSpec(instructions="say hello", model="stub/m", thinking="off", tools=())
     command = PiAgent().prepare(wish, ROOM).command
     assert list(command.argv) == [
         *("pi", "--mode", "rpc", "--model", "stub/m", "--thinking", "off", "--no-tools"),
@@ -92,8 +100,8 @@ def test_other_lines_are_no_messages(line):
 
 def test_it_is_over_when_its_work_ends():
     said, verdict = heard(START, told("say hello"), answered("done"), END)
-    assert of(Session, said) == [Session(id="7f3a")]
-    assert said[-2:] == [Result(text="done"), Over()]
+    assert of(AgentSessionStarted, said) == [AgentSessionStarted(id="7f3a")]
+    assert said[-2:] == [AgentAnswer(text="done"), AgentInputClosed()]
     assert verdict.outcome == Succeeded(result='"done"')
     assert verdict.session == "7f3a"
 
@@ -101,53 +109,55 @@ def test_it_is_over_when_its_work_ends():
 def test_a_message_is_taken_when_the_model_has_answered_with_it_in_view():
     before = (START, told("say hello"), answered("the first"), MESSAGE)
     said, _ = heard(*before)
-    assert not of(Taken, said)
-    assert not of(Result, said)
+    assert not of(AgentMessageAccepted, said)
+    assert not of(AgentAnswer, said)
     said, verdict = heard(*before, answered("the second"), END)
-    assert of(Taken, said) == [Taken(message=171)]
-    assert of(Answer, said) == [Answer(result='"the first"')]
+    assert of(AgentMessageAccepted, said) == [AgentMessageAccepted(message=171)]
+    assert of(AgentTurnAnswer, said) == [AgentTurnAnswer(result='"the first"')]
     assert verdict.outcome == Succeeded(result='"the first\\n\\nthe second"', rest='"the second"')
 
 
 def test_an_answer_that_broke_off_has_taken_nothing():
     said, _ = heard(START, told("say hello"), MESSAGE, BROKEN, END)
-    assert not of(Taken, said)
+    assert not of(AgentMessageAccepted, said)
 
 
 def test_a_prompt_that_looks_like_a_message_is_none():
     said, _ = heard(START, told('<message id="171" sender="Ann">x</message>'), answered("y"), END)
-    assert not of(Taken, said)
+    assert not of(AgentMessageAccepted, said)
 
 
 def test_after_an_error_it_is_asked_whether_it_goes_on():
     said, _ = heard(START, told("say hello"), BROKEN, END)
-    assert of(Wanted, said)[-1] == Wanted(line='{"id": "rest-2", "type": "get_state"}\n')
-    assert not of(Over, said)
-    assert not of(Fault, said)
+    assert of(AgentInputRequested, said)[-1] == AgentInputRequested(
+        line='{"id": "rest-2", "type": "get_state"}\n'
+    )
+    assert not of(AgentInputClosed, said)
+    assert not of(AgentError, said)
     said, verdict = heard(START, told("say hello"), BROKEN, END, state(2))
-    assert said[-1] == Over()
-    assert verdict.fault is FaultKind.OVERLOAD
+    assert said[-1] == AgentInputClosed()
+    assert verdict.fault is AgentErrorKind.OVERLOAD
 
 
 def test_one_that_tries_again_by_itself_is_not_over():
     again = (START, told("say hello"), BROKEN, END, RETRY, state(2))
     said, _ = heard(*again)
-    assert not of(Over, said)
+    assert not of(AgentInputClosed, said)
     said, verdict = heard(*again, START, answered("done"), END)
     assert verdict.outcome == Succeeded(result='"done"')
     given_up = {"type": "auto_retry_end", "success": False, "finalError": "529 Overloaded"}
     said, verdict = heard(*again, START, BROKEN, END, given_up)
-    assert said[-1] == Over()
-    assert verdict.fault is FaultKind.OVERLOAD
+    assert said[-1] == AgentInputClosed()
+    assert verdict.fault is AgentErrorKind.OVERLOAD
 
 
 def test_a_newer_one_says_itself_when_it_has_settled():
     settled, end = {"type": "agent_settled", "aborted": False}, {**END, "willRetry": False}
     said, _ = heard(START, told("say hello"), answered("the first"), end)
-    assert not of(Over, said)
+    assert not of(AgentInputClosed, said)
     more = (START, MESSAGE, answered("the second"), end, settled)
     said, verdict = heard(START, told("say hello"), answered("the first"), end, *more)
-    assert said[-1] == Over()
+    assert said[-1] == AgentInputClosed()
     assert verdict.outcome == Succeeded(result='"the first\\n\\nthe second"', rest='"the second"')
 
 
@@ -160,27 +170,27 @@ def test_an_extension_that_asks_a_person_is_told_that_there_is_nobody():
     asked = {"type": "extension_ui_request", "id": "9d1c", "method": "confirm", "title": "Sure?"}
     said, _ = heard(START, asked, {**asked, "method": "notify"})
     answer = '{"type": "extension_ui_response", "id": "9d1c", "cancelled": true}\n'
-    assert of(Wanted, said)[1:] == [Wanted(line=answer)]
+    assert of(AgentInputRequested, said)[1:] == [AgentInputRequested(line=answer)]
 
 
 def test_a_run_that_breaks_without_a_message_is_a_failure():
     end = {"type": "agent_end", "messages": [BROKEN["message"]]}
-    assert heard(START, told("say hello"), end, state(2))[1].fault is FaultKind.OVERLOAD
+    assert heard(START, told("say hello"), end, state(2))[1].fault is AgentErrorKind.OVERLOAD
 
 
 def test_a_prompt_that_begins_nothing_is_over():
     said, verdict = heard(state(1))
-    assert said[-1] == Over()
-    assert verdict.fault is FaultKind.NO_RESULT
-    assert not of(Over, heard(state(1, streaming=True))[0])
-    assert not of(Over, heard(START, state(1))[0])
+    assert said[-1] == AgentInputClosed()
+    assert verdict.fault is AgentErrorKind.NO_RESULT
+    assert not of(AgentInputClosed, heard(state(1, streaming=True))[0])
+    assert not of(AgentInputClosed, heard(START, state(1))[0])
 
 
 def test_a_prompt_that_is_refused_is_over():
     refused = {"id": "prompt", "type": "response", "success": False, "error": "No API key found"}
     said, verdict = heard(refused, since=OPENING[:1])
-    assert said[-1] == Over()
-    assert verdict.fault is FaultKind.AUTHENTICATION
+    assert said[-1] == AgentInputClosed()
+    assert verdict.fault is AgentErrorKind.AUTHENTICATION
 
 
 @pytest.mark.parametrize("size", [LONGEST_LINE, 3 * LONGEST_LINE])
@@ -190,17 +200,19 @@ def test_an_end_that_is_too_long_to_be_read_is_an_end(size):
     for record in (*OPENING, START, told("say hello"), answered("done")):
         reader.feed(line_of(record))
     said = in_pieces(reader, line_of(end))
-    assert said == [Result(text="done"), Over()]
+    assert said == [AgentAnswer(text="done"), AgentInputClosed()]
 
 
 def test_an_answer_that_is_too_long_to_be_read_is_none_and_has_taken_its_message():
     reader = PiAgent().reader(HELLO, ROOM)
     for record in (*OPENING, START, told("say hello"), answered("the first"), MESSAGE):
         reader.feed(line_of(record))
-    assert in_pieces(reader, line_of(answered("x" * LONGEST_LINE))) == [Taken(message=171)]
+    assert in_pieces(reader, line_of(answered("x" * LONGEST_LINE))) == [
+        AgentMessageAccepted(message=171)
+    ]
     said = [*reader.feed(line_of(END)), *reader.feed(line_of(state(2)))]
-    assert said[-1] == Over()
-    assert reader.end(Exit(code=0)).fault is FaultKind.NO_RESULT
+    assert said[-1] == AgentInputClosed()
+    assert reader.end(ProcessExit(code=0)).fault is AgentErrorKind.NO_RESULT
 
 
 def in_pieces(reader, line, size=64 * 1024):

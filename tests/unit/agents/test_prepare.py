@@ -10,11 +10,11 @@ from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.pi.agent import PiAgent
 from rota.errors import Invalid
-from rota.model.wishes import Output, PromptBy, SessionContext, Wish
-from rota.ports.agent import McpServer, Room
+from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.ports.agent import AgentWorkspace, McpServer
 
 AGENTS = {a.name: a for a in (ClaudeAgent(), CodexAgent(), CommandAgent(), PiAgent())}
-HELLO = Wish(instructions="say hello")
+HELLO = AgentSpec(instructions="say hello")
 OWN = {
     "claude": HELLO,
     "codex": HELLO,
@@ -34,7 +34,7 @@ OFFERED = {
     "AWS_SECRET_ACCESS_KEY": KEY,
     "GITHUB_TOKEN": KEY,
 }
-ROOM = Room(folder="/attempt", cwd="/work", home="/home/x", offered=OFFERED)
+ROOM = AgentWorkspace(folder="/attempt", cwd="/work", home="/home/x", offered=OFFERED)
 AT_ADDRESS = McpServer(name="rota", url="http://127.0.0.1:1/mcp", headers={"Authorization": KEY})
 AS_PROGRAM = McpServer(name="files", argv=("serve", "--all"), env={"FILES_KEY": KEY})
 
@@ -275,8 +275,8 @@ REFUSED = [
     ("claude", "permission_mode", {"permission_mode": "default"}),
     ("claude", "max_turns", {"max_turns": 0}),
     ("claude", "command", {"program": ("sh",)}),
-    ("claude", "output", {"output": Output.LINES}),
-    ("claude", "prompt_by", {"prompt_by": PromptBy.ARGV}),
+    ("claude", "output", {"output": OutputFormat.LINES}),
+    ("claude", "prompt_by", {"prompt_by": PromptInput.ARGV}),
     ("codex", "fallback_models", {"fallback_models": ("a",)}),
     ("codex", "tools", {"tools": ("shell",)}),
     ("codex", "denied_tools", {"denied_tools": ("shell",)}),

@@ -9,11 +9,9 @@ from tests.unit.agents.golden import FOLDER, described, load_exit
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.pi.agent import PiAgent
-from rota.model.outcomes import Succeeded
-from rota.model.said import Result
-from rota.model.verdicts import Exit
-from rota.model.wishes import Wish
-from rota.ports.agent import Room
+from rota.model.agents import AgentAnswer, AgentSpec, ProcessExit
+from rota.model.attempts import Succeeded
+from rota.ports.agent import AgentWorkspace
 
 AGENTS = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), PiAgent())}
 RECORDED = sorted(FOLDER.glob("*.json"))
@@ -38,8 +36,8 @@ FAULTS = {
 
 
 def reader_of(about):
-    room = Room(folder="/", cwd="/", home="/", session=about["session"])
-    return AGENTS[about["agent"]].reader(Wish(), room)
+    room = AgentWorkspace(folder="/", cwd="/", home="/", session=about["session"])
+    return AGENTS[about["agent"]].reader(AgentSpec(), room)
 
 
 def lines_of(path):
@@ -91,13 +89,21 @@ def test_a_stream_that_breaks_off_is_never_a_success_without_its_result(path):
     for length in range(0, len(stream), max(1, len(stream) // 50)):
         reader = reader_of(about)
         said = [said for line in stream[:length].splitlines() for said in reader.feed(line)]
-        outcome = reader.end(Exit(code=0)).outcome
-        assert not isinstance(outcome, Succeeded) or any(isinstance(one, Result) for one in said)
+        outcome = reader.end(ProcessExit(code=0)).outcome
+        assert not isinstance(outcome, Succeeded) or any(
+            isinstance(one, AgentAnswer) for one in said
+        )
 
 
 def test_no_failing_exit_is_a_success(path):
     about = json.loads(path.read_text())
-    for end in (Exit(code=1), Exit(code=137), Exit(signal=15), Exit(signal=9), Exit()):
+    for end in (
+        ProcessExit(code=1),
+        ProcessExit(code=137),
+        ProcessExit(signal=15),
+        ProcessExit(signal=9),
+        ProcessExit(),
+    ):
         reader = reader_of(about)
         for line in lines_of(path):
             reader.feed(line)

@@ -6,15 +6,14 @@ import sys
 
 import pytest
 
-from rota.agents.command.script import ScriptAgent
+from rota.agents.command.agent import ScriptAgent
 from rota.errors import Invalid
-from rota.model.outcomes import Succeeded
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output, SessionContext, Wish
-from rota.ports.agent import Room
+from rota.model.agents import AgentSpec, OutputFormat, ProcessExit, SessionContext
+from rota.model.attempts import Succeeded
+from rota.ports.agent import AgentWorkspace
 
 AGENT = ScriptAgent()
-ROOM = Room(
+ROOM = AgentWorkspace(
     folder="/attempt",
     cwd="/work",
     home="/home/x",
@@ -28,7 +27,7 @@ HOSTILE = ("$(touch x)", "`x`", "; x", "{}", "{instructions}", "{{ x }}", "-rf",
 
 
 def prepared(*words, payload="null"):
-    return AGENT.prepare(Wish(program=words, instructions=payload), ROOM)
+    return AGENT.prepare(AgentSpec(program=words, instructions=payload), ROOM)
 
 
 def test_a_program_is_told_everything_and_nothing_else():
@@ -69,7 +68,7 @@ def test_what_is_no_function_is_a_program(word):
 
 def test_a_script_has_no_wishes_of_an_agent():
     with pytest.raises(Invalid, match="context"):
-        AGENT.check(Wish(program=("p",), instructions="null", context=SessionContext.GROUP))
+        AGENT.check(AgentSpec(program=("p",), instructions="null", context=SessionContext.GROUP))
 
 
 CASES = {
@@ -110,29 +109,33 @@ OWN_WORDS = [
 @pytest.mark.parametrize("words", OWN_WORDS)
 def test_what_a_failing_script_says_is_not_taken_for_the_words_of_a_provider(words):
     """It is tried again as its task says, and nobody is told to buy credit."""
-    outcome = ended(Exit(code=1, stderr_tail=words.encode())).outcome
+    outcome = ended(ProcessExit(code=1, stderr_tail=words.encode())).outcome
     assert (outcome.code, outcome.retryable) == ("other", True)
     assert words in outcome.message
     line = json.dumps({"rota": "error", "message": words}).encode() + b"\n"
-    assert ended(Exit(code=0), line).outcome.code == "other"
+    assert ended(ProcessExit(code=0), line).outcome.code == "other"
 
 
 def test_a_script_may_say_itself_of_which_class_its_error_is():
     line = b'{"rota": "error", "class": "rate_limit", "message": "the bank is closed"}\n'
-    assert ended(Exit(code=0), line).outcome.code == "rate_limit"
+    assert ended(ProcessExit(code=0), line).outcome.code == "rate_limit"
 
 
 def test_a_script_that_ran_out_of_memory_is_known_by_its_words():
-    assert ended(Exit(code=1, stderr_tail=b"MemoryError")).outcome.code == "out_of_memory"
+    assert ended(ProcessExit(code=1, stderr_tail=b"MemoryError")).outcome.code == "out_of_memory"
 
 
 def test_a_result_that_tells_of_an_error_is_a_result():
     seen = b"API Error: 500 of the weather service, twice\n"
-    assert ended(Exit(code=0), seen).outcome == Succeeded(result=json.dumps(seen.decode().strip()))
+    assert ended(ProcessExit(code=0), seen).outcome == Succeeded(
+        result=json.dumps(seen.decode().strip())
+    )
 
 
 def ended(end, *lines):
-    reader = AGENT.reader(Wish(program=("p",), instructions="null", output=Output.LAST_LINE), ROOM)
+    reader = AGENT.reader(
+        AgentSpec(program=("p",), instructions="null", output=OutputFormat.LAST_LINE), ROOM
+    )
     for line in lines:
         reader.feed(line)
     return reader.end(end)

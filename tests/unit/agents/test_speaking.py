@@ -7,11 +7,9 @@ import json
 import pytest
 
 from rota.agents.command.reader import CommandReader
-from rota.agents.kit.speaking import spoken
-from rota.model.outcomes import Succeeded
-from rota.model.said import Result
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output
+from rota.agents.shared.result import public_answer
+from rota.model.agents import AgentAnswer, OutputFormat, ProcessExit
+from rota.model.attempts import Succeeded
 
 
 @pytest.mark.parametrize(
@@ -28,11 +26,13 @@ from rota.model.wishes import Output
     ],
 )
 def test_the_word_at_the_beginning_says_whether_people_are_told(text, kept, silent):
-    assert spoken(Result(text=text)) == Succeeded(result=json.dumps(kept), silent=silent)
+    assert public_answer(AgentAnswer(text=text)) == Succeeded(
+        result=json.dumps(kept), silent=silent
+    )
 
 
 def test_a_silence_without_words_has_no_result():
-    assert spoken(Result(text="NO_ACTION:")) == Succeeded(result=None, silent=True)
+    assert public_answer(AgentAnswer(text="NO_ACTION:")) == Succeeded(result=None, silent=True)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_a_silence_without_words_has_no_result():
     ],
 )
 def test_data_say_it_in_fields(data, silent, again):
-    made = spoken(Result(data=data))
+    made = public_answer(AgentAnswer(data=data))
     assert (made.result, made.silent, made.next_check) == (data, silent, again)
 
 
 def test_the_last_line_of_an_answer_may_say_it_in_a_line_of_rotas():
     text = 'All calm.\n{"rota": "result", "silent": true, "next_check": "4h"}'
-    assert spoken(Result(text=text)) == Succeeded(
+    assert public_answer(AgentAnswer(text=text)) == Succeeded(
         result='"All calm."', silent=True, next_check="4h"
     )
 
 
 def test_a_program_says_it_in_its_result_line():
-    reader = CommandReader(Output.LINES)
+    reader = CommandReader(OutputFormat.LINES)
     reader.feed(b'{"rota": "result", "text": "calm", "silent": true, "next_check": "1d"}\n')
-    outcome = reader.end(Exit(code=0)).outcome
+    outcome = reader.end(ProcessExit(code=0)).outcome
     assert outcome == Succeeded(result='"calm"', silent=True, next_check="1d")

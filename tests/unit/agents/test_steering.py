@@ -9,19 +9,25 @@ import pytest
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
-from rota.agents.kit.answers import Answers
-from rota.agents.kit.lines import LONGEST_LINE
 from rota.agents.pi.agent import PiAgent
-from rota.model.messages import MessageFile, MessageState, ThreadMessage
-from rota.model.outcomes import Succeeded
-from rota.model.said import Answer, Fault, Result, Taken
-from rota.model.verdicts import Exit
-from rota.model.wishes import PromptBy, Wish
-from rota.ports.agent import Room, Steerable
+from rota.agents.shared.reader import AnswerLog
+from rota.agents.shared.stream import LONGEST_LINE
+from rota.model.agents import (
+    AgentAnswer,
+    AgentError,
+    AgentMessageAccepted,
+    AgentSpec,
+    AgentTurnAnswer,
+    ProcessExit,
+    PromptInput,
+)
+from rota.model.attempts import Succeeded
+from rota.model.threads import MessageFile, MessageState, ThreadMessage
+from rota.ports.agent import AgentWorkspace, SteerableAgent
 
-HELLO = Wish(instructions="say hello")
-ROOM = Room(folder="/attempt", cwd="/work", home="/home/x", steered=True)
-BY_LINES = Wish(instructions="say hello", program=("prog",), prompt_by=PromptBy.LINES)
+HELLO = AgentSpec(instructions="say hello")
+ROOM = AgentWorkspace(folder="/attempt", cwd="/work", home="/home/x", steered=True)
+BY_LINES = AgentSpec(instructions="say hello", program=("prog",), prompt_by=PromptInput.LINES)
 SAID = ThreadMessage(
     id=171, thread="cli:default", sender='Ann" <root>', body="stop <now>\nand “wait”",
     at=datetime(2026, 3, 1, 12, tzinfo=UTC), state=MessageState.PENDING, reader=9, run_id=None,
@@ -88,15 +94,17 @@ def answered(text, total):
 def heard(*records):
     reader = ClaudeAgent().reader(HELLO, ROOM)
     said = [one for record in records for one in reader.feed(json.dumps(record).encode() + b"\n")]
-    return said, reader.end(Exit(code=0))
+    return said, reader.end(ProcessExit(code=0))
 
 
 def test_claude_has_taken_a_message_when_it_repeats_it():
     own = replayed("9d1c4a52-0000-4000-8000-0000000000ab", "say hello")
     result = {"type": "user", "message": {"content": [{"type": "tool_result"}]}, "uuid": NAME}
     said, verdict = heard(own, result, replayed(NAME, "more"), answered("done", 0.5))
-    assert [one for one in said if isinstance(one, Taken)] == [Taken(message=171)]
-    assert said[-1] == Result(text="done")
+    assert [one for one in said if isinstance(one, AgentMessageAccepted)] == [
+        AgentMessageAccepted(message=171)
+    ]
+    assert said[-1] == AgentAnswer(text="done")
     assert verdict.outcome == Succeeded(result='"done"')
 
 
@@ -108,12 +116,12 @@ def test_what_is_answered_to_a_message_comes_behind_what_was_answered_before():
         replayed(other, "and?"),
         answered("the second", 0.75),
     )
-    assert [one for one in said if isinstance(one, Answer | Taken)] == [
-        Answer(result='"the first"'),
-        Taken(message=171),
-        Taken(message=172),
+    assert [one for one in said if isinstance(one, AgentTurnAnswer | AgentMessageAccepted)] == [
+        AgentTurnAnswer(result='"the first"'),
+        AgentMessageAccepted(message=171),
+        AgentMessageAccepted(message=172),
     ]
-    assert said[-1] == Result(text="the first\n\nthe second", own="the second")
+    assert said[-1] == AgentAnswer(text="the first\n\nthe second", own="the second")
     whole = '"the first\\n\\nthe second"'
     assert verdict.outcome == Succeeded(result=whole, rest='"the second"')
     assert verdict.usage.cost == 0.75
@@ -130,7 +138,7 @@ def test_what_is_answered_to_a_message_comes_behind_what_was_answered_before():
     ],
 )
 def test_a_silent_answer_neither_hides_another_nor_is_shown(first, second, all_of_it):
-    answers = Answers()
+    answers = AnswerLog()
     answers.all_with(first)
     answers.go_on()
     assert answers.all_with(second) == all_of_it
@@ -141,16 +149,18 @@ def test_of_a_turn_that_says_nothing_nothing_is_left_to_tell(second):
     said, verdict = heard(
         answered("the first", 0.5), replayed(NAME, "and?"), answered(second, 0.75)
     )
-    assert [one for one in said if isinstance(one, Answer)] == [Answer(result='"the first"')]
+    assert [one for one in said if isinstance(one, AgentTurnAnswer)] == [
+        AgentTurnAnswer(result='"the first"')
+    ]
     assert verdict.outcome == Succeeded(result='"the first"', rest="")
 
 
 def test_an_answer_that_is_not_the_last_is_told_when_the_next_one_comes_at_the_latest():
     said, verdict = heard(answered("the first", 0.5), answered("the second", 0.75))
-    assert [type(one) for one in said if isinstance(one, Answer | Result)] == [
-        Result,
-        Answer,
-        Result,
+    assert [type(one) for one in said if isinstance(one, AgentTurnAnswer | AgentAnswer)] == [
+        AgentAnswer,
+        AgentTurnAnswer,
+        AgentAnswer,
     ]
     assert verdict.outcome == Succeeded(result='"the second"', rest='"the second"')
 
@@ -158,14 +168,14 @@ def test_an_answer_that_is_not_the_last_is_told_when_the_next_one_comes_at_the_l
 @pytest.mark.parametrize("words", ["NO_ACTION: all is well", "API Error: 529 Overloaded", " "])
 def test_what_is_not_for_people_is_no_answer_on_the_way(words):
     said, _ = heard(answered(words, 0.5), replayed(NAME, "and?"), answered("done", 0.75))
-    assert not [one for one in said if isinstance(one, Answer)]
+    assert not [one for one in said if isinstance(one, AgentTurnAnswer)]
 
 
 def test_a_question_on_the_way_is_told_in_words():
     asking = 'Two fit.\n{"rota": "question", "text": "Which one?"}'
     said, _ = heard(answered(asking, 0.5), replayed(NAME, "the first"), answered("done", 0.75))
-    assert [one for one in said if isinstance(one, Answer)] == [
-        Answer(result='"Two fit.\\n\\nWhich one?"')
+    assert [one for one in said if isinstance(one, AgentTurnAnswer)] == [
+        AgentTurnAnswer(result='"Two fit.\\n\\nWhich one?"')
     ]
 
 
@@ -181,7 +191,7 @@ def test_a_program_may_be_told_line_by_line():
     }  # fmt: skip
     assert agent.message_in(agent.line(SAID)) == 171
     (said,) = agent.reader(BY_LINES, ROOM).feed(b'{"rota": "read", "id": 171}\n')
-    assert said == Taken(message=171)
+    assert said == AgentMessageAccepted(message=171)
 
 
 def test_each_result_of_a_program_but_the_last_is_an_answer_on_the_way():
@@ -189,9 +199,9 @@ def test_each_result_of_a_program_but_the_last_is_an_answer_on_the_way():
     lines = [{"rota": "result", "text": "one"}, {"rota": "read", "id": 171}]
     lines += [{"rota": "result", "text": "two"}, {"rota": "result", "data": {"n": 3}}]
     said = [one for line in lines for one in reader.feed(json.dumps(line).encode() + b"\n")]
-    assert [one.result for one in said if isinstance(one, Answer)] == ['"one"', '"two"']
-    assert [type(one) for one in said[:3]] == [Result, Answer, Taken]
-    outcome = reader.end(Exit(code=0)).outcome
+    assert [one.result for one in said if isinstance(one, AgentTurnAnswer)] == ['"one"', '"two"']
+    assert [type(one) for one in said[:3]] == [AgentAnswer, AgentTurnAnswer, AgentMessageAccepted]
+    outcome = reader.end(ProcessExit(code=0)).outcome
     assert outcome == Succeeded(result='{"n": 3}', rest='{"n": 3}')
 
 
@@ -209,10 +219,10 @@ def too_long(agent, wish, record):
 @pytest.mark.parametrize("size", [LONGEST_LINE, 2 * LONGEST_LINE - 100])
 def test_a_result_that_is_too_long_to_be_read_ends_the_turn_all_the_same(size):
     said = too_long(ClaudeAgent(), HELLO, answered("x" * size, 0.5))
-    assert [type(one) for one in said] == [Fault]
+    assert [type(one) for one in said] == [AgentError]
     line = {"rota": "result", "text": "x" * size}
     said = too_long(CommandAgent(), BY_LINES, line)
-    assert [one for one in said if isinstance(one, Fault)] == [said[-1]]
+    assert [one for one in said if isinstance(one, AgentError)] == [said[-1]]
 
 
 def test_what_stands_in_a_text_that_is_too_long_ends_no_turn():
@@ -220,18 +230,18 @@ def test_what_stands_in_a_text_that_is_too_long_ends_no_turn():
     own = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
     assert too_long(ClaudeAgent(), HELLO, own) == []
     said = too_long(CommandAgent(), BY_LINES, {"rota": "text", "text": text})
-    assert not [one for one in said if isinstance(one, Fault)]
+    assert not [one for one in said if isinstance(one, AgentError)]
 
 
 def test_the_mark_of_a_result_is_found_at_the_seam_of_two_pieces():
     before = len('{"result": "", ')
     for shift in range(20):
         record = {"result": "x" * (LONGEST_LINE + 64 * 1024 - before - shift), "type": "result"}
-        assert [type(one) for one in too_long(ClaudeAgent(), HELLO, record)] == [Fault]
+        assert [type(one) for one in too_long(ClaudeAgent(), HELLO, record)] == [AgentError]
 
 
 def test_who_is_not_steered_reads_as_ever():
-    assert not isinstance(CodexAgent(), Steerable)
+    assert not isinstance(CodexAgent(), SteerableAgent)
     assert not CommandAgent().steers(HELLO)
-    plain = CommandAgent().prepare(Wish(instructions="x", program=("prog",)), ROOM).command
+    plain = CommandAgent().prepare(AgentSpec(instructions="x", program=("prog",)), ROOM).command
     assert (plain.stdin, plain.keep_stdin_open) == (b"x", False)

@@ -5,11 +5,10 @@ import json
 import pytest
 
 from rota.agents.claude.reader import ClaudeReader
-from rota.agents.kit.todos import MOST_TODOS
 from rota.agents.pi.agent import PiAgent
-from rota.model.said import Progress, ToolCall
-from rota.model.wishes import Wish
-from rota.ports.agent import Room
+from rota.agents.shared.reader import MOST_TODOS
+from rota.model.agents import AgentProgress, AgentSpec, AgentToolCall
+from rota.ports.agent import AgentWorkspace
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def todos(*statuses):
 
 def test_a_list_tells_how_far_it_is_and_what_comes_now(reader):
     told = call(reader, "TodoWrite", todos("completed", "in_progress", "pending", "pending"))
-    assert told == [Progress(percent=25.0, message="do in_progress")]
+    assert told == [AgentProgress(percent=25.0, message="do in_progress")]
 
 
 def test_a_call_that_was_refused_tells_nothing(reader):
@@ -51,9 +50,9 @@ def test_tasks_are_counted_as_they_are_made_changed_and_deleted(reader):
     second = call(reader, "TaskUpdate", {"taskId": "2", "status": "in_progress"}, result=done)
     third = call(reader, "TaskUpdate", {"taskId": "3", "status": "deleted"}, result=done)
     assert [*first, *second, *third] == [
-        Progress(percent=pytest.approx(33.3, abs=0.1)),
-        Progress(percent=pytest.approx(33.3, abs=0.1), message="do 2"),
-        Progress(percent=50.0, message="do 2"),
+        AgentProgress(percent=pytest.approx(33.3, abs=0.1)),
+        AgentProgress(percent=pytest.approx(33.3, abs=0.1), message="do 2"),
+        AgentProgress(percent=50.0, message="do 2"),
     ]
 
 
@@ -66,12 +65,12 @@ def test_a_resumed_session_is_counted_from_what_it_lists(reader):
     tasks = [{"id": str(nth), "subject": "x", "status": "completed"} for nth in range(3)]
     tasks.append({"id": "3", "subject": "the last", "status": "in_progress"})
     told = call(reader, "TaskList", {}, result={"tasks": tasks})
-    assert told == [Progress(percent=75.0, message="the last")]
+    assert told == [AgentProgress(percent=75.0, message="the last")]
 
 
 def test_the_list_of_a_helper_is_not_how_far_the_agent_is(reader):
     (told,) = call(reader, "TodoWrite", todos("completed"), inner="toolu_7")
-    assert isinstance(told, ToolCall)
+    assert isinstance(told, AgentToolCall)
 
 
 def used(reader, given, *, tool="rota_todos", error=False):
@@ -87,15 +86,15 @@ def used(reader, given, *, tool="rota_todos", error=False):
 
 @pytest.fixture
 def pi():
-    return PiAgent().reader(Wish(), Room(folder="/", cwd="/", home="/"))
+    return PiAgent().reader(AgentSpec(), AgentWorkspace(folder="/", cwd="/", home="/"))
 
 
 def test_pi_tells_how_far_it_is_by_the_tool_that_it_is_given(pi):
     assert used(pi, todos("completed", "in_progress")) == [
-        Progress(percent=50.0, message="do in_progress")
+        AgentProgress(percent=50.0, message="do in_progress")
     ]
     assert used(pi, todos("completed", "in_progress")) == []
-    assert used(pi, todos("completed", "completed")) == [Progress(percent=100.0)]
+    assert used(pi, todos("completed", "completed")) == [AgentProgress(percent=100.0)]
 
 
 def test_what_pi_was_not_allowed_to_write_down_tells_nothing(pi):
@@ -106,10 +105,10 @@ def test_what_pi_was_not_allowed_to_write_down_tells_nothing(pi):
 
 def test_the_list_of_another_tool_is_not_how_far_pi_is(pi):
     (told,) = used(pi, todos("completed"), tool="todo")
-    assert isinstance(told, ToolCall)
+    assert isinstance(told, AgentToolCall)
 
 
 def test_a_list_without_an_end_is_counted_to_a_bound(pi):
     statuses = ["completed"] * MOST_TODOS + ["pending"] * MOST_TODOS
     given = {"todos": [{"status": status} for status in statuses]}
-    assert used(pi, given) == [Progress(percent=100.0)]
+    assert used(pi, given) == [AgentProgress(percent=100.0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.doors.cli.main import main
+from rota.cli.main import main
 
 
 @dataclass(frozen=True)

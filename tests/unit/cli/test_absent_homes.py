@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.doors.cli.main import main
+from rota.cli.main import main
 
 PROGRAM = ("--command", "true")
 REFERRING = [

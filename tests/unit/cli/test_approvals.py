@@ -8,12 +8,12 @@ import hashlib
 import pytest
 
 from rota.flow.settle import running
-from rota.model.outcomes import Asked, Report
+from rota.model.attempts import AttemptReport, WaitingForAnswer
 from rota.rules.approvals import action_text
-from rota.rules.permission import OWNER
-from rota.rules.settlement import Context, settle
+from rota.rules.permissions import OWNER
+from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 
 ACTION = action_text(
     {"argv": ["deploy", "\u202eprod"]}, run=1, attempt=1, task="hello", space="main"
@@ -31,8 +31,8 @@ def approval(rota, hello):
         claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
         (lease,) = claimed.leases
         policy = claimed.tasks[lease.task_id].policy
-        report = Report(outcome=Asked(question="Deploy?", action=ACTION))
-        context = Context(policy=policy, now=store.now())
+        report = AttemptReport(outcome=WaitingForAnswer(question="Deploy?", action=ACTION))
+        context = SettlementContext(policy=policy, now=store.now())
         assert await store.settle([settle(running(lease), report, context)]) == [True]
         await store.close()
 

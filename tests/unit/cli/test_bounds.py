@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from rota.doors.cli.task_words import site_words, unheld_words
-from rota.executors.kit.groups import Hierarchy
-from rota.executors.kit.holding import holds
-from rota.model.sites import Held
+from rota.cli.task_text import site_words, unheld_words
+from rota.executors.shared.resource_limits import CgroupHierarchy, enforced_limits
+from rota.model.programs import LimitEnforcement
 
 SITE = {
     "executor": "process",
@@ -31,14 +30,18 @@ def said(**changes):
 
 
 def test_a_control_group_holds_every_bound_for_all_processes_together():
-    held = holds(Hierarchy("/g", ALL, unified=True), counts_alone=False)
-    assert set(held.values()) == {Held.TOGETHER}
+    held = enforced_limits(CgroupHierarchy("/g", ALL, unified=True), counts_alone=False)
+    assert set(held.values()) == {LimitEnforcement.TOGETHER}
 
 
 def test_without_one_memory_is_held_for_each_process_and_processors_for_nobody():
-    held = holds(None, counts_alone=True)
-    assert held == {"memory_mib": Held.EACH, "processes": Held.TOGETHER, "cpus": Held.NOT}
-    assert holds(None, counts_alone=False)["processes"] is Held.NOT
+    held = enforced_limits(None, counts_alone=True)
+    assert held == {
+        "memory_mib": LimitEnforcement.EACH,
+        "processes": LimitEnforcement.TOGETHER,
+        "cpus": LimitEnforcement.NOT,
+    }
+    assert enforced_limits(None, counts_alone=False)["processes"] is LimitEnforcement.NOT
 
 
 def test_a_bound_of_memory_says_for_whom_it_holds():
@@ -56,7 +59,7 @@ def test_what_nothing_holds_is_said_with_what_to_do():
 def test_processors_that_a_named_executor_cannot_bound_here_are_refused_at_once(rota):
     task = ("task", "create", "y", "--command", "true", "--cpus", "64", "--executor", "process")
     held = rota.json("task", "create", "x", "--command", "true", "--cpus", "64")["site"]["held"]
-    if held["cpus"] == Held.TOGETHER:
+    if held["cpus"] == LimitEnforcement.TOGETHER:
         rota.ok(*task)
     else:
         assert "process cannot bound processors here" in rota.refused(*task, code=6)
@@ -66,12 +69,12 @@ def test_processors_that_a_named_executor_cannot_bound_here_are_refused_at_once(
 def test_a_task_with_a_bound_says_how_it_is_held_here(rota, bound):
     made = rota.json("task", "create", "x", "--command", "true", f"--{bound}", "64")
     (held,) = made["site"]["held"].values()
-    assert held in set(Held)
+    assert held in set(LimitEnforcement)
     told = rota.ok("task", "edit", "x", "--title", "same").out
-    assert ("  ! nothing here bounds" in told) == (held == Held.NOT)
+    assert ("  ! nothing here bounds" in told) == (held == LimitEnforcement.NOT)
     shown = rota.ok("task", "show", "x").out
     said_again = re.search(r"^warning +nothing here bounds", shown, re.MULTILINE)
-    assert (said_again is not None) == (held == Held.NOT)
+    assert (said_again is not None) == (held == LimitEnforcement.NOT)
 
 
 def test_doctor_says_what_a_bound_on_processors_needs(rota):
@@ -80,5 +83,5 @@ def test_doctor_says_what_a_bound_on_processors_needs(rota):
         one for one in rota("doctor", "--json").json["executors"] if one["name"] == "process"
     ]
     missing = {one["what"]: one["to_do"] for one in plain["missing"]}
-    unheld = made["site"]["held"]["cpus"] == Held.NOT
+    unheld = made["site"]["held"]["cpus"] == LimitEnforcement.NOT
     assert ("hand the cpu controller" in missing.get("a bound on processors", "")) == unheld

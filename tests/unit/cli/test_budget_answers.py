@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from rota.flow.settle import running
-from rota.model.asides import Aside
-from rota.model.budgets import USABLE, Amounts, BudgetScope, Caps, Spender
-from rota.model.outcomes import Asked, Report
+from rota.model.attempts import AttemptReport, WaitingForAnswer
+from rota.model.budgets import USABLE, Amounts, BudgetCaps, BudgetHolder, BudgetScope
+from rota.model.settlement import AttemptNotes
 from rota.model.tasks import TaskKind
 from rota.rules.budgets import CONTINUE, PAUSE, STOP
-from rota.rules.settlement import Context, settle
+from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture
@@ -29,16 +29,16 @@ def over(rota, hello):
             await store.open()
             claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
             (lease,) = claimed.leases
-            await store.set_budget(BudgetScope.RUN, lease.task_id, Caps(tokens=9), "me")
-            spender = Spender(
+            await store.set_budget(BudgetScope.RUN, lease.task_id, BudgetCaps(tokens=9), "me")
+            spender = BudgetHolder(
                 run_id=lease.run_id, epoch=lease.epoch, space_id=lease.space_id,
                 task_id=lease.task_id, day="2026-03-01", began=store.now(),
                 units=USABLE[TaskKind.AGENT],
             )  # fmt: skip
             await store.reserve(spender, "w", Amounts(), Amounts(tokens=9))
-            asked = Asked(question="Go on?", options=(CONTINUE, STOP, PAUSE))
-            report = Report(outcome=asked, aside=Aside(stopped=stopped))
-            context = Context(policy=claimed.tasks[lease.task_id].policy, now=store.now())
+            asked = WaitingForAnswer(question="Go on?", options=(CONTINUE, STOP, PAUSE))
+            report = AttemptReport(outcome=asked, aside=AttemptNotes(stopped=stopped))
+            context = SettlementContext(policy=claimed.tasks[lease.task_id].policy, now=store.now())
             assert await store.settle([settle(running(lease), report, context)]) == [True]
             await store.close()
 

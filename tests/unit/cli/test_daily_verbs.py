@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from rota.doors.cli.completing import candidates
-from rota.doors.cli.task_words import USUAL, USUAL_CATCH_UP
-from rota.model.codec import to_json
+from rota.cli.help_pages import candidates
+from rota.cli.task_text import USUAL, USUAL_CATCH_UP
+from rota.model.json import to_json
 from rota.model.tasks import Policy
 
 HELLO = ("--call", "rota.samples:hello")

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from rota.doors.kit.announcing import announced
-from rota.gateway.sealed import SealedSecrets
+from rota.app.discovery import announce
+from rota.gateway.secrets import SealedSecrets
 
 
 def codes(answer):
@@ -89,7 +89,7 @@ def test_word_of_a_daemon_that_is_gone_is_found_and_removed_when_asked(sound):
 
 
 def test_a_daemon_that_does_not_answer_is_left_alone(sound):
-    with announced(sound.home, "http://127.0.0.1:9"):
+    with announce(sound.home, "http://127.0.0.1:9"):
         answer = sound("doctor", "--fix", "--json")
         assert (answer.code, codes(answer)) == (1, ["no_answer"])
         assert (sound.home / "api.json").exists()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from rota.doors.cli.executors import executor_lines
-from rota.executors.kit.executor import Missing
-from rota.wiring.sites import Tried
+from rota.app.sites import ExecutorTrial
+from rota.cli.doctor import executor_lines
+from rota.ports.executor import MissingRequirement
 
-GROUP = Missing("a bound on processors", "cgroup", "hand it over", needed=False)
-RUNTIME = Missing("a runtime that holds", "podman", "upgrade it", needed=False)
+GROUP = MissingRequirement("a bound on processors", "cgroup", "hand it over", needed=False)
+RUNTIME = MissingRequirement("a runtime that holds", "podman", "upgrade it", needed=False)
 
 
 def tried(name, *missing):
-    return Tried(SimpleNamespace(name=name, certain_kill=True), missing)
+    return ExecutorTrial(SimpleNamespace(name=name, certain_kill=True), missing)
 
 
 def test_what_several_executors_lack_is_told_once():

@@ -7,16 +7,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rota.doors.cli.main import main
-from rota.doors.cli.rendering import render_pages
-from rota.doors.cli.words import PAGES, find_page, hoist
+from rota.cli.help_pages import PAGES, find_page, hoist
+from rota.cli.main import main
+from rota.cli.reference import render_pages
 
 HEAVY = ("pydantic", "apsw", "asyncpg", "rich", "asyncio", "typer")
 
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from rota.doors.cli.main import main; main(['task', 'create', '--help']);"
+        "import sys; from rota.cli.main import main; main(['task', 'create', '--help']);"
         f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -26,7 +26,7 @@ def test_help_loads_nothing_heavy():
 
 def test_the_pages_are_what_the_commands_say():
     written = {path.name: path.read_text() for path in Path(PAGES).glob("*.txt")}
-    assert written == dict(render_pages()), "run `python -m rota.doors.cli.rendering`"
+    assert written == dict(render_pages()), "run `python -m rota.cli.reference`"
 
 
 @pytest.mark.parametrize("page", sorted(Path(PAGES).glob("*.txt")), ids=lambda p: p.stem)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.app.logging import OLDER, LogFile, configure_logging
 from rota.errors import Unavailable
-from rota.wiring.log_file import OLDER, LogFile
-from rota.wiring.logging import configure_logging
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rota.wiring.logging import configure_logging
+from rota.app.logging import configure_logging
 
 
 class Screen(io.StringIO):

@@ -3,7 +3,7 @@
 import io
 import json
 
-from rota.doors.cli.mcp import LONGEST_LINE, Bridge
+from rota.cli.mcp import LONGEST_LINE, McpBridge
 from rota.errors import Unavailable
 
 
@@ -25,7 +25,7 @@ class FakeDaemon:
 def carried(daemon, *messages):
     going = io.BytesIO()
     lines = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
-    Bridge(daemon).carry(io.BytesIO(b"\n".join(lines)), going)
+    McpBridge(daemon).carry(io.BytesIO(b"\n".join(lines)), going)
     return [json.loads(line) for line in going.getvalue().splitlines()]
 
 

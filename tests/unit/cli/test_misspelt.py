@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from rota.doors.cli.app import MODULES
-from rota.doors.cli.misspelt import MEANT, refusal
-from rota.doors.cli.words import find_page
+from rota.cli.command_line import MODULES
+from rota.cli.help_pages import MEANT, find_page, refusal
 
 HEAVY = ("pydantic", "apsw", "rich", "asyncio", "typer")
 
@@ -62,7 +61,7 @@ def test_what_is_meant_exists_and_what_exists_means_itself():
 def test_a_command_that_does_not_exist_loads_nothing_heavy(rota):
     assert rota("create", "--json").error["code"] == "usage"
     code = (
-        "import sys; from rota.doors.cli.main import main; main(['create']);"
+        "import sys; from rota.cli.main import main; main(['create']);"
         f"print([m for m in {HEAVY!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

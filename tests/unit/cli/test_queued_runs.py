@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.doors.cli.queued import Waiting, why_queued
+from rota.cli.runs import QueueWaitReporter, why_queued
 from rota.errors import Unavailable
 
 FULL = "in the queue for 4 s: the limit of 1 run in the background pool is reached"
@@ -45,7 +45,7 @@ def test_a_queued_run_is_said_to_wait_as_why_says_it(reason):
 
 def test_a_full_queue_is_told_once_and_a_retry_again():
     desk = Desk(f"asked for (manual); {FULL}")
-    waiting = Waiting(desk, silent_seconds=0.0)
+    waiting = QueueWaitReporter(desk, silent_seconds=0.0)
     waiting.look(run())
     waiting.look(run())
     waiting.look(run(state="running", attempt=1))
@@ -57,7 +57,7 @@ def test_a_full_queue_is_told_once_and_a_retry_again():
 
 def test_a_run_that_begins_soon_is_not_talked_about():
     desk = Desk(FULL)
-    Waiting(desk, silent_seconds=60.0).look(run())
+    QueueWaitReporter(desk, silent_seconds=60.0).look(run())
     assert desk.told == []
 
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from rota.doors.cli.reference import PAGES
-from rota.wiring.settings import MEANINGS, Wanted
+from rota.app.settings import MEANINGS, SettingsFile
+from rota.cli.reference import REFERENCE_PAGES
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", REFERENCE_PAGES)
 def test_the_reference_is_current(name):
     written = (DOCS / name).read_text()
-    assert written == PAGES[name](), "run `python -m rota.doors.cli.reference`"
+    assert written == REFERENCE_PAGES[name](), "run `python -m rota.cli.reference`"
 
 
 def test_every_setting_has_a_meaning():
-    assert list(MEANINGS) == list(Wanted.model_fields)
+    assert list(MEANINGS) == list(SettingsFile.model_fields)

@@ -283,7 +283,7 @@ def test_a_sentence_that_has_ended_gets_no_second_full_stop(rota):
         "error": "Correct its path.",
         "result": None,
     }
-    from rota.doors.cli.run import ending
+    from rota.cli.run_text import ending
 
     assert ending(ended) == "Run 1 of gone failed: Correct its path."
     assert ending(ended | {"error": "no such program"}) == "Run 1 of gone failed: no such program."

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.wiring.units import Service, launchd_plist, says_the_same, systemd_unit
+from rota.cli.installation import ServiceUnit, launchd_plist, says_the_same, systemd_unit
 
-SERVICE = Service(
+SERVICE = ServiceUnit(
     words=["/opt/my rota/bin/rota", "up"],
     home=Path('/home/ann/100% "mine" $HOME'),
     usual=False,
@@ -65,7 +65,7 @@ def test_systemd_understands_the_unit(tmp_path):
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    service = Service(
+    service = ServiceUnit(
         words=[str(program), "up"], home=SERVICE.home, usual=True, drain=SERVICE.drain
     )
     file = tmp_path / "rota.service"
@@ -90,7 +90,7 @@ def test_the_agent_of_launchd_says_the_same():
 
 def test_each_home_has_a_service_of_its_own():
     def name(home, usual=False):
-        return Service(words=[], home=Path(home), usual=usual, drain=SERVICE.drain).name
+        return ServiceUnit(words=[], home=Path(home), usual=usual, drain=SERVICE.drain).name
 
     assert name("/home/ann/.rota", usual=True) == "rota"
     assert name("/a/work") != name("/b/work")

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from rota.app.settings import load_settings, read_settings, unknown_variables
 from rota.errors import Refused
-from rota.wiring.settings import load_settings, read_settings, unknown_variables
 
 
 def write(home, text):

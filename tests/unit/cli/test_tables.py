@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.doors.cli.tables import in_lines, rich_table
+from rota.cli.display import in_lines, rich_table
 
 COLUMNS = ("run", "task", "state", "checked", "start (UTC)", "took", "source", "result")
 START = "2026-11-15 12:00:00"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.doors.cli.task_options import TAKEN_OFF
+from rota.cli.task_options import TAKEN_OFF
 
 SPACED = {"memory": ("64", "memory_mib"), "processes": ("8", "processes")}
 POLICY = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.doors.cli.task_words import deleted_words
+from rota.cli.task_text import deleted_words
 
 pytestmark = pytest.mark.usefixtures("there")
 HELLO = ("--call", "rota.samples:hello")

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-import rota.doors.cli
-from rota.doors.cli.app import build_app
-from rota.doors.cli.main import main
-from rota.doors.cli.output import VisibleStream, painted, visible_output
-from rota.model.texts import COLOUR, visible, visible_coloured
+import rota.cli
+from rota.cli.command_line import build_app
+from rota.cli.main import main
+from rota.cli.terminal_filter import VisibleStream, painted, visible_output
+from rota.model.text import COLOUR, visible, visible_coloured
 
 HOSTILE = (
     "a\x9b31mb\x9d0;t\x9cc\x1b[2Jd\x1b]0;t\x07e\x7ff\u202eg\u2066h\u200bi\u2060j\ufeffk\u2028l\xadm"
@@ -128,14 +128,13 @@ ELSEWHERE = {
     "up": "needs the terminal; what it writes is its log, see test_logging.py",
 }
 BENEATH = {
-    "artifacts.py": "writes a file as it is to standard output, if asked to",
-    "attach.py": "lends the terminal to tmux",
+    "runs.py": "writes a file as it is to standard output, if asked to",
+    "attach.py": "lends the terminal to tmux and to other programs",
     "daemon.py": "hands the log its stream, which paints",
     "mcp.py": "speaks a protocol of machines",
-    "output.py": "the edge itself",
-    "show.py": "paints tables, and colours of programs",
-    "terminal.py": "lends the terminal to another program",
-    "watch.py": "paints the screen",
+    "terminal_filter.py": "the edge itself",
+    "display.py": "paints tables, and colours of programs",
+    "status.py": "paints the screen",
 }
 """The modules that write beside the edge, and why."""
 
@@ -328,7 +327,7 @@ def test_streams_are_put_back_and_wrapped_once():
 
 
 def test_only_these_modules_write_beside_the_edge():
-    folder = Path(rota.doors.cli.__file__).parent
+    folder = Path(rota.cli.__file__).parent
     found = {path.name for path in folder.glob("*.py") if _writes_beneath(path.read_text())}
     assert found == set(BENEATH)
 

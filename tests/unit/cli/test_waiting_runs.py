@@ -9,14 +9,14 @@ from datetime import timedelta
 import pytest
 
 from rota.flow.settle import running
-from rota.model.asides import Aside
-from rota.model.checks import Mark
-from rota.model.outcomes import Asked, Failed, Lost, Report, Succeeded
-from rota.rules.settlement import Context, settle
+from rota.model.attempts import AttemptReport, Failed, Lost, Succeeded, WaitingForAnswer
+from rota.model.checks import SuppressionReason
+from rota.model.settlement import AttemptNotes
+from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 
-ASKED = Asked(
+ASKED = WaitingForAnswer(
     question="Which one?",
     context="There are two drafts.\nBoth are short.",
     default="the first",
@@ -36,8 +36,10 @@ def ended(rota, hello):
             claimed = await store.claim("w", ("background", "foreground"), ["python"], 1)
             (lease,) = claimed.leases
             if outcome is not None:
-                context = Context(policy=claimed.tasks[lease.task_id].policy, now=store.now())
-                report = Report(outcome=outcome, aside=aside)
+                context = SettlementContext(
+                    policy=claimed.tasks[lease.task_id].policy, now=store.now()
+                )
+                report = AttemptReport(outcome=outcome, aside=aside)
                 assert await store.settle([settle(running(lease), report, context)]) == [True]
             await store.close()
 
@@ -92,7 +94,7 @@ def test_the_sentence_of_a_failure_is_told_with_its_remedy(rota, ended):
 
 
 def test_a_gate_that_woke_nobody_is_told_as_that(rota, ended):
-    ended(Succeeded(result='"no new mail"'), Aside(mark=Mark.QUIET))
+    ended(Succeeded(result='"no new mail"'), AttemptNotes(mark=SuppressionReason.QUIET))
     assert rota.ok("run", "1", "--wait").out == "Its gate woke nobody: no new mail\n"
     for words in ((), ("--task", "hello"), ("--state", "succeeded")):
         assert rota.ok("runs", *words).out == "No runs but 1 quiet one: --all shows them.\n"

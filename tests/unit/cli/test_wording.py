@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rota.doors.cli.log_words import as_it_stands, not_told, told_once
-from rota.doors.cli.run_words import event_row, fault_words
-from rota.doors.cli.status import gone_words, worker_rows
-from rota.doors.cli.tables import NOTHING
-from rota.model.texts import MORE
+from rota.cli.display import NOTHING
+from rota.cli.run_text import as_it_stands, event_row, fault_words, not_told, told_once
+from rota.cli.status import gone_words, worker_rows
+from rota.model.text import MORE
 
 HELLO = ("--call", "rota.samples:hello")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.doors.api.backoff import FREE_GUESSES, LONGEST_SECONDS, MOST_PLACES, Backoff, place_of
+from rota.api.middleware import FREE_GUESSES, LONGEST_SECONDS, MOST_PLACES, LoginBackoff, place_of
 
 
 class Time:
@@ -20,7 +20,7 @@ def guess(backoff, address, times):
 
 def test_a_few_guesses_are_free_and_then_each_costs_twice_as_much():
     time = Time()
-    backoff = Backoff(time)
+    backoff = LoginBackoff(time)
     guess(backoff, "10.0.0.1", FREE_GUESSES - 1)
     assert backoff.waits("10.0.0.1") == 0
     waits = []
@@ -36,7 +36,7 @@ def test_a_few_guesses_are_free_and_then_each_costs_twice_as_much():
 
 def test_what_was_long_ago_is_forgotten():
     time = Time()
-    backoff = Backoff(time)
+    backoff = LoginBackoff(time)
     guess(backoff, "10.0.0.1", FREE_GUESSES + 5)
     time.now += 3_600
     backoff.failed("10.0.0.1")
@@ -44,7 +44,7 @@ def test_what_was_long_ago_is_forgotten():
 
 
 def test_it_remembers_a_bounded_number_of_places():
-    backoff = Backoff(Time())
+    backoff = LoginBackoff(Time())
     for n in range(MOST_PLACES + 500):
         backoff.failed(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
     assert len(backoff._places) == MOST_PLACES

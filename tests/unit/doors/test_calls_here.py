@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from rota.doors.cli.calls import look_here
+from rota.cli.arguments import check_callables_here
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def path(monkeypatch):
 
 def test_the_current_folder_comes_last_and_once(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    look_here(tmp_path / "spaces")
-    look_here(tmp_path / "spaces")
+    check_callables_here(tmp_path / "spaces")
+    check_callables_here(tmp_path / "spaces")
     assert path == ["/installed", str(tmp_path)]
 
 
@@ -26,5 +26,5 @@ def test_a_folder_of_a_space_is_left_out(path, tmp_path, monkeypatch):
     work.mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "spaces")
     monkeypatch.chdir(work)
-    look_here(tmp_path / "link")
+    check_callables_here(tmp_path / "link")
     assert path == ["/installed"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rota.doors.cli.words import find_page
-from rota.doors.kit.catalogue import every_command
+from rota.cli.help_pages import find_page
+from rota.commands.catalogue import every_command
 
 WAYS = {
     "list_spaces": "space list",
@@ -83,7 +83,7 @@ WAYS = {
     "list_messages": "messages",
 }
 
-INSIDE = "talking"
+INSIDE = "attempt_requests"
 """The commands that only an attempt may use; it has a way of its own."""
 
 

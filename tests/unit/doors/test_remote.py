@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rota.doors.cli.remote import Remote, find_daemon
-from rota.doors.kit.announcing import announced, word_of
+from rota.app.discovery import announce, find_daemon_address
+from rota.cli.remote import HttpClient, find_daemon
 from rota.errors import Unavailable
 
 ANSWER = (
@@ -54,13 +54,13 @@ class Server:
 
 
 @contextmanager
-def serving(*answers: int, takes_one_more: bool = False) -> Iterator[tuple[Server, Remote]]:
+def serving(*answers: int, takes_one_more: bool = False) -> Iterator[tuple[Server, HttpClient]]:
     with socket.create_server(("127.0.0.1", 0)) as line:
         line.settimeout(PATIENCE)
         server = Server(line, list(answers), takes_one_more=takes_one_more)
         thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
-        remote = Remote(server.url)
+        remote = HttpClient(server.url)
         yield server, remote
         remote.close()
         thread.join(PATIENCE)
@@ -108,7 +108,7 @@ def test_a_daemon_that_answers_nothing_is_asked_once():
 
 def test_a_key_is_shown_to_the_daemon_of_the_home_alone(tmp_path):
     with serving(1, 1, 0, takes_one_more=True) as (server, _):
-        with announced(tmp_path, server.url):
+        with announce(tmp_path, server.url):
             remote = find_daemon(tmp_path, "key")
             assert remote is not None
             assert remote.call("GET", "/first", {}) == OK
@@ -119,18 +119,18 @@ def test_a_key_is_shown_to_the_daemon_of_the_home_alone(tmp_path):
 
 
 def test_word_of_a_daemon_holds_as_long_as_its_process_does(tmp_path):
-    with announced(tmp_path, "http://127.0.0.1:9"):
-        assert word_of(tmp_path) == ("http://127.0.0.1:9", os.getpid())
+    with announce(tmp_path, "http://127.0.0.1:9"):
+        assert find_daemon_address(tmp_path) == ("http://127.0.0.1:9", os.getpid())
         left = (tmp_path / "api.json").read_text()
-    assert word_of(tmp_path) is None
+    assert find_daemon_address(tmp_path) is None
     (tmp_path / "api.json").write_text(left)
-    assert word_of(tmp_path) is None
+    assert find_daemon_address(tmp_path) is None
 
 
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
 def test_an_address_may_end_with_the_version(end):
     with serving(1) as (server, _):
-        named = Remote(f"{server.url}{end}")
+        named = HttpClient(f"{server.url}{end}")
         assert named.call("GET", "/v1/status", {}) == OK
         named.close()
     assert server.asked == ["GET /v1/status"]

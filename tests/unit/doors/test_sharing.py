@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rota.doors.api.sharing import Sharing
+from rota.api.routes import RequestCoalescer
 
 
 class Looker:
@@ -30,7 +30,7 @@ async def soon():
 
 
 async def test_who_comes_meanwhile_shares_the_next_look():
-    sharing, looker = Sharing(), Looker()
+    sharing, looker = RequestCoalescer(), Looker()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(sharing.ask("q", looker.look))
         await soon()
@@ -44,13 +44,13 @@ async def test_who_comes_meanwhile_shares_the_next_look():
 
 
 async def test_other_questions_are_looked_at_for_themselves():
-    sharing, looker = Sharing(), Looker()
+    sharing, looker = RequestCoalescer(), Looker()
     looker.gate.set()
     assert [await sharing.ask(q, looker.look) for q in "abba"] == [1, 2, 3, 4]
 
 
 async def test_a_fault_is_everybodys_and_the_next_look_is_a_new_one():
-    sharing, looker = Sharing(), Looker()
+    sharing, looker = RequestCoalescer(), Looker()
     first = asyncio.ensure_future(sharing.ask("q", looker.look))
     await soon()
     second = asyncio.ensure_future(sharing.ask("q", looker.look))
@@ -65,7 +65,7 @@ async def test_a_fault_is_everybodys_and_the_next_look_is_a_new_one():
 
 
 async def test_a_caller_that_hangs_up_takes_nobody_with_it():
-    sharing, looker = Sharing(), Looker()
+    sharing, looker = RequestCoalescer(), Looker()
     first = asyncio.ensure_future(sharing.ask("q", looker.look))
     await soon()
     waiting = [asyncio.ensure_future(sharing.ask("q", looker.look)) for _ in range(2)]

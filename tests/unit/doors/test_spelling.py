@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from rota.doors.api.streams import EventsWanted, RunEventsWanted
-from rota.doors.kit.catalogue import every_command
-from rota.doors.kit.perform import read_request
+from rota.api.event_stream import EventsQuery, RunEventsQuery
+from rota.commands.catalogue import every_command, read_request
 from rota.errors import Invalid
 
 TAKES = {command.name: command.takes for command in every_command()}
-TAKES |= {"events": EventsWanted, "run_events": RunEventsWanted}
+TAKES |= {"events": EventsQuery, "run_events": RunEventsQuery}
 BAD = "two words/\n\x00"
 
 

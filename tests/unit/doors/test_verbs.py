@@ -5,12 +5,11 @@ import json
 import jsonschema_rs
 import pytest
 
-from rota.doors.inside.verbs import VERBS, offered
-from rota.doors.kit.catalogue import every_command
-from rota.model.inside import Held
+from rota.agent_api.operations import VERBS, available_operations
+from rota.commands.catalogue import every_command
+from rota.model.audit import AttemptIdentity
 from rota.model.keys import KeyScope
-from rota.rules.inside import JUDGES
-from rota.rules.permission import OF_ATTEMPTS
+from rota.rules.permissions import JUDGES, OF_ATTEMPTS
 
 COMMANDS = {
     "schedule_task": "create_task",
@@ -33,11 +32,11 @@ COMMANDS = {
     "is_seen": "get_seen",
 }
 FOR_PEOPLE = {"answer_run", "create_key", "revoke_key", "pause_all", "resume_all", "ask_sql"}
-HELD = Held(run_id=7, epoch=2, task_id=3, task="job", thread="ann:chat", space="ann")
+HELD = AttemptIdentity(run_id=7, epoch=2, task_id=3, task="job", thread="ann:chat", space="ann")
 
 
 def test_every_verb_reaches_its_command():
-    found = {name: one.command.name for name, one in offered(attempt=True).items()}
+    found = {name: one.command.name for name, one in available_operations(attempt=True).items()}
     assert found.items() >= COMMANDS.items()
     assert len({verb.name for verb in VERBS}) == len(VERBS)
     for verb in VERBS:
@@ -47,7 +46,9 @@ def test_every_verb_reaches_its_command():
 def test_a_verb_without_a_command_is_not_offered():
     known = {command.name for command in every_command()}
     for verb in VERBS:
-        inside, outside = (offered(attempt=attempt).get(verb.name) for attempt in (True, False))
+        inside, outside = (
+            available_operations(attempt=attempt).get(verb.name) for attempt in (True, False)
+        )
         is_known = bool({verb.command, verb.later} & known)
         assert (inside is not None) == (is_known and not verb.outside)
         assert (outside is not None) == (verb.command in known and not verb.inside)
@@ -56,15 +57,15 @@ def test_a_verb_without_a_command_is_not_offered():
 
 def test_no_verb_is_for_people_or_administrators():
     assert {KeyScope.ADMIN, KeyScope.SQL}.isdisjoint(OF_ATTEMPTS)
-    for one in offered(attempt=True).values():
+    for one in available_operations(attempt=True).values():
         assert one.command.scope in OF_ATTEMPTS
         assert one.command.name not in FOR_PEOPLE
 
 
 @pytest.mark.parametrize("attempt", [True, False])
-@pytest.mark.parametrize("name", list(offered(attempt=True)))
+@pytest.mark.parametrize("name", list(available_operations(attempt=True)))
 def test_a_schema_is_sound_short_and_has_the_fields_of_its_command(name, attempt):
-    one = offered(attempt=True)[name]
+    one = available_operations(attempt=True)[name]
     schema = one.schema(attempt=attempt)
     assert jsonschema_rs.meta.is_valid(schema)
     assert schema["type"] == "object"
@@ -77,13 +78,14 @@ def test_a_schema_is_sound_short_and_has_the_fields_of_its_command(name, attempt
 
 
 def test_all_of_them_are_short_enough_to_be_read_in_every_turn():
-    every = [one.schema(attempt=True) for one in offered(attempt=True).values()]
+    every = [one.schema(attempt=True) for one in available_operations(attempt=True).values()]
     assert len(json.dumps(every)) < 23_000
 
 
 def test_what_an_attempt_leaves_out_is_its_own():
     get, run, make = (
-        offered(attempt=True)[name] for name in ("get_task", "get_run", "schedule_task")
+        available_operations(attempt=True)[name]
+        for name in ("get_task", "get_run", "schedule_task")
     )
     assert get.filled({}, HELD) == {"task": "3"}
     assert get.filled({"task": "other"}, HELD) == {"task": "other"}
@@ -92,4 +94,4 @@ def test_what_an_attempt_leaves_out_is_its_own():
     assert make.filled({"space": "ann"}, HELD)["thread"] == "ann:chat"
     assert make.filled({"space": "bob"}, HELD) == {"space": "bob"}
     assert make.filled({"thread": None}, HELD) == {"thread": None}
-    assert offered(attempt=True)["cancel_task"].filled({}, HELD) == {}
+    assert available_operations(attempt=True)["cancel_task"].filled({}, HELD) == {}

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from rota.executors.checks import addresses, files
-from rota.executors.checks import probes as probes_module
-from rota.executors.checks.probes import HomeProbes
-from rota.ports.checking import Seen
+from rota.app import probes
+from rota.app import probes as probes_module
+from rota.app.probes import LocalProbes
+from rota.ports.host import FileStat
 from rota.rules.checks import LONGEST_PATTERN
 from rota.rules.json_schema import check_schema
 
@@ -61,19 +61,19 @@ def page(body=b"all good", status=b"200 OK", more=b""):
 def test_a_file_of_the_folder_is_seen_with_when_it_was_written(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.csv").write_text("1,2")
-    seen = files.look(tmp_path / "notes", tmp_path, "out", "report.csv")
-    assert isinstance(seen, Seen)
+    seen = probes.look(tmp_path / "notes", tmp_path, "out", "report.csv")
+    assert isinstance(seen, FileStat)
     assert (seen.size, seen.changed) == (3, None)
     assert abs(seen.written / 1e6 - time.time()) < 5
 
 
 def noted(tmp_path, anew=True):
     """Note how the report is, as at the begin of an attempt."""
-    files.note(tmp_path / "notes.json", tmp_path, None, ["report"], anew=anew)
+    probes.note(tmp_path / "notes.json", tmp_path, None, ["report"], anew=anew)
 
 
 def changed(tmp_path):
-    return files.look(tmp_path / "notes.json", tmp_path, None, "report").changed
+    return probes.look(tmp_path / "notes.json", tmp_path, None, "report").changed
 
 
 @pytest.mark.parametrize("hours", [-2, 0, 2])
@@ -134,7 +134,7 @@ def test_what_was_noted_and_cannot_be_read_is_not_known(tmp_path):
 def test_a_date_in_the_future_counts_for_nothing(tmp_path):
     (tmp_path / "old").write_text("x")
     os.utime(tmp_path / "old", (2e9, 2e9))
-    seen = files.look(tmp_path / "notes", tmp_path, None, "old")
+    seen = probes.look(tmp_path / "notes", tmp_path, None, "old")
     assert seen.written / 1e6 < time.time() + 5
 
 
@@ -147,20 +147,20 @@ def test_links_pipes_folders_and_nothing_are_no_files(tmp_path):
         (None, "passwd"), (None, "away/passwd"), ("away", "passwd"), (None, "folder"),
         (None, "pipe"), (None, "nothing"), ("nothing", "x"),
     ]:  # fmt: skip
-        assert isinstance(files.look(tmp_path / "notes", tmp_path, folder, path), str), path
-    seen = files.look(tmp_path / "notes", tmp_path, None, "nothing")
+        assert isinstance(probes.look(tmp_path / "notes", tmp_path, folder, path), str), path
+    seen = probes.look(tmp_path / "notes", tmp_path, None, "nothing")
     assert seen == "there is no file of this path"
 
 
 def test_an_address_answers_and_contains():
     with serving(page()) as url:
-        good = addresses.ask(url, "all good", 5, inside=True)
+        good = probes.ask(url, "all good", 5, inside=True)
         assert good.passed
-        bad = addresses.ask(url, "all bad", 5, inside=True)
+        bad = probes.ask(url, "all bad", 5, inside=True)
         assert not bad.passed
         assert 'without "all bad"' in bad.evidence
     with serving(page(status=b"503 No")) as url:
-        assert addresses.ask(url, None, 5, inside=True).evidence == "it answered 503"
+        assert probes.ask(url, None, 5, inside=True).evidence == "it answered 503"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_address_answers_and_contains():
      "http://[64:ff9b::a00:1]/", "http://2130706433/", "http://0x7f.1/"],
 )  # fmt: skip
 def test_nothing_inside_is_asked_unless_a_setting_says_so(url):
-    seen = addresses.ask(url, None, 5, inside=False)
+    seen = probes.ask(url, None, 5, inside=False)
     assert not seen.passed
     assert "inside of this network" in seen.evidence
 
@@ -182,21 +182,21 @@ def test_a_redirect_is_judged_like_any_address(monkeypatch):
         asked.append(address)
         return len(asked) == 1
 
-    monkeypatch.setattr(addresses, "is_outside", outside)
+    monkeypatch.setattr(probes, "is_outside", outside)
     with serving(page(b"", b"302 Found", b"Location: http://127.0.0.1:1/x\r\n")) as url:
-        seen = addresses.ask(url, None, 5, inside=False)
+        seen = probes.ask(url, None, 5, inside=False)
     assert "inside of this network" in seen.evidence
     assert asked == ["127.0.0.1", "127.0.0.1"]
 
 
 def test_an_endless_round_ends():
     with serving(page(b"", b"302 Found", b"Location: /again\r\n")) as url:
-        assert "elsewhere more than 3" in addresses.ask(url, None, 5, inside=True).evidence
+        assert "elsewhere more than 3" in probes.ask(url, None, 5, inside=True).evidence
 
 
 def test_a_redirect_to_another_kind_of_address_is_refused():
     with serving(page(b"", b"302 Found", b"Location: file:///etc/passwd\r\n")) as url:
-        assert "no address" in addresses.ask(url, None, 5, inside=True).evidence
+        assert "no address" in probes.ask(url, None, 5, inside=True).evidence
 
 
 def test_a_server_that_drips_is_cut_at_the_deadline():
@@ -207,7 +207,7 @@ def test_a_server_that_drips_is_cut_at_the_deadline():
 
     with serving(drip) as url:
         began = time.monotonic()
-        seen = addresses.ask(url, None, 0.3, inside=True)
+        seen = probes.ask(url, None, 0.3, inside=True)
         assert time.monotonic() - began < 3
     assert not seen.passed
 
@@ -219,19 +219,19 @@ def test_a_page_without_end_is_read_so_far_and_no_further():
             line.sendall(b"y" * 65_536)
 
     with serving(flood) as url:
-        seen = addresses.ask(url, "z", 5, inside=True)
-    assert f"first {addresses.MOST_BYTES} bytes" in seen.evidence
+        seen = probes.ask(url, "z", 5, inside=True)
+    assert f"first {probes.MOST_BYTES} bytes" in seen.evidence
 
 
 async def test_a_pattern_that_never_ends_is_ended(tmp_path):
-    probes = HomeProbes(tmp_path)
+    probes = LocalProbes(tmp_path)
     assert await probes.search("main", r"(a+)+$", "a" * 40 + "b") is None
     assert await probes.search("main", r"err(or)?\b", "an error here") is True
     assert await probes.search("main", r"err(or)?\b", "fine") is False
 
 
 async def test_patterns_are_compiled_where_they_can_be_ended(tmp_path):
-    probes = HomeProbes(tmp_path)
+    probes = LocalProbes(tmp_path)
     classes = "".join(f"[{chr(n)}-\\uffff]" for n in range(33, 130))
     slow = [f"(?i){classes}{n}" for n in range(20)]
     assert all(len(pattern) <= LONGEST_PATTERN for pattern in slow)
@@ -256,19 +256,19 @@ async def test_patterns_are_compiled_where_they_can_be_ended(tmp_path):
 async def test_a_result_is_held_against_a_schema(tmp_path, result, fits):
     told = None if result is None else json.dumps(result)
     schema = {"type": "object", "required": ["n"]}
-    assert (await HomeProbes(tmp_path).check_result("main", schema, told) == []) is fits
+    assert (await LocalProbes(tmp_path).check_result("main", schema, told) == []) is fits
 
 
 async def test_a_schema_that_takes_too_long_is_ended(tmp_path):
     schema = {"items": {"enum": [[n] for n in range(480)]}}
     check_schema(schema)
     result = json.dumps([[479]] * 40_000)
-    assert await HomeProbes(tmp_path).check_result("main", schema, result) is None
+    assert await LocalProbes(tmp_path).check_result("main", schema, result) is None
 
 
 async def test_a_space_evaluates_one_thing_at_a_time(tmp_path):
     """A member that asks for a hundred evaluations leaves the other seat to others."""
-    probes = HomeProbes(tmp_path)
+    probes = LocalProbes(tmp_path)
     many = [asyncio.ensure_future(probes.search("one", r"(a+)+$", "a" * 40)) for _ in range(20)]
     await asyncio.sleep(0)
     assert await probes.search("two", "a", "a") is True
@@ -282,7 +282,7 @@ async def test_a_home_looks_below_the_work_of_a_space(tmp_path):
     work = tmp_path / "spaces" / "main" / "work"
     work.mkdir(parents=True)
     (tmp_path / "keepers" / "rooms" / "7-1").mkdir(parents=True)
-    probes = HomeProbes(tmp_path)
+    probes = LocalProbes(tmp_path)
     await probes.note_files((7, 1), "main", None, ["x"], anew=True)
     (work / "x").write_text("")
     assert (await probes.file((7, 1), "main", None, "x")).changed is True

@@ -7,37 +7,42 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Invalid, Unavailable
+from rota.executors.container.engine import (
+    ContainerEngine,
+    UserMapping,
+    mounted,
+    outdated,
+    pinned,
+    run_arguments,
+)
 from rota.executors.container.executor import ContainerExecutor
-from rota.executors.container.furnishing import packed
-from rota.executors.container.lobby import FORWARD, lobby
-from rota.executors.container.runtimes import outdated
 from rota.executors.container.seccomp import profile
-from rota.executors.container.words import Engine, Users, mounted, pinned, walls
-from rota.executors.kit.calls import FORBIDDEN
-from rota.executors.kit.executor import Interpreter, Outlet, Room
-from rota.executors.kit.mounts import Allowed, MountList
-from rota.executors.kit.spec import Term, Tree
-from rota.executors.kit.system import System
-from rota.model.programs import Bounds, Command
-from rota.model.sites import Network
+from rota.executors.container.sidecar import FORWARD, lobby, packed
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist, SystemFolders
+from rota.executors.shared.syscalls import FORBIDDEN
+from rota.keeper.build import Interpreter
+from rota.model.programs import NetworkAccess, Program, ResourceLimits
+from rota.ports.executor import EgressSocket, ExecutionSpec, ProcessTreeMode, StopSignalTarget
 
 PYTHON = Interpreter("/opt/python/bin/python3", "/opt/python", "/opt/rota")
-PODMAN = Engine(program="/bin/sh", kind="podman", options=["--root", "/r"], env={"HOME": "/h"})
-DOCKER = Engine(program="/bin/sh", kind="docker")
-MOUNTS = MountList([Allowed(folder="/srv")])
+PODMAN = ContainerEngine(
+    program="/bin/sh", kind="podman", options=["--root", "/r"], env={"HOME": "/h"}
+)
+DOCKER = ContainerEngine(program="/bin/sh", kind="docker")
+MOUNTS = MountAllowlist([AllowedMount(folder="/srv")])
 IMAGE = "registry.example/agent@sha256:" + "0a" * 32
-OUTLET = Outlet(socket="/srv/g.sock", port=80)
+OUTLET = EgressSocket(socket="/srv/g.sock", port=80)
 OWN = f"{os.geteuid()}:{os.getegid()}"
 
 
 def room(**changes):
     given = {"name": "a-1", "state": "/var/rota/a-1", "folder": "/srv/one", "home": "/srv/home"}
-    return Room(**(given | {"image": IMAGE} | changes))
+    return ExecutionSpec(**(given | {"image": IMAGE} | changes))
 
 
 def test_the_walls_word_for_word():
-    bounds = Bounds(processes=9, memory_bytes=1000, cpus=0.5, open_files=7, file_bytes=8)
-    assert walls(DOCKER, room(bounds=bounds)) == [
+    bounds = ResourceLimits(processes=9, memory_bytes=1000, cpus=0.5, open_files=7, file_bytes=8)
+    assert run_arguments(DOCKER, room(bounds=bounds)) == [
         "--init", "--interactive",
         "--log-driver", "none", "--pull", "never", "--rm", "--entrypoint", "", "--label", "rota.attempt=a-1",
         "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges",
@@ -54,16 +59,16 @@ def test_the_walls_word_for_word():
 
 
 def test_there_is_always_a_bound_on_processes_and_never_an_engines_socket():
-    words = walls(PODMAN, room(network=Network.OPEN))
+    words = run_arguments(PODMAN, room(network=NetworkAccess.OPEN))
     assert words[words.index("--pids-limit") + 1] == "1024"
     assert "--network" not in words
     assert "--privileged" not in words
     assert not any(".sock" in word for word in words)
 
 
-@pytest.mark.parametrize("network", [Network.NONE, Network.OUTLET])
+@pytest.mark.parametrize("network", [NetworkAccess.NONE, NetworkAccess.OUTLET])
 def test_only_an_open_network_is_a_network(network):
-    words = walls(PODMAN, room(network=network))
+    words = run_arguments(PODMAN, room(network=network))
     assert words[words.index("--network") + 1] == "none"
 
 
@@ -73,7 +78,9 @@ def test_a_container_that_only_a_guard_holds_promises_no_certain_kill(engine):
 
 
 def test_podman_gives_a_program_users_of_its_own():
-    words = walls(Engine(program="x", kind="podman", users=Users.MAPPED), room())
+    words = run_arguments(
+        ContainerEngine(program="x", kind="podman", users=UserMapping.MAPPED), room()
+    )
     if os.geteuid() == 0:
         assert words[-2:] == ["--user", "1000:1000"]
         assert "1000:0:1" in words
@@ -106,7 +113,7 @@ def test_only_a_digest_says_what_an_image_is(image):
 
 
 def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
-    local = Engine(program="x", kind="docker", local_images=True)
+    local = ContainerEngine(program="x", kind="docker", local_images=True)
     assert pinned(local, "sha256:" + "0a" * 32)
     with pytest.raises(Invalid, match="or a local one by its id") as refused:
         pinned(local, "localhost/mine:latest")
@@ -114,18 +121,18 @@ def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
 
 
 def test_a_container_with_ways_out_shares_the_network_of_its_lobby():
-    asked = room(outlet=OUTLET, network=Network.OUTLET)
-    words = walls(DOCKER, asked)
+    asked = room(outlet=OUTLET, network=NetworkAccess.OUTLET)
+    words = run_arguments(DOCKER, asked)
     assert words[words.index("--network") + 1] == "container:rota-a-1-lobby"
     assert "--hostname" not in words, "an engine refuses it beside a network that is shared"
-    words = walls(replace(PODMAN, users=Users.MAPPED), asked)
+    words = run_arguments(replace(PODMAN, users=UserMapping.MAPPED), asked)
     assert words[-4:-1] == ["--userns", "container:rota-a-1-lobby", "--user"]
     assert not any(OUTLET.socket in word for word in words)
 
 
 def test_the_lobby_word_for_word():
-    system = System((("usr/bin", "/bin"),), ("/usr", "/lib"))
-    desk = Outlet(socket="/srv/desk/mcp.sock", port=81, alone=True)
+    system = SystemFolders((("usr/bin", "/bin"),), ("/usr", "/lib"))
+    desk = EgressSocket(socket="/srv/desk/mcp.sock", port=81, alone=True)
     words = lobby(DOCKER, room(outlet=OUTLET, desk=desk), PYTHON, system)
     shown = [word for word in words if word.startswith("type=bind")]
     assert [word.split(",")[1] for word in shown if "ld.so.cache" not in word] == [
@@ -148,11 +155,11 @@ def test_the_lobby_word_for_word():
 
 
 def test_a_room_without_ways_has_no_lobby():
-    assert lobby(DOCKER, room(), PYTHON, System((), ())) == []
+    assert lobby(DOCKER, room(), PYTHON, SystemFolders((), ())) == []
 
 
 def test_the_image_of_lobbies_is_called_by_what_is_in_it():
-    one, other = System((), ("/usr",)), System((("usr/lib", "/lib"),), ("/usr",))
+    one, other = SystemFolders((), ("/usr",)), SystemFolders((("usr/lib", "/lib"),), ("/usr",))
     assert packed(one) == packed(one)
     assert packed(one)[0] != packed(other)[0]
 
@@ -160,12 +167,12 @@ def test_the_image_of_lobbies_is_called_by_what_is_in_it():
 def test_a_container_is_guarded_not_put_in_a_namespace_and_only_its_client_is_asked_to_end():
     executor = ContainerExecutor(PYTHON, MOUNTS, PODMAN, machine="x86_64")
     spec = executor.wrap(
-        Command(argv=["agent"], cwd="/srv/one"), room(bounds=Bounds(idle_seconds=3, cpus=1))
+        Program(argv=["agent"], cwd="/srv/one"), room(bounds=ResourceLimits(idle_seconds=3, cpus=1))
     )
-    assert (spec.tree, spec.term) == (Tree.GUARD, Term.MAIN)
-    assert spec.bounds == Bounds(idle_seconds=3)
+    assert (spec.tree, spec.term) == (ProcessTreeMode.GUARD, StopSignalTarget.MAIN)
+    assert spec.bounds == ResourceLimits(idle_seconds=3)
     words = list(spec.command.argv)
-    assert words[6:9] == ["rota.executors.container.launch", "podman", "/var/rota/a-1"]
+    assert words[6:9] == ["rota.executors.container.entrypoint", "podman", "/var/rota/a-1"]
     assert words[10:16] == ["--client", "HOME=/h", "/bin/sh", "--root", "/r", "--"]
     assert words[-3:] == ["--", IMAGE, "agent"]
 
@@ -182,7 +189,7 @@ def test_the_profile_forbids_what_the_sandbox_forbids():
 
 def test_a_machine_without_a_list_of_calls_is_refused():
     with pytest.raises(Unavailable, match="use x86_64 or aarch64"):
-        ContainerExecutor(PYTHON, MOUNTS, PODMAN, machine="s390x").wrap(Command(argv=["x"]), room())
+        ContainerExecutor(PYTHON, MOUNTS, PODMAN, machine="s390x").wrap(Program(argv=["x"]), room())
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.calls import AARCH64, FORBIDDEN, NEW_NAMESPACES, X86_64
-from rota.executors.sandbox import bpf
-from rota.executors.sandbox.filter import MACHINES, filter_for
+from rota.executors.sandbox import seccomp
+from rota.executors.sandbox.seccomp import MACHINES, filter_for
+from rota.executors.shared.syscalls import AARCH64, FORBIDDEN, NEW_NAMESPACES, X86_64
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -29,16 +29,16 @@ def decide(program, architecture, number, *arguments):
     while True:
         code, then, otherwise, value = steps[at]
         at += 1
-        if code == bpf.LOAD:
+        if code == seccomp.LOAD:
             assert value % 4 == 0
             [held] = struct.unpack_from("<I", call, value)
-        elif code == bpf.RETURN:
+        elif code == seccomp.RETURN:
             return value
         else:
             met = {
-                bpf.IF_EQUAL: held == value,
-                bpf.IF_AT_LEAST: held >= value,
-                bpf.IF_ANY_BIT: bool(held & value),
+                seccomp.IF_EQUAL: held == value,
+                seccomp.IF_AT_LEAST: held >= value,
+                seccomp.IF_ANY_BIT: bool(held & value),
             }[code]
             at += then if met else otherwise
 
@@ -60,43 +60,43 @@ def judge(machine):
 
 def test_every_forbidden_call_fails_as_if_one_had_no_right(machine, judge):
     for name in FORBIDDEN & machine.numbers.keys():
-        assert judge(machine.numbers[name]) == bpf.errno(errno.EPERM), name
+        assert judge(machine.numbers[name]) == seccomp.return_errno(errno.EPERM), name
 
 
 def test_everything_else_is_allowed(machine, judge):
     judged = set(machine.numbers.values())
     for number in range(500):
         if number not in judged:
-            assert judge(number) == bpf.ALLOW, number
+            assert judge(number) == seccomp.ALLOW, number
     assert not judged & set(EVERYDAY[machine.name])
 
 
 def test_another_architecture_ends_the_program(machine):
     for other in (I386, 0x40000028, 0):
-        assert decide(filter_for(machine.name), other, 1) == bpf.KILL
+        assert decide(filter_for(machine.name), other, 1) == seccomp.KILL
 
 
 @pytest.mark.parametrize("name", ["ptrace", "mount", "keyctl", "read"])
 def test_the_second_way_into_the_kernel_of_x86_does_not_exist(name):
     number = {"read": 0}.get(name) or X86_64.get(name, 0)
     verdict = decide(filter_for("x86_64"), 0xC000003E, number | 0x40000000)
-    assert verdict == bpf.errno(errno.ENOSYS)
+    assert verdict == seccomp.return_errno(errno.ENOSYS)
 
 
 @pytest.mark.parametrize("request_number", [0x5412, 0x541C, 0x5423])
 @pytest.mark.parametrize("disguise", [0, 1 << 32, 0xFFFFFFFF << 32])
 def test_typing_into_a_terminal_is_seen_through(machine, judge, request_number, disguise):
     ioctl = machine.numbers["ioctl"]
-    assert judge(ioctl, 0, request_number | disguise) == bpf.errno(errno.EPERM)
-    assert judge(ioctl, request_number, 0x5401) == bpf.ALLOW
+    assert judge(ioctl, 0, request_number | disguise) == seccomp.return_errno(errno.EPERM)
+    assert judge(ioctl, request_number, 0x5401) == seccomp.ALLOW
 
 
 @pytest.mark.parametrize("bit", [b for b in range(32) if NEW_NAMESPACES >> b & 1])
 def test_no_new_namespace_by_clone(machine, judge, bit):
     clone = machine.numbers["clone"]
-    assert judge(clone, 1 << bit | 17) == bpf.errno(errno.EPERM)
-    assert judge(clone, 0x003D0F00) == bpf.ALLOW
-    assert judge(machine.numbers["clone3"]) == bpf.errno(errno.ENOSYS)
+    assert judge(clone, 1 << bit | 17) == seccomp.return_errno(errno.EPERM)
+    assert judge(clone, 0x003D0F00) == seccomp.ALLOW
+    assert judge(machine.numbers["clone3"]) == seccomp.return_errno(errno.ENOSYS)
 
 
 def test_only_sockets_that_a_network_namespace_holds(machine, judge):
@@ -104,7 +104,9 @@ def test_only_sockets_that_a_network_namespace_holds(machine, judge):
         for family in range(50):
             verdict = judge(machine.numbers[name], family)
             allowed = family in {1, 2, 10, 16}
-            assert verdict == (bpf.ALLOW if allowed else bpf.errno(errno.EAFNOSUPPORT)), family
+            assert verdict == (
+                seccomp.ALLOW if allowed else seccomp.return_errno(errno.EAFNOSUPPORT)
+            ), family
 
 
 def test_both_machines_forbid_the_same():
@@ -129,9 +131,9 @@ def test_a_machine_without_a_table_is_refused():
 
 
 def test_a_jump_that_is_too_far_or_backwards_is_refused():
-    made = bpf.Assembler()
+    made = seccomp.BpfAssembler()
     made.label("here")
-    made.jump(bpf.IF_EQUAL, 1, "here", None)
-    made.end(bpf.ALLOW)
-    with pytest.raises(ValueError, match="Step"):
+    made.jump(seccomp.IF_EQUAL, 1, "here", None)
+    made.end(seccomp.ALLOW)
+    with pytest.raises(ValueError, match="BpfInstruction"):
         made.assemble()

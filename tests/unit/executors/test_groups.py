@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.groups import Hierarchy, clear, find_hierarchy, settle_in
-from rota.executors.kit.start import join
-from rota.model.programs import Bounds
+from rota.executors.shared.exec_program import join
+from rota.executors.shared.resource_limits import CgroupHierarchy, clear, find_hierarchy, settle_in
+from rota.model.programs import ResourceLimits
 
 
 def a_group(root, path, *, controllers="cpu memory pids", handed_down=""):
@@ -30,7 +30,7 @@ def test_a_group_that_hands_its_controllers_down_is_used(tmp_path):
     folder = a_group(tmp_path, "/rota.service", handed_down="memory pids")
     a_group(tmp_path, "/rota.service/rota.leaf")
     found = find_hierarchy(str(tmp_path), own(tmp_path, "0::/rota.service/rota.leaf\n"))
-    assert found == Hierarchy(str(folder), frozenset({"memory", "pids"}), unified=True)
+    assert found == CgroupHierarchy(str(folder), frozenset({"memory", "pids"}), unified=True)
 
 
 def test_a_group_that_is_not_delegated_is_left_alone(tmp_path):
@@ -44,7 +44,7 @@ def test_the_old_hierarchy_bounds_the_number_of_processes(tmp_path):
     found = find_hierarchy(str(tmp_path), own(tmp_path, "8:pids:/\n4:memory:/\n0::/\n"))
     assert found is not None
     assert (found.folder.rstrip("/"), found.unified) == (str(folder), False)
-    assert found.settings(Bounds(processes=5, memory_bytes=9, cpus=1)) == {"pids.max": "5"}
+    assert found.settings(ResourceLimits(processes=5, memory_bytes=9, cpus=1)) == {"pids.max": "5"}
 
 
 def test_a_daemon_in_the_leaf_hands_its_controllers_down(tmp_path):
@@ -76,8 +76,8 @@ def test_a_machine_without_control_groups_has_none(tmp_path):
 
 
 def test_bounds_are_written_before_anybody_steps_in(tmp_path):
-    whole = Hierarchy(str(tmp_path), frozenset({"pids", "memory", "cpu"}), unified=True)
-    settings = whole.settings(Bounds(processes=5, memory_bytes=9, cpus=1.5))
+    whole = CgroupHierarchy(str(tmp_path), frozenset({"pids", "memory", "cpu"}), unified=True)
+    settings = whole.settings(ResourceLimits(processes=5, memory_bytes=9, cpus=1.5))
     assert settings["cpu.max"] == "150000 100000"
     with pytest.raises(FileNotFoundError):  # a plain folder has none of the kernel's files
         join(whole.path("a"), ",".join(f"{name}={value}" for name, value in settings.items()))
@@ -100,7 +100,7 @@ def test_groups_that_a_program_made_inside_its_own_go_with_it(tmp_path, monkeypa
         shutil.rmtree(path)
 
     monkeypatch.setattr(Path, "rmdir", as_the_kernel_does)
-    clear(Hierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
+    clear(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
     assert gone == ["deeper", "own", "rota-a"]
 
 
@@ -108,6 +108,6 @@ def test_a_group_that_does_not_empty_is_told(tmp_path):
     folder = a_group(tmp_path, "/rota-a")
     (folder / "cgroup.kill").write_text("")
     with pytest.raises(Unavailable, match="is not empty"):
-        clear(Hierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
+        clear(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "a", patience=0)
     assert (folder / "cgroup.kill").read_text() == "1"
-    clear(Hierarchy(str(tmp_path), frozenset(), unified=True), "never-made")
+    clear(CgroupHierarchy(str(tmp_path), frozenset(), unified=True), "never-made")

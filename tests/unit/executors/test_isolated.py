@@ -13,10 +13,10 @@ from datetime import timedelta
 
 import pytest
 
-from rota.doors.library.client import Rota
 from rota.errors import Invalid
-from rota.executors.inprocess.child import path_of
-from rota.model.states import RunState
+from rota.executors.inprocess.child_process import path_of
+from rota.library.rota import Rota
+from rota.model.runs import RunState
 
 WORK = """
 import atexit, os, sys, time
@@ -228,7 +228,7 @@ def test_a_callable_that_a_child_cannot_import_is_refused():
 
 PARENT = """
 import asyncio, sys
-from rota.doors.library.client import Rota
+from rota.library.rota import Rota
 from {module} import sleep
 
 async def main():

@@ -2,11 +2,11 @@
 
 import pytest
 
+from rota.app.settings import load_settings
+from rota.app.sites import LocalSiteChecker, engine_of, mounts_of
 from rota.errors import Invalid, NotPermitted, Unavailable
-from rota.model.sites import Share, Site
-from rota.model.spaces import Role
-from rota.wiring.settings import load_settings
-from rota.wiring.sites import LocalSites, engine_of, mounts_of
+from rota.model.programs import SharedFolder, Site
+from rota.model.spaces import SpaceRole
 
 
 @pytest.fixture
@@ -24,27 +24,27 @@ def a_list(path, *folders, more=""):
 
 def test_without_a_list_only_what_is_rotas_own_is_shown(home, tmp_path):
     mounts = mounts_of(load_settings(str(home)))
-    assert mounts.mount(str(home / "spaces" / "main"), Role.MAIN, write=True).write
+    assert mounts.mount(str(home / "spaces" / "main"), SpaceRole.MAIN, write=True).write
     for own in ("spaces/other", "keepers/rooms/1-1", "keepers/mailboxes/1-1/abcdef12/out"):
         with pytest.raises(NotPermitted, match="Rota's own"):
-            mounts.share(Share(path=str(home / own), write=False), Role.MAIN)
+            mounts.share(SharedFolder(path=str(home / own), write=False), SpaceRole.MAIN)
     for path in (home, home / "rota.db", home / "keepers", tmp_path / "data"):
         with pytest.raises(NotPermitted):
-            mounts.mount(str(path), Role.MAIN, write=False)
+            mounts.mount(str(path), SpaceRole.MAIN, write=False)
 
 
 async def test_what_the_list_names_may_be_asked_for(home, tmp_path):
     data = str(tmp_path / "data")
     a_list(home / "mounts.toml", data, more="members_write = false\n")
-    sites = LocalSites(load_settings(str(home)))
+    sites = LocalSiteChecker(load_settings(str(home)))
     sites.try_out = lambda name: _Fine()
-    shared = Site(executor="sandbox", isolated=True, mounts=(Share(path=data, write=True),))
-    await sites.admit(shared, Role.MAIN)
+    shared = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path=data, write=True),))
+    await sites.admit(shared, SpaceRole.MAIN)
     with pytest.raises(NotPermitted, match="may only be read"):
-        await sites.admit(shared, Role.MEMBER)
-    elsewhere = Site(executor="sandbox", isolated=True, mounts=(Share(path="/opt"),))
+        await sites.admit(shared, SpaceRole.MEMBER)
+    elsewhere = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/opt"),))
     with pytest.raises(NotPermitted, match="may not be shown"):
-        await sites.admit(elsewhere, Role.MAIN)
+        await sites.admit(elsewhere, SpaceRole.MAIN)
 
 
 class _Fine:
@@ -74,10 +74,10 @@ def test_a_list_that_is_named_must_be_there(home):
 
 
 async def test_an_engine_that_is_not_there_is_refused_in_one_sentence(home):
-    sites = LocalSites(load_settings(str(home), engine="/nonexistent/docker"))
+    sites = LocalSiteChecker(load_settings(str(home), engine="/nonexistent/docker"))
     site = Site(executor="container", isolated=True, image="x@sha256:" + "0" * 64)
     with pytest.raises(Unavailable, match="container cannot be had here: docker"):
-        await sites.admit(site, Role.MAIN)
+        await sites.admit(site, SpaceRole.MAIN)
 
 
 @pytest.mark.parametrize(

@@ -7,75 +7,75 @@ import time
 import pytest
 
 from rota.errors import Invalid, NotPermitted
-from rota.executors.kit.beneath import open_beneath
-from rota.executors.kit.executor import Room
-from rota.executors.kit.mounts import Allowed, MountList, read_mounts
-from rota.model.sites import Share
-from rota.model.spaces import Role
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist, read_mounts
+from rota.keeper.paths import open_below
+from rota.model.programs import SharedFolder
+from rota.model.spaces import SpaceRole
+from rota.ports.executor import ExecutionSpec
 
-SPACES = Allowed(folder="/srv/spaces")
+SPACES = AllowedMount(folder="/srv/spaces")
 
 
 def test_what_is_not_listed_is_not_shown():
-    listed = MountList([SPACES])
+    listed = MountAllowlist([SPACES])
     for path in ("/etc", "/srv", "/srv/spaces2", "/srv/spacesx/a"):
         with pytest.raises(NotPermitted, match="may not be shown"):
-            listed.mount(path, Role.MAIN, write=False)
+            listed.mount(path, SpaceRole.MAIN, write=False)
 
 
 @pytest.mark.parametrize(
     ("entry", "role", "wish", "writes"),
     [
-        (SPACES, Role.MAIN, True, True),
-        (SPACES, Role.MEMBER, True, True),
-        (SPACES, Role.MAIN, False, False),
-        (Allowed(folder="/srv/spaces", members_write=False), Role.MEMBER, True, False),
-        (Allowed(folder="/srv/spaces", members_write=False), Role.MAIN, True, True),
-        (Allowed(folder="/srv/spaces", write=False), Role.MAIN, True, False),
+        (SPACES, SpaceRole.MAIN, True, True),
+        (SPACES, SpaceRole.MEMBER, True, True),
+        (SPACES, SpaceRole.MAIN, False, False),
+        (AllowedMount(folder="/srv/spaces", members_write=False), SpaceRole.MEMBER, True, False),
+        (AllowedMount(folder="/srv/spaces", members_write=False), SpaceRole.MAIN, True, True),
+        (AllowedMount(folder="/srv/spaces", write=False), SpaceRole.MAIN, True, False),
     ],
 )
 def test_who_writes_is_what_the_list_says(entry, role, wish, writes):
-    assert MountList([entry]).mount("/srv/spaces/one", role, write=wish).write is writes
+    assert MountAllowlist([entry]).mount("/srv/spaces/one", role, write=wish).write is writes
 
 
 def test_the_more_exact_entry_decides():
-    listed = MountList([SPACES, Allowed(folder="/srv/spaces/shared", write=False)])
-    assert not listed.mount("/srv/spaces/shared/x", Role.MAIN, write=True).write
-    assert listed.mount("/srv/spaces/own", Role.MAIN, write=True).write
+    listed = MountAllowlist([SPACES, AllowedMount(folder="/srv/spaces/shared", write=False)])
+    assert not listed.mount("/srv/spaces/shared/x", SpaceRole.MAIN, write=True).write
+    assert listed.mount("/srv/spaces/own", SpaceRole.MAIN, write=True).write
 
 
 def test_what_rota_gives_to_attempts_no_task_can_ask_for():
-    listed = MountList([Allowed(folder="/srv/spaces", own=True)])
-    assert listed.mount("/srv/spaces/one", Role.MEMBER, write=True).write
+    listed = MountAllowlist([AllowedMount(folder="/srv/spaces", own=True)])
+    assert listed.mount("/srv/spaces/one", SpaceRole.MEMBER, write=True).write
     for path in ("/srv/spaces", "/srv/spaces/other", "/srv/spaces/other/work"):
         for write in (False, True):
             with pytest.raises(NotPermitted, match="Rota's own"):
-                listed.share(Share(path=path, write=write), Role.MAIN)
+                listed.share(SharedFolder(path=path, write=write), SpaceRole.MAIN)
 
 
 @pytest.mark.parametrize("folder", ["/", "/etc", "/root", "/home", "srv", "/srv/../etc", "/srv/"])
 def test_a_list_cannot_hand_out_the_house(folder):
     with pytest.raises(Invalid):
-        MountList([Allowed(folder=folder)])
+        MountAllowlist([AllowedMount(folder=folder)])
 
 
 def test_a_room_that_would_show_its_own_state_is_refused():
-    room = Room(
+    room = ExecutionSpec(
         name="a", state="/srv/spaces/one/state", folder="/srv/spaces/one", home="/srv/spaces/h"
     )
     with pytest.raises(NotPermitted, match="own state"):
-        MountList([SPACES]).of(room)
+        MountAllowlist([SPACES]).of(room)
 
 
 def test_an_outer_folder_never_hides_an_inner_one():
-    room = Room(
+    room = ExecutionSpec(
         name="a",
         state="/var/a",
         folder="/srv/spaces/one/work",
         home="/srv/spaces/one",
         readable=["/srv/spaces/one/work/docs", "/srv/spaces/one/work"],
     )
-    assert [(m.path, m.write) for m in MountList([SPACES]).of(room)] == [
+    assert [(m.path, m.write) for m in MountAllowlist([SPACES]).of(room)] == [
         ("/srv/spaces/one", True),
         ("/srv/spaces/one/work", False),
         ("/srv/spaces/one/work/docs", False),
@@ -94,8 +94,8 @@ def test_a_list_is_read_from_a_file(tmp_path):
         '[[mount]]\nfolder = "/srv/a"\nmembers_write = false\n[[mount]]\nfolder = "/srv/b"\nwrite = false\n',
     )
     assert read_mounts(path).folders == [
-        Allowed(folder="/srv/a", members_write=False),
-        Allowed(folder="/srv/b", write=False),
+        AllowedMount(folder="/srv/a", members_write=False),
+        AllowedMount(folder="/srv/b", write=False),
     ]
 
 
@@ -144,9 +144,9 @@ def test_a_link_on_the_way_or_at_the_end_is_refused(tmp_path):
     (outside / "x").mkdir()
     for path in (root / "link", root / "link" / "x", root / "missing", tmp_path):
         with pytest.raises(NotPermitted):
-            open_beneath(str(root), str(path))
-    os.close(open_beneath(str(root), str(root / "real")))
-    os.close(open_beneath(str(root), str(root)))
+            open_below(str(root), str(path))
+    os.close(open_below(str(root), str(root / "real")))
+    os.close(open_below(str(root), str(root)))
 
 
 def test_a_folder_that_is_swapped_for_a_link_all_the_time_never_leads_out(tmp_path):
@@ -171,7 +171,7 @@ def test_a_folder_that_is_swapped_for_a_link_all_the_time_never_leads_out(tmp_pa
     try:
         while (not led or not refused or led + refused < 20_000) and time.monotonic() < until:
             try:
-                held = open_beneath(str(root), str(root / "a" / "b"))
+                held = open_below(str(root), str(root / "a" / "b"))
             except NotPermitted:
                 refused += 1
                 continue

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rota.flow.execute import minding, patiently, spending
+from rota.flow.attempt import budget, programs
+from rota.store import store
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """Let nobody wait before looking again: the yard of these tests answers at once."""
-    monkeypatch.setattr(minding, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(patiently, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(spending, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(programs, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(store, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(budget, "LOOK_SECONDS", 0.001)

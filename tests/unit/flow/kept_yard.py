@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from rota.agents.command.agent import CommandAgent
-from rota.agents.command.script import ScriptAgent
-from rota.flow.claim import assigned
-from rota.flow.execute.kept import KeptWork
-from rota.model.beats import Sign
-from rota.model.keeping import Ending, Reason, Spooled
+from rota.agents.command.agent import CommandAgent, ScriptAgent
+from rota.flow.attempt.runner import AttemptRunner
+from rota.flow.claim import make_assignments
+from rota.model.attempts import ExitReason, ExitRecord, SpoolState
+from rota.model.heartbeats import AttemptSample
 from rota.model.tasks import NewTask, Policy, TaskKind
-from rota.ports.agent import Room
+from rota.ports.agent import AgentWorkspace
 
 
 class FakeYard:
@@ -58,7 +57,7 @@ class FakeYard:
 
     def room(self, assignment, site, offered, ids):
         told = {"offered": offered, "ids": ids, "writes": self.writes}
-        return Room(folder="/room", cwd="/work", home="/home", **told)
+        return AgentWorkspace(folder="/room", cwd="/work", home="/home", **told)
 
     def mailbox(self, kept):
         return f"/mailbox/{kept.nonce}"
@@ -89,7 +88,7 @@ class FakeYard:
 
     def cancel(self, kept, grace_seconds, why):
         self.cancelled.append(why)
-        self.ending = Ending(reason=Reason.CANCELLED, proven=True)
+        self.ending = ExitRecord(reason=ExitReason.CANCELLED, proven=True)
         self.bell.set()
 
     async def rung(self, kept, seconds):
@@ -98,19 +97,19 @@ class FakeYard:
 
     async def sign(self, kept):
         facts = {"pid": 7, "beat": self.beat, "pane": self.pane}
-        return Sign(run_id=kept.run_id, epoch=kept.epoch, **facts)
+        return AttemptSample(run_id=kept.run_id, epoch=kept.epoch, **facts)
 
     def rouse(self, kept, *, for_good):
         self.roused.append(for_good)
         if for_good:
-            self.end(reason=Reason.LOST_KEEPER_DIED, code=None)
+            self.end(reason=ExitReason.LOST_KEEPER_DIED, code=None)
         return True
 
     def end(self, out=b"", **facts):
         self.out += out
-        told = {"reason": Reason.EXITED, "code": 0, "proven": True, **facts}
-        sizes = {"out": Spooled(size=len(self.out)), "err": Spooled(size=len(self.err))}
-        self.ending = Ending(**told, **sizes)
+        told = {"reason": ExitReason.EXITED, "code": 0, "proven": True, **facts}
+        sizes = {"out": SpoolState(size=len(self.out)), "err": SpoolState(size=len(self.err))}
+        self.ending = ExitRecord(**told, **sizes)
         self.bell.set()
 
 
@@ -127,12 +126,12 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None
     desk.routes = [kind.value]
     await desk.queue(task)
     claimed = await desk.claimed(1, routes=[kind.value])
-    return assigned(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.incarnation)[0]
 
 
 def work_on(store, yard, chance, holder="w1", **more):
     agents = {"command": CommandAgent(), "script": ScriptAgent()}
-    return KeptWork(
+    return AttemptRunner(
         store, yard, agents, lambda: holder, chance, usual_agent="command", offered={}, **more
     )
 

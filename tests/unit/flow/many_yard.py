@@ -6,7 +6,7 @@ import asyncio
 
 from tests.unit.flow.kept_yard import FakeYard
 
-from rota.model.keeping import Ending, Reason, Spooled
+from rota.model.attempts import ExitReason, ExitRecord, SpoolState
 
 
 class ManyYard(FakeYard):
@@ -27,25 +27,25 @@ class ManyYard(FakeYard):
         if program is None or program.get("goes_on"):
             self.going.set()
             return
-        told = {"reason": Reason.EXITED, "code": 0, "proven": True}
+        told = {"reason": ExitReason.EXITED, "code": 0, "proven": True}
         told |= {name: fact for name, fact in program.items() if name != "out"}
         self._end(kept, **told)
 
     def _end(self, kept, **told):
-        out = Spooled(size=len(self.outs.get(kept.nonce, b"")))
-        self.endings[kept.nonce] = Ending(**told, out=out)
+        out = SpoolState(size=len(self.outs.get(kept.nonce, b"")))
+        self.endings[kept.nonce] = ExitRecord(**told, out=out)
         self.bell.set()
 
     def finish(self, kept):
         """Let something that goes on end well."""
-        self._end(kept, reason=Reason.EXITED, code=0, proven=True)
+        self._end(kept, reason=ExitReason.EXITED, code=0, proven=True)
 
     def beside(self, kept):
         return [each for each in self.left_beside if each.nonce != kept.nonce]
 
     def look(self, kept):
         if kept.nonce not in self.outs:
-            return Ending(reason=Reason.LOST_NEVER_STARTED, proven=True)
+            return ExitRecord(reason=ExitReason.LOST_NEVER_STARTED, proven=True)
         return self.endings.get(kept.nonce)
 
     def read(self, kept, stream, offset, most):
@@ -55,7 +55,7 @@ class ManyYard(FakeYard):
     def cancel(self, kept, grace_seconds, why):
         self.cancelled.append(why)
         if kept.nonce in self.outs and kept.nonce not in self.endings:
-            self._end(kept, reason=Reason.CANCELLED, detail=why, proven=True)
+            self._end(kept, reason=ExitReason.CANCELLED, detail=why, proven=True)
 
 
 class Counting:

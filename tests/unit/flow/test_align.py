@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rota.flow.align import align
+from rota.flow.plan import align
 from rota.model.instants import to_micros
-from rota.model.plans import ScheduleState
+from rota.model.schedules import ScheduleState
 from rota.testing.bench import MINUTE
 
 BERLIN = "Europe/Berlin"

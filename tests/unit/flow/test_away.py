@@ -8,8 +8,7 @@ import pytest
 from tests.unit.flow.kept_yard import assignment, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
-from rota.model.keeping import Kept
-from rota.model.outcomes import Succeeded
+from rota.model.attempts import KeptAttempt, Succeeded
 from rota.model.tasks import Policy
 
 SECOND = 1_000_000
@@ -30,7 +29,7 @@ async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
     told = dict(facts)
     if "until" in told:
         told["until"] = began + told["until"] * SECOND
-    kept = Kept(
+    kept = KeptAttempt(
         run_id=given.lease.run_id, epoch=given.lease.epoch, home=yard.home, nonce="n",
         boot=yard.boot, executor="process", began=began, **told,
     )  # fmt: skip

@@ -9,14 +9,16 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Unavailable
-from rota.flow.execute import beating
-from rota.flow.execute.beating import Followed, Watch
-from rota.flow.execute.hearing import Hearing
-from rota.model.beats import Sign
+from rota.flow.attempt import programs
+from rota.flow.attempt.output import OutputParser
+from rota.flow.attempt.programs import FollowedAttempt, KeeperWatchdog
+from rota.model.attempts import KeptAttempt, OutputStream
+from rota.model.heartbeats import AttemptSample
 from rota.model.ids import Epoch, RunId
-from rota.model.keeping import Kept, Stream
 
-KEPT = Kept(run_id=RunId(1), epoch=Epoch(1), home="h", nonce="n", boot="b", executor="process")
+KEPT = KeptAttempt(
+    run_id=RunId(1), epoch=Epoch(1), home="h", nonce="n", boot="b", executor="process"
+)
 
 
 class Mute:
@@ -36,7 +38,7 @@ class SilentYard:
         self.roused = []
 
     async def sign(self, kept):
-        return Sign(
+        return AttemptSample(
             run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, beat=self.beat, pane=self.pane
         )
 
@@ -52,12 +54,12 @@ def yard():
 
 @pytest.fixture
 def followed():
-    return {1: Followed(KEPT, Hearing(Mute()))}
+    return {1: FollowedAttempt(KEPT, OutputParser(Mute()))}
 
 
 def many(count):
     kept = (replace(KEPT, run_id=RunId(n), nonce=str(n)) for n in range(count))
-    return {each.run_id: Followed(each, Hearing(Mute())) for each in kept}
+    return {each.run_id: FollowedAttempt(each, OutputParser(Mute())) for each in kept}
 
 
 async def looks(watch, followed, count):
@@ -65,14 +67,14 @@ async def looks(watch, followed, count):
 
 
 async def test_a_keeper_that_misses_two_beats_is_woken_and_then_ended(yard, followed):
-    watch = Watch(yard, least=0.0)
+    watch = KeeperWatchdog(yard, least=0.0)
     assert await looks(watch, followed, 3) == ["running", "silent", "silent"]
     assert yard.roused == [False, True]
-    assert watch.ended == {1: beating.SILENT}
+    assert watch.ended == {1: programs.SILENT}
 
 
 async def test_a_keeper_that_speaks_again_is_left_alone(yard, followed):
-    watch = Watch(yard, least=0.0)
+    watch = KeeperWatchdog(yard, least=0.0)
     for _ in range(10):
         assert await looks(watch, followed, 2) == ["running", "silent"]
         yard.beat += 1
@@ -81,29 +83,31 @@ async def test_a_keeper_that_speaks_again_is_left_alone(yard, followed):
 
 
 async def test_looks_that_are_too_close_do_not_count(yard, followed):
-    watch = Watch(yard, least=3600.0)
+    watch = KeeperWatchdog(yard, least=3600.0)
     assert set(await looks(watch, followed, 20)) == {"running"}
     assert yard.roused == []
 
 
 async def test_one_that_has_not_introduced_itself_has_missed_nothing(yard, followed):
     yard.pid = None
-    watch = Watch(yard, least=0.0)
+    watch = KeeperWatchdog(yard, least=0.0)
     assert set(await looks(watch, followed, 5)) == {"running"}
     assert yard.roused == []
 
 
 async def test_a_sign_has_the_last_line_and_the_pane_made_safe(yard, followed):
     yard.pane = "\x1b]0;title\x07$ \x1b[31mwork\x1b[0m"
-    followed[1].hearing.take(Stream.ERR, b"first\n\x1b[32msecond\x1b[0m " + b"x" * 1_000 + b"\n")
-    (sign,) = await Watch(yard).look(followed)
+    followed[1].hearing.take(
+        OutputStream.ERR, b"first\n\x1b[32msecond\x1b[0m " + b"x" * 1_000 + b"\n"
+    )
+    (sign,) = await KeeperWatchdog(yard).look(followed)
     assert sign.pane == "$ work"
     assert sign.last_line.startswith("second xxx")
     assert len(sign.last_line) == 300
 
 
 async def test_what_is_not_followed_any_more_is_forgotten(yard, followed):
-    watch = Watch(yard, least=0.0)
+    watch = KeeperWatchdog(yard, least=0.0)
     await looks(watch, followed, 2)
     assert await watch.look({}) == []
     assert await looks(watch, followed, 1) == ["running"]
@@ -123,7 +127,7 @@ async def test_looking_at_many_does_not_wait_for_each():
             return await super().sign(kept)
 
     async with asyncio.timeout(5):
-        assert len(await Watch(Slow()).look(many(100))) == 100
+        assert len(await KeeperWatchdog(Slow()).look(many(100))) == 100
 
 
 async def test_looks_at_many_do_not_fall_on_one_moment():
@@ -134,9 +138,9 @@ async def test_looks_at_many_do_not_fall_on_one_moment():
             starts.append(asyncio.get_running_loop().time())
             return await super().sign(kept)
 
-    await Watch(Timed()).look(many(5))
+    await KeeperWatchdog(Timed()).look(many(5))
     gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
-    assert min(gaps) >= beating.PAUSE_SECONDS / 2
+    assert min(gaps) >= programs.PAUSE_SECONDS / 2
 
 
 class PartlyBlind(SilentYard):
@@ -159,7 +163,7 @@ async def fail():
 
 
 async def test_what_fails_at_one_look_leaves_out_that_one_alone(caplog):
-    watch = Watch(PartlyBlind(fail), least=0.0)
+    watch = KeeperWatchdog(PartlyBlind(fail), least=0.0)
     assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
     assert [sign.state for sign in await watch.look(many(3))] == ["silent", "silent"]
     told = [record for record in caplog.records if record.message == "run.unseen"]
@@ -171,7 +175,7 @@ async def test_what_fails_at_one_look_leaves_out_that_one_alone(caplog):
 async def test_a_look_that_hangs_holds_up_nobody_and_is_not_begun_again():
     hangs = asyncio.Event()
     yard = PartlyBlind(hangs.wait)
-    watch = Watch(yard, least=0.0, patience=0.05)
+    watch = KeeperWatchdog(yard, least=0.0, patience=0.05)
     async with asyncio.timeout(5):
         assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
         assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
@@ -184,7 +188,7 @@ async def test_a_look_that_hangs_holds_up_nobody_and_is_not_begun_again():
 async def test_what_a_look_saw_that_came_too_late_counts_for_nothing():
     hangs = asyncio.Event()
     yard = PartlyBlind(hangs.wait)
-    watch = Watch(yard, least=0.0, patience=0.05)
+    watch = KeeperWatchdog(yard, least=0.0, patience=0.05)
     hangs.set()
     await watch.look(many(2))
     hangs.clear()
@@ -202,7 +206,7 @@ async def test_one_that_could_not_be_looked_at_has_still_missed_what_it_missed()
         if (fault := answers.pop(0)) is not None:
             raise fault
 
-    watch = Watch(PartlyBlind(now_and_then), least=0.0)
+    watch = KeeperWatchdog(PartlyBlind(now_and_then), least=0.0)
     for _ in answers[:]:
         await watch.look(many(2))
-    assert watch.ended[1] == beating.SILENT
+    assert watch.ended[1] == programs.SILENT

@@ -9,7 +9,7 @@ from tests.unit.flow.many_yard import Counting, ManyYard
 from tests.unit.flow.test_checking import Eyes
 from tests.unit.flow.test_trying import DONE, OVERLOAD, House, Trial, agent_run, said
 
-from rota.model.outcomes import Succeeded
+from rota.model.attempts import Succeeded
 
 
 async def test_an_attempt_that_waits_between_two_tries_is_told_of(desk):

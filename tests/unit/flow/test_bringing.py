@@ -11,15 +11,15 @@ from tests.unit.flow.test_posting import FakeMailboxes
 from tests.unit.flow.test_trying import DONE, OVERLOAD, House, Trial, line, said
 
 from rota.errors import Invalid, Unavailable
-from rota.flow.define.messages import Sending, say
+from rota.flow.define.messages import NewAttachment, say
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
-from rota.model.messages import LARGEST_FILES, LONGEST_MESSAGE
-from rota.model.outcomes import Failed, Succeeded
+from rota.model.attempts import Failed, Succeeded
 from rota.model.sessions import SessionFilter
-from rota.rules.permission import LOCAL
+from rota.model.threads import LARGEST_FILES, LONGEST_MESSAGE
+from rota.rules.permissions import LOCAL
 
-PHOTO = Sending("photo.png", None, b"bytes")
+PHOTO = NewAttachment("photo.png", None, b"bytes")
 
 
 class Mailboxes(FakeMailboxes):
@@ -139,7 +139,7 @@ async def test_a_run_that_has_asked_is_told_again_where_the_files_are(desk):
     ("text", "files"),
     [("", ()), ("x" * (LONGEST_MESSAGE + 1), (PHOTO,)), ("x", (PHOTO,) * 11),
      ("x", (PHOTO, PHOTO)), ("x", (PHOTO._replace(name="a/b"),)),
-     ("x", (PHOTO._replace(content=bytes(LARGEST_FILES)), Sending("b", None, b"x")))],
+     ("x", (PHOTO._replace(content=bytes(LARGEST_FILES)), NewAttachment("b", None, b"x")))],
 )  # fmt: skip
 async def test_what_cannot_be_sent_is_refused(desk, text, files):
     await answering(desk)

@@ -10,13 +10,12 @@ import pytest
 from tests.unit.flow.kept_yard import a_few_turns, assignment, leave, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
-from rota.agents.command.script import ScriptAgent
-from rota.flow.execute.kept import KeptWork
-from rota.model.checks import Checked, Mark
-from rota.model.keeping import Reason
-from rota.model.outcomes import Cancelled, Failed, Succeeded
+from rota.agents.command.agent import ScriptAgent
+from rota.flow.attempt.runner import AttemptRunner
+from rota.model.attempts import Cancelled, ExitReason, Failed, Succeeded
+from rota.model.checks import CheckState, SuppressionReason
 from rota.model.tasks import TaskKind
-from rota.ports.checking import Observed, Seen
+from rota.ports.host import FileStat, ProbeResult
 
 
 class Eyes:
@@ -40,7 +39,7 @@ class Eyes:
         if self._page is None:
             self.waiting.set()
             await asyncio.Event().wait()
-        return Observed(*self._page)
+        return ProbeResult(*self._page)
 
     async def search(self, space, pattern, text):
         return self._match
@@ -59,7 +58,7 @@ async def test_a_success_whose_checks_hold_is_verified(desk):
     yard = ManyYard({"out": b"all is well\n"})
     report = await ran(desk, yard, checks=[{"min_length": 3}, {"not_like": "error"}])
     assert report.outcome == Succeeded(result='"all is well"')
-    assert report.aside.checked is Checked.VERIFIED
+    assert report.aside.checked is CheckState.VERIFIED
     assert len(json.loads(report.aside.checks)) == 2
 
 
@@ -68,7 +67,7 @@ async def test_a_success_that_a_check_contradicts_is_a_failure_that_may_be_tried
     report = await ran(desk, yard, checks=[{"not_like": "could not"}, {"min_length": 3}])
     assert isinstance(report.outcome, Failed)
     assert (report.outcome.code, report.outcome.retryable) == ("check_failed", True)
-    assert report.aside.checked is Checked.CONTRADICTED
+    assert report.aside.checked is CheckState.CONTRADICTED
     assert [one["passed"] for one in json.loads(report.aside.checks)] == [False, True]
 
 
@@ -85,9 +84,9 @@ async def test_a_failure_is_not_checked(desk):
 @pytest.mark.parametrize(
     ("eyes", "check", "passed"),
     [
-        (Eyes(file=Seen(0, 3, True)), {"file_newer": "x"}, True),
-        (Eyes(file=Seen(2**52, 3, False)), {"file_newer": "x"}, False),
-        (Eyes(file=Seen(2**52, 3, None)), {"file_newer": "x"}, False),
+        (Eyes(file=FileStat(0, 3, True)), {"file_newer": "x"}, True),
+        (Eyes(file=FileStat(2**52, 3, False)), {"file_newer": "x"}, False),
+        (Eyes(file=FileStat(2**52, 3, None)), {"file_newer": "x"}, False),
         (Eyes(file="a link"), {"file_newer": "x"}, False),
         (Eyes(), {"url": "http://a.example"}, True),
         (Eyes(page=(False, "it answered 503")), {"url": "http://a.example"}, False),
@@ -108,7 +107,10 @@ async def test_what_is_looked_at_outside_counts(desk, eyes, check, passed):
 
 
 async def test_files_are_noted_before_the_work_begins_and_not_before_its_gate(desk):
-    eyes, yard = Eyes(file=Seen(0, 3, True)), ManyYard({"out": b'{"wake": true}\n'}, {"out": b"x"})
+    eyes, yard = (
+        Eyes(file=FileStat(0, 3, True)),
+        ManyYard({"out": b'{"wake": true}\n'}, {"out": b"x"}),
+    )
     given = await assignment(desk, checks=[{"file_newer": "x"}], folder="out", gate=GATE)
     begun = []
 
@@ -118,7 +120,7 @@ async def test_files_are_noted_before_the_work_begins_and_not_before_its_gate(de
 
     yard.start = start
     report = await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
-    assert report.aside.checked is Checked.VERIFIED
+    assert report.aside.checked is CheckState.VERIFIED
     lease = given.lease
     assert eyes.noted == [((lease.run_id, lease.epoch), "main", "out", ["x"], True)]
     assert begun == [0, 1]
@@ -129,7 +131,7 @@ async def test_files_are_noted_before_the_work_begins_and_not_before_its_gate(de
     [
         ({"out": b"ok\n"}, True, "it ended with 0"),
         ({"out": b"no such week\n", "code": 2}, False, "it ended with 2\nno such week"),
-        ({"reason": Reason.HARD_TIMEOUT, "code": None}, False, "longer than 60 s"),
+        ({"reason": ExitReason.HARD_TIMEOUT, "code": None}, False, "longer than 60 s"),
     ],
 )
 async def test_a_program_of_a_check_runs_beside_and_is_told_the_result(
@@ -174,15 +176,15 @@ async def test_what_an_earlier_process_left_beside_is_ended_first(desk):
     yard.outs["left"] = b""
     yard.left_beside = [left]
     report = await work_on(desk.store, yard, Counting()).run(given)
-    assert report.aside.checked is Checked.VERIFIED
+    assert report.aside.checked is CheckState.VERIFIED
     assert yard.cancelled == ["nobody waits for it any more"]
 
 
 def _kept(given, nonce):
-    from rota.model.keeping import Kept
+    from rota.model.attempts import KeptAttempt
 
     lease = given.lease
-    return Kept(
+    return KeptAttempt(
         run_id=lease.run_id, epoch=lease.epoch, home="h", nonce=nonce, boot="b", executor="process"
     )
 
@@ -260,7 +262,7 @@ async def test_a_tool_that_was_called_is_known_from_the_stream(desk):
     checks = [{"tool_called": "Write"}]
     wish = {"instructions": "Do it", "agent": "command", "output": "lines", "checks": checks}
     report = await ran(desk, ManyYard({"out": said}), kind=TaskKind.AGENT, **wish)
-    assert report.aside.checked is Checked.VERIFIED
+    assert report.aside.checked is CheckState.VERIFIED
 
 
 GATE = {"command": ["anything-new"]}
@@ -270,7 +272,7 @@ async def test_a_gate_that_says_no_wakes_nobody(desk):
     yard = ManyYard({"out": b'{"wake": false, "reason": "no mail", "state": {"n": 3}}\n'})
     report = await ran(desk, yard, gate=GATE)
     assert report.outcome == Succeeded(result='"no mail"')
-    assert (report.aside.mark, report.aside.remembered) == (Mark.QUIET, '{"n": 3}')
+    assert (report.aside.mark, report.aside.remembered) == (SuppressionReason.QUIET, '{"n": 3}')
     assert [command.argv for command in yard.started] == [("anything-new",)]
 
 
@@ -300,7 +302,7 @@ async def test_a_gate_finds_again_what_it_wanted_to(desk):
         {"out": b'{"wake": "no"}\n'},
         {"out": b'["wake"]\n'},
         {"out": b'{"wake": false, "state": "' + b"x" * 70_000 + b'"}\n'},
-        {"reason": Reason.HARD_TIMEOUT, "code": None},
+        {"reason": ExitReason.HARD_TIMEOUT, "code": None},
         {"out": b"y\n" * 10_000},
     ],
 )
@@ -326,7 +328,7 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     with pytest.raises(asyncio.CancelledError):
         await first
     yard.outs[kept.nonce] = b'{"wake": true}\n'
-    yard._end(kept, reason=Reason.EXITED, code=0, proven=True)
+    yard._end(kept, reason=ExitReason.EXITED, code=0, proven=True)
     report = await work_on(desk.store, yard, Counting()).run(given._replace(kept=kept))
     assert report.outcome == Succeeded(result='"done"')
     (kept,) = await desk.store.kept_of(yard.home)
@@ -387,12 +389,12 @@ async def test_a_gate_that_is_heard_anew_is_heard_by_a_new_reader(desk):
     yard.outs[given.kept.nonce] += b'{"wake": false}\n'
     yard.finish(given.kept)
     script = Repeating()
-    work = KeptWork(
+    work = AttemptRunner(
         desk.store, yard, {"script": script}, lambda: "w1", Counting(), usual_agent="", offered={}
     )
     stale = replace(given.kept, out_at=0)
     report = await work.run(given._replace(kept=stale))
-    assert report.aside.mark is Mark.QUIET
+    assert report.aside.mark is SuppressionReason.QUIET
     assert len(script.fed) > 1
     assert all(lines.count(b"one\n") == 1 for lines in script.fed)
 

@@ -14,27 +14,25 @@ from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, nex
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.command.agent import CommandAgent
 from rota.errors import Invalid, NotFound
-from rota.flow.claim import assigned
+from rota.flow.claim import make_assignments
 from rota.flow.define.messages import say
 from rota.flow.define.runs import answer_question, enqueue, run_again
 from rota.flow.define.tasks import put_task
 from rota.flow.settle import settle_attempts
-from rota.model.checks import Mark
-from rota.model.keeping import Reason
-from rota.model.messages import MessageState
-from rota.model.outcomes import Asked, Cancelled, Succeeded
+from rota.model.attempts import Cancelled, ExitReason, Succeeded, WaitingForAnswer
+from rota.model.checks import SuppressionReason
+from rota.model.runs import RunState
 from rota.model.sessions import SessionFilter
-from rota.model.states import RunState
 from rota.model.tasks import OnLost, Overlap, Policy, Pool, TaskKind
-from rota.model.threads import NewThread
+from rota.model.threads import MessageState, NewThread
 from rota.model.views import RunFilter
-from rota.ports.agent import Agents
-from rota.rules.addressing import asks
-from rota.rules.permission import LOCAL
+from rota.ports.agent import AgentRegistry
+from rota.rules.messages import asks_for_answer
+from rota.rules.permissions import LOCAL
 from rota.rules.prompts import INTERRUPTED
 
 HERE = "cli:default"
-AGENTS = Agents({"command": CommandAgent(), "claude": ClaudeAgent()}, "claude")
+AGENTS = AgentRegistry({"command": CommandAgent(), "claude": ClaudeAgent()}, "claude")
 TALK = {"instructions": "Talk.", "agent": "command", "command": ["think"], "output": "lines"}
 
 
@@ -65,7 +63,7 @@ async def answering(desk, name="talk", thread=HERE, **spec):
 
 async def claim(desk):
     claimed = await desk.claimed(1, routes=["agent"])
-    return assigned(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.incarnation)[0]
 
 
 async def tell(desk, *texts, thread=HERE):
@@ -139,7 +137,7 @@ async def test_what_is_said_while_a_run_waits_to_go_on_reaches_it_with_the_answe
     await answering(desk)
     await tell(desk, "one")
     asks = line("session", id="s-1") + line("question", text="Sure?")
-    yard = Trial(said(asks), said(b"", reason=Reason.LOST_KEEPER_DIED, code=None), said(DONE))
+    yard = Trial(said(asks), said(b"", reason=ExitReason.LOST_KEEPER_DIED, code=None), said(DONE))
     work = House(desk, yard).work
     given = await claim(desk)
     await settle_attempts(desk.store, [(given, await work.run(given))], Random(1))
@@ -247,7 +245,7 @@ async def test_internal_text_is_on_record_and_is_not_told_to_anybody(desk):
     run_id = given.lease.run_id
     assert await desk.state(run_id) is RunState.SUCCEEDED
     assert await desk.store.list_deliveries(run_id, 10) == []
-    assert (await desk.run(run_id)).mark is Mark.SILENT
+    assert (await desk.run(run_id)).mark is SuppressionReason.SILENT
     output = [event.data["text"] for event in await desk.store.run_output(run_id, 10)]
     assert output == ["<internal>kestrel</internal>"]
 
@@ -265,7 +263,7 @@ async def test_what_is_left_of_a_result_is_the_result(desk, text, result):
 async def test_a_question_is_asked_without_it(desk):
     given = await agent_run(desk)
     asks = line("question", text="Pay?<internal>kestrel</internal>", context="<internal>kestrel")
-    assert await House(desk, Trial(said(asks))).run(given) == Asked(question="Pay?")
+    assert await House(desk, Trial(said(asks))).run(given) == WaitingForAnswer(question="Pay?")
 
 
 async def test_a_script_may_write_what_it_likes(desk):
@@ -336,5 +334,5 @@ async def test_g2_49_a_registered_task_answers_in_many_threads(desk):
     ],
 )  # fmt: skip
 def test_g2_09_a_trigger_is_a_word_of_its_own_in_any_case(text, wanted):
-    assert asks("@rota", text) is wanted
-    assert asks(None, text)
+    assert asks_for_answer("@rota", text) is wanted
+    assert asks_for_answer(None, text)

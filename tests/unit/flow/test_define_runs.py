@@ -9,27 +9,25 @@ import pytest
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound
 from rota.flow.define.runs import (
-    LONGEST_PAYLOAD,
     answer_question,
     backfill,
     cancel_run,
     check_key,
     encode_payload,
-    find_run,
+    make_template,
     queue,
     run_now,
-    template_for,
 )
-from rota.model.runs import RunBatch, Source
-from rota.model.spaces import Role
-from rota.model.states import RunState
+from rota.flow.lookup import find_run
+from rota.model.runs import LONGEST_PAYLOAD, RunBatch, RunSource, RunState
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import OnLost, Retry
-from rota.rules.permission import LOCAL, OWNER, Caller
-from rota.stores.sqlite.store import MemoryStore
+from rota.rules.permissions import LOCAL, OWNER, Caller
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench, failed
 
 DEEP = "[" * 101 + "]" * 101
-MEMBER = Caller(space="ann", role=Role.MEMBER, name="ann")
+MEMBER = Caller(space="ann", role=SpaceRole.MEMBER, name="ann")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ async def test_a_key_that_means_something_else_is_a_conflict(desk):
 
     def batch(payload):
         text = encode_payload(payload)
-        template = template_for(task, Source.ENQUEUE, desk.store.now())
+        template = make_template(task, RunSource.ENQUEUE, desk.store.now())
         return RunBatch(template=template, payloads=[text], keys=["k"])
 
     ((first,),) = await queue(desk.store, [batch(1)])
@@ -86,7 +84,7 @@ async def test_run_now_runs_a_disabled_task_and_moves_no_schedule(desk):
     await desk.store.disable_task(task, "off", None, [])
     run_id = (await run_now(desk.store, LOCAL, "job", payload={"a": 1})).run_id
     assert await desk.claim_ids() == [run_id]
-    assert (await desk.run(run_id)).source is Source.MANUAL
+    assert (await desk.run(run_id)).source is RunSource.MANUAL
     (standing,) = await desk.store.list_schedules([task.id])
     assert (standing.cursor, standing.next_at) == (stored.cursor, stored.next_at)
 
@@ -107,7 +105,7 @@ async def test_backfill_makes_the_runs_of_a_span_once(desk):
     ids = await backfill(desk.store, LOCAL, "job", start=start, end=end)
     assert len(ids) == 5
     runs = await desk.slots(task)
-    assert [run.source for run in runs] == [Source.BACKFILL] * 5
+    assert [run.source for run in runs] == [RunSource.BACKFILL] * 5
     assert [run.slot_at.hour for run in runs] == [8, 9, 10, 11, 12]
     assert await backfill(desk.store, LOCAL, "job", start=start, end=end) == []
 
@@ -214,7 +212,7 @@ async def test_a_question_of_another_space_does_not_exist(desk):
 
 @pytest.mark.parametrize(("text", "state"), [("retry", "queued"), ("fail", "failed")])
 async def test_a_person_decides_about_a_lost_run(desk, chance, text, state):
-    from rota.flow.rescue import rescue
+    from rota.flow.maintain import rescue
 
     await desk.queue(await desk.task(on_lost=OnLost.ASK))
     lease = await desk.claim_one(worker="dead")

@@ -8,10 +8,10 @@ import pytest
 
 from rota.errors import Invalid, NotFound
 from rota.flow.define.schedules import drop_schedule
-from rota.flow.observe.verify import verify
+from rota.flow.observe.verification import verify
 from rota.flow.plan import plan
-from rota.rules.permission import LOCAL
-from rota.stores.sqlite.store import MemoryStore
+from rota.rules.permissions import LOCAL
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
 from rota.testing.clock import VirtualClock
 

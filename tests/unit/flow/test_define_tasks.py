@@ -7,16 +7,11 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Conflict, Invalid, NotFound
-from rota.flow.define.tasks import (
-    delete_task,
-    disable_task,
-    enable_task,
-    put_task,
-)
-from rota.model.spaces import Role
-from rota.model.states import RunState
+from rota.flow.define.tasks import delete_task, disable_task, enable_task, put_task
+from rota.model.runs import RunState
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Overlap, Policy, Retry
-from rota.rules.permission import LOCAL, Caller
+from rota.rules.permissions import LOCAL, Caller
 from rota.testing.bench import MINUTE, failed
 
 
@@ -132,7 +127,7 @@ async def test_an_unknown_space_or_task_is_not_found(main):
 
 async def test_a_member_cannot_touch_another_space(main):
     await put(main)
-    member = Caller(space="ann", role=Role.MEMBER, name="ann")
+    member = Caller(space="ann", role=SpaceRole.MEMBER, name="ann")
     for call in (
         put_task(main.store, member, "x", route="r"),
         disable_task(main.store, member, "job"),

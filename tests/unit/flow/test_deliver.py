@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Unavailable
-from rota.flow.deliver import TRIES, InHand, deliver
-from rota.flow.rescue import rescue
-from rota.model.deliveries import DeliveryState
-from rota.model.outcomes import Succeeded
+from rota.flow.deliver import InFlightDeliveries, deliver
+from rota.flow.maintain import rescue
+from rota.model.attempts import Succeeded
+from rota.model.notifications import DeliveryState
 from rota.ports.channel import ChannelRefused
-from rota.stores.sqlite.store import MemoryStore
+from rota.rules.settlement import TRIES
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench
 from rota.testing.fakes import RecordingChannel
 
@@ -147,7 +148,7 @@ async def test_a_message_in_hand_is_sent_once_and_recorded_when_the_store_is_bac
     await desk.queue(await desk.task(deliver_to="test:ann"), 3)
     for number in range(3):
         await desk.end(await desk.claim_one(), Succeeded(result=str(number)))
-    channel, in_hand = RecordingChannel(), InHand()
+    channel, in_hand = RecordingChannel(), InFlightDeliveries()
     setattr(store, moment, step)
     with pytest.raises(Unavailable):
         await deliver(store, {"test": channel}, "w1", chance, in_hand)
@@ -165,7 +166,7 @@ async def test_a_message_whose_sending_is_broken_off_is_unknown(desk, message, c
             begun.set()
             await asyncio.Event().wait()
 
-    in_hand = InHand()
+    in_hand = InFlightDeliveries()
     sending = asyncio.ensure_future(deliver(desk.store, {"test": Silent()}, "w1", chance, in_hand))
     await begun.wait()
     sending.cancel()

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from rota.app.redaction import cleaned, with_redaction
+from rota.model.attempts import KeptAttempt, NewEvent, OutputChunk, OutputStream, ProgressNotice
+from rota.model.audit import NewAuditEntry
 from rota.model.events import EventName
-from rota.model.keeping import ForPeople, Happened, Heard, Kept, Stream
-from rota.model.requests import NewRequest
-from rota.model.settlements import PLAIN_SUCCESS, Extras, NewDelivery, NewQuestion, Settlement
-from rota.model.states import RunState
+from rota.model.runs import RunState
+from rota.model.settlement import (
+    PLAIN_SUCCESS,
+    NewDelivery,
+    NewQuestion,
+    Settlement,
+    SettlementExtras,
+)
 from rota.rules.redaction import Redactor
-from rota.wiring.discretion import cleaned, discreet
 
 REAL = "sk-ant-the-real-one"
 MARK = "[secret anthropic]"
@@ -50,10 +56,10 @@ def settlement(extras):
 
 def test_output_results_errors_questions_and_messages_are_looked_through():
     store = Store()
-    kept = discreet(store, KNOWS)
-    happened = Happened(EventName.OUTPUT, {"stream": "out", "at": 0, "text": f"a {REAL}"})
-    heard = [Heard(Stream.OUT, 0, 9, (happened,))]
-    extras = Extras(
+    kept = with_redaction(store, KNOWS)
+    happened = NewEvent(EventName.OUTPUT, {"stream": "out", "at": 0, "text": f"a {REAL}"})
+    heard = [OutputChunk(OutputStream.OUT, 0, 9, (happened,))]
+    extras = SettlementExtras(
         result=f'"{REAL}"',
         error=f"no: {REAL}",
         question=NewQuestion(
@@ -66,35 +72,35 @@ def test_output_results_errors_questions_and_messages_are_looked_through():
     assert REAL not in str(store.told)
     assert str(store.told).count(MARK) == 7
     (_, _, _, ((stream, start, end, *_),), _), moved = store.told
-    assert (stream, start, end) == (Stream.OUT, 0, 9)
+    assert (stream, start, end) == (OutputStream.OUT, 0, 9)
     assert moved[1].extras is PLAIN_SUCCESS
 
 
 def test_what_people_are_told_on_the_way_is_looked_through():
     store = Store()
     told = NewDelivery(space_id=1, channel="log", target="x", body=f"a {REAL}", dedupe_key="k")
-    heard = [Heard(Stream.OUT, 0, 9, (), None, (ForPeople(told, 5, 8),))]
-    asyncio.run(discreet(store, KNOWS).hear(1, 1, "w", heard, None))
+    heard = [OutputChunk(OutputStream.OUT, 0, 9, (), None, (ProgressNotice(told, 5, 8),))]
+    asyncio.run(with_redaction(store, KNOWS).hear(1, 1, "w", heard, None))
     ((_, _, _, (part,), _),) = store.told
-    assert part.for_people == (ForPeople(replace(told, body=f"a {MARK}"), 5, 8),)
+    assert part.for_people == (ProgressNotice(replace(told, body=f"a {MARK}"), 5, 8),)
 
 
 def test_what_a_gate_hands_on_to_the_work_is_looked_through():
     store = Store()
-    kept = Kept(
+    kept = KeptAttempt(
         run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
         gate=f'{{"wake": true, "input": "{REAL}"}}', said=f"Go. {REAL}",
     )  # fmt: skip
-    asyncio.run(discreet(store, KNOWS).begin_kept(kept, "w"))
+    asyncio.run(with_redaction(store, KNOWS).begin_kept(kept, "w"))
     assert REAL not in str(store.told)
     assert str(store.told).count(MARK) == 2
 
 
 def test_an_attempts_words_are_looked_through_and_a_persons_are_not():
     store = Store()
-    kept = discreet(store, KNOWS)
+    kept = with_redaction(store, KNOWS)
     for caller, text in (("attempt:1.1", f'"{MARK}"'), ("key:3", f'"{REAL}"')):
-        behalf = kept.behalf(NewRequest(caller=caller, space="main", command="put_state"))
+        behalf = kept.behalf(NewAuditEntry(caller=caller, space="main", command="put_state"))
         asyncio.run(behalf.put_state(1, "note", f'"{REAL}"', caller))
         assert store.told[-1] == (1, "note", text, caller)
         assert behalf.request_id == 7
@@ -102,12 +108,12 @@ def test_an_attempts_words_are_looked_through_and_a_persons_are_not():
 
 def test_without_secrets_a_store_is_told_the_very_same_things():
     store = Store()
-    kept = discreet(store, Redactor())
-    heard = [Heard(Stream.OUT, 0, 9, ())]
+    kept = with_redaction(store, Redactor())
+    heard = [OutputChunk(OutputStream.OUT, 0, 9, ())]
     asyncio.run(kept.hear(1, 1, "w", heard, None))
     assert store.told[0][3] is heard
 
 
 def test_what_holds_no_secret_is_itself():
-    extras = Extras(result='"fine"')
+    extras = SettlementExtras(result='"fine"')
     assert cleaned(extras, KNOWS) is extras

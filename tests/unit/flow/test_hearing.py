@@ -8,23 +8,22 @@ from hypothesis import strategies as st
 
 from rota.agents.claude.reader import ClaudeReader
 from rota.agents.command.reader import CommandReader
-from rota.flow.execute.hearing import (
+from rota.flow.attempt.output import (
     LONGEST_LINE,
     MOST_EVENTS,
     MOST_TEXT,
-    Hearing,
+    OutputParser,
+    clean_for_display,
     lines_of,
-    presentable,
 )
+from rota.model.agents import OutputFormat, ProcessExit
+from rota.model.attempts import OutputStream
 from rota.model.events import EventName
-from rota.model.keeping import Stream
-from rota.model.texts import COLOUR, MORE, clean, coloured
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output
+from rota.model.text import COLOUR, MORE, clean, coloured
 
 
 def hearing():
-    return Hearing(CommandReader(Output.LAST_LINE))
+    return OutputParser(CommandReader(OutputFormat.LAST_LINE))
 
 
 def told(*parts):
@@ -35,46 +34,49 @@ def told(*parts):
 
 def test_only_whole_lines_count_until_the_end():
     heard = hearing()
-    first = heard.take(Stream.OUT, b"one\ntw")
+    first = heard.take(OutputStream.OUT, b"one\ntw")
     assert (first.start, first.end, told(first)) == (0, 4, "one")
-    assert heard.take(Stream.OUT, b"tw") is None
-    last = heard.take(Stream.OUT, b"two", last=True)
+    assert heard.take(OutputStream.OUT, b"tw") is None
+    last = heard.take(OutputStream.OUT, b"two", last=True)
     assert (last.start, last.end, told(last)) == (4, 7, "two")
-    assert heard.reader.end(Exit(code=0)).outcome.result == '"two"'
+    assert heard.reader.end(ProcessExit(code=0)).outcome.result == '"two"'
 
 
 @pytest.mark.parametrize("blank", [b"  ", b"\r", b" \t"])
 def test_blanks_before_a_line_of_rotas_do_not_make_it_text(blank):
-    heard = Hearing(CommandReader(Output.LINES))
+    heard = OutputParser(CommandReader(OutputFormat.LINES))
     line = blank + b'{"rota": "usage", "input_tokens": 5, "cost_usd": 50}\n'
-    assert heard.take_part(Stream.OUT, blank) is None
-    part = heard.take(Stream.OUT, line)
+    assert heard.take_part(OutputStream.OUT, blank) is None
+    part = heard.take(OutputStream.OUT, line)
     assert part.used.used.cost == 50_000_000
 
 
 def test_the_streams_are_counted_apart():
     heard = hearing()
-    out, err = heard.take(Stream.OUT, b"a\n"), heard.take(Stream.ERR, b"oh\x1b[31m no\n")
+    out, err = (
+        heard.take(OutputStream.OUT, b"a\n"),
+        heard.take(OutputStream.ERR, b"oh\x1b[31m no\n"),
+    )
     assert (out.end, err.start, err.end) == (2, 0, 11)
     assert [event.data["stream"] for event in (*out.happened, *err.happened)] == ["out", "err"]
     assert told(err) == "oh no"
 
 
 def test_neighbouring_lines_share_an_event():
-    (event,) = hearing().take(Stream.OUT, b"".join(b"%d\n" % n for n in range(100))).happened
+    (event,) = hearing().take(OutputStream.OUT, b"".join(b"%d\n" % n for n in range(100))).happened
     assert event.data["text"].splitlines() == [str(n) for n in range(100)]
 
 
 def test_what_is_no_text_is_an_event_of_its_own():
     data = b'a\n{"rota": "progress", "percent": 40, "message": "half"}\nb\n'
-    names = [event.name for event in hearing().take(Stream.OUT, data).happened]
+    names = [event.name for event in hearing().take(OutputStream.OUT, data).happened]
     assert names == [EventName.OUTPUT, EventName.PROGRESS, EventName.OUTPUT]
 
 
 def test_an_endless_program_fills_no_database():
     heard, line = hearing(), b"x" * 1000 + b"\n"
-    parts = [heard.take(Stream.OUT, line * 100) for _ in range(30)]
-    assert heard.at(Stream.OUT) == 30 * 100 * len(line)
+    parts = [heard.take(OutputStream.OUT, line * 100) for _ in range(30)]
+    assert heard.at(OutputStream.OUT) == 30 * 100 * len(line)
     text = told(*parts)
     assert len(text) < MOST_TEXT + 10_000
     assert text.endswith(MORE)
@@ -82,12 +84,14 @@ def test_an_endless_program_fills_no_database():
 
 def test_many_short_lines_are_kept_and_what_is_no_text_is_kept_behind_all_text():
     heard = hearing()
-    parts = [heard.take(Stream.OUT, b"%d\n" % n * 100) for n in range(300)]
+    parts = [heard.take(OutputStream.OUT, b"%d\n" % n * 100) for n in range(300)]
     assert told(*parts).count("\n") == 300 * 100 - 1
-    parts = [heard.take(Stream.OUT, b"x" * 1000 + b"\n") for _ in range(2 * MOST_TEXT // 1000)]
+    parts = [
+        heard.take(OutputStream.OUT, b"x" * 1000 + b"\n") for _ in range(2 * MOST_TEXT // 1000)
+    ]
     assert told(*parts).endswith(MORE)
     line = b'{"rota": "progress", "percent": 90, "message": "nearly"}\n'
-    (event,) = heard.take(Stream.OUT, line).happened
+    (event,) = heard.take(OutputStream.OUT, line).happened
     assert event.data["percent"] == 90
 
 
@@ -95,7 +99,9 @@ def test_many_short_lines_are_kept_and_what_is_no_text_is_kept_behind_all_text()
 def test_an_endless_program_that_says_little_at_a_time_fills_no_database(line):
     heard = hearing()
     happened = [
-        event for _ in range(MOST_EVENTS + 9) for event in heard.take(Stream.OUT, line).happened
+        event
+        for _ in range(MOST_EVENTS + 9)
+        for event in heard.take(OutputStream.OUT, line).happened
     ]
     assert len(happened) == MOST_EVENTS
     assert happened[-1].data["text"] == MORE
@@ -104,12 +110,12 @@ def test_an_endless_program_that_says_little_at_a_time_fills_no_database(line):
 def test_a_new_reader_fed_from_the_start_comes_to_the_same():
     data = b'one\ntwo\n{"rota": "result", "text": "three"}\n'
     first = hearing()
-    first.take(Stream.OUT, data)
+    first.take(OutputStream.OUT, data)
     again = hearing()
     for n in range(0, len(data), 7):
-        again.take(Stream.OUT, data[again.at(Stream.OUT) : n + 7])
-    again.take(Stream.OUT, data[again.at(Stream.OUT) :], last=True)
-    end = Exit(code=0)
+        again.take(OutputStream.OUT, data[again.at(OutputStream.OUT) : n + 7])
+    again.take(OutputStream.OUT, data[again.at(OutputStream.OUT) :], last=True)
+    end = ProcessExit(code=0)
     assert again.reader.end(end).outcome == first.reader.end(end).outcome
 
 
@@ -129,15 +135,15 @@ def test_a_line_that_is_too_long_comes_in_parts():
 
 
 def test_colours_are_kept_beside_the_text_and_nothing_else_a_terminal_obeys():
-    hearing = Hearing(CommandReader(Output.TEXT))
+    hearing = OutputParser(CommandReader(OutputFormat.TEXT))
     red = b"\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2Jand \x1b[1;38:2:9mmore"
-    heard = hearing.take(Stream.OUT, b"plain\n" + red + b"\n")
+    heard = hearing.take(OutputStream.OUT, b"plain\n" + red + b"\n")
     (event,) = heard.happened
     assert event.data["text"] == "plain\nred and more"
     assert event.data["ansi"] == "plain\n\x1b[31mred\x1b[0m and \x1b[1;38:2:9mmore\x1b[0m"
-    heard = hearing.take(Stream.ERR, b"\x1b[33mcareful\x1b[0m\n")
+    heard = hearing.take(OutputStream.ERR, b"\x1b[33mcareful\x1b[0m\n")
     assert heard.happened[0].data["ansi"] == "\x1b[33mcareful\x1b[0m\x1b[0m"
-    heard = hearing.take(Stream.OUT, b"plain again\n")
+    heard = hearing.take(OutputStream.OUT, b"plain again\n")
     assert "ansi" not in heard.happened[0].data
 
 
@@ -170,10 +176,10 @@ def test_no_colour_carries_another_sequence(raw):
     ],
 )
 def test_of_a_line_that_is_not_whole_only_whole_words_are_shown(part, shown):
-    assert presentable(part) == shown
+    assert clean_for_display(part) == shown
 
 
-@pytest.mark.parametrize("stream", list(Stream))
+@pytest.mark.parametrize("stream", list(OutputStream))
 def test_a_line_may_be_heard_in_parts_and_each_byte_counts_once(stream):
     heard = hearing()
     assert heard.take(stream, b"one\nContinue? ye").end == 4
@@ -190,23 +196,23 @@ def test_a_line_may_be_heard_in_parts_and_each_byte_counts_once(stream):
 
 def test_a_line_in_parts_is_one_line_for_its_reader():
     heard = hearing()
-    heard.take_part(Stream.OUT, b"all of ")
-    heard.take_part(Stream.OUT, b"this is ")
-    heard.take(Stream.OUT, b"it", last=True)
+    heard.take_part(OutputStream.OUT, b"all of ")
+    heard.take_part(OutputStream.OUT, b"this is ")
+    heard.take(OutputStream.OUT, b"it", last=True)
     assert heard.last_line == "all of this is it"
-    assert heard.reader.end(Exit(code=0)).outcome.result == '"all of this is it"'
+    assert heard.reader.end(ProcessExit(code=0)).outcome.result == '"all of this is it"'
 
 
 def test_a_line_of_rota_is_never_shown_in_parts():
     heard = hearing()
-    assert heard.take_part(Stream.OUT, b'  {"rota": "text", ') is None
-    assert Hearing(ClaudeReader()).take_part(Stream.OUT, b"some words ") is None
+    assert heard.take_part(OutputStream.OUT, b'  {"rota": "text", ') is None
+    assert OutputParser(ClaudeReader()).take_part(OutputStream.OUT, b"some words ") is None
 
 
 def test_who_comes_later_goes_on_in_the_middle_of_a_line():
     later = hearing()
-    later.take(Stream.OUT, b"one\nContinue? ", known=True)
-    rest = later.take(Stream.OUT, b"yes\n")
+    later.take(OutputStream.OUT, b"one\nContinue? ", known=True)
+    rest = later.take(OutputStream.OUT, b"yes\n")
     assert (rest.start, told(rest)) == (14, "yes")
     assert rest.happened[0].data["continues"]
-    assert later.reader.end(Exit(code=0)).outcome.result == '"Continue? yes"'
+    assert later.reader.end(ProcessExit(code=0)).outcome.result == '"Continue? yes"'

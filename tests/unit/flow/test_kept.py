@@ -12,19 +12,15 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, texts, work_on
 
 from rota.agents.command.reader import CommandReader
 from rota.errors import Fenced, Unavailable
-from rota.flow.execute import hearing as hearing_module
-from rota.flow.execute.hearing import Hearing
-from rota.flow.execute.listening import PART, Listening
-from rota.flow.execute.minding import Minding
-from rota.flow.execute.outputs import END
-from rota.flow.execute.preparing import USUAL
-from rota.model.keeping import Kept, Reason
-from rota.model.outcomes import Failed, Lost, Succeeded
-from rota.model.programs import Bounds
+from rota.flow.attempt import output as hearing_module
+from rota.flow.attempt.output import END, OutputParser
+from rota.flow.attempt.prepare import USUAL
+from rota.flow.attempt.programs import PART, OutputFollower, ProgramControl
+from rota.model.agents import OutputFormat, ProcessExit
+from rota.model.attempts import ExitReason, Failed, KeptAttempt, Lost, Succeeded
+from rota.model.programs import ResourceLimits
 from rota.model.tasks import Policy, TaskKind
-from rota.model.texts import MORE
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output
+from rota.model.text import MORE
 
 
 @pytest.fixture
@@ -94,7 +90,7 @@ async def test_what_a_script_left_in_its_result_file_is_its_result(
     assert outcome.result == result or result is None
 
 
-@pytest.mark.parametrize("facts", [{"code": 1}, {"reason": Reason.CANCELLED, "code": None}])
+@pytest.mark.parametrize("facts", [{"code": 1}, {"reason": ExitReason.CANCELLED, "code": None}])
 async def test_a_result_file_makes_no_success(desk, chance, yard, facts):
     given = await assignment(desk)
     yard.left = b"well"
@@ -181,10 +177,10 @@ async def test_what_was_heard_by_another_process_is_not_heard_again(desk, chance
     ("facts", "wanted"),
     [
         ({"code": 3}, "exit"),
-        ({"reason": Reason.SIGNALED, "code": None, "signal": 11}, None),
-        ({"reason": Reason.HARD_TIMEOUT, "code": None, "killed": True}, "timeout"),
-        ({"reason": Reason.EXEC_FAILED, "detail": "No such file"}, "script_unavailable"),
-        ({"reason": Reason.TOO_MANY_PROCESSES, "detail": "101"}, "too_many_processes"),
+        ({"reason": ExitReason.SIGNALED, "code": None, "signal": 11}, None),
+        ({"reason": ExitReason.HARD_TIMEOUT, "code": None, "killed": True}, "timeout"),
+        ({"reason": ExitReason.EXEC_FAILED, "detail": "No such file"}, "script_unavailable"),
+        ({"reason": ExitReason.TOO_MANY_PROCESSES, "detail": "101"}, "too_many_processes"),
     ],
 )
 async def test_no_end_but_a_good_one_is_a_success(desk, chance, yard, facts, wanted):
@@ -197,7 +193,7 @@ async def test_no_end_but_a_good_one_is_a_success(desk, chance, yard, facts, wan
 
 
 @pytest.mark.parametrize(
-    "reason", [Reason.LOST_KEEPER_DIED, Reason.LOST_REBOOT, Reason.LEASE_EXPIRED]
+    "reason", [ExitReason.LOST_KEEPER_DIED, ExitReason.LOST_REBOOT, ExitReason.LEASE_EXPIRED]
 )
 async def test_an_end_that_tells_nothing_of_the_work_is_a_loss(desk, chance, yard, reason):
     given = await assignment(desk)
@@ -233,7 +229,7 @@ IDLE = "it wrote nothing for 5 s, its idle timeout"
         (Policy(), USUAL, (1800.0, None, 10.0)),
         (
             Policy(),
-            Bounds(hard_seconds=60.0, idle_seconds=5.0, grace_seconds=2.0),
+            ResourceLimits(hard_seconds=60.0, idle_seconds=5.0, grace_seconds=2.0),
             (60.0, 5.0, 2.0),
         ),
         (Policy(timeout=SECOND, idle_timeout=2 * SECOND, grace=3 * SECOND), USUAL, (1.0, 2.0, 3.0)),
@@ -256,15 +252,15 @@ async def test_a_task_says_its_timeouts_and_the_settings_say_the_rest(
     ("facts", "sentence"),
     [
         (
-            {"reason": Reason.HARD_TIMEOUT, "killed": True},
+            {"reason": ExitReason.HARD_TIMEOUT, "killed": True},
             "it took longer than its timeout of 60 s, and had to be killed",
         ),
         (
-            {"reason": Reason.IDLE_TIMEOUT},
+            {"reason": ExitReason.IDLE_TIMEOUT},
             f"{IDLE}, and ended when it was asked to",
         ),
         (
-            {"reason": Reason.IDLE_TIMEOUT, "killed": True, "proven": False},
+            {"reason": ExitReason.IDLE_TIMEOUT, "killed": True, "proven": False},
             f"{IDLE}, and had to be killed; whether all of it is gone could not be proven",
         ),
     ],
@@ -284,11 +280,13 @@ async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard
 async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one(desk):
     yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
     yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
-    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+    kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
-    hearing = Hearing(CommandReader(Output.TEXT))
-    await Listening(desk.store, yard, Minding(yard), None)._caught_up(kept, "w1", hearing)
-    assert hearing.reader.end(Exit(code=0)).outcome == Succeeded(result='"whole"')
+    hearing = OutputParser(CommandReader(OutputFormat.TEXT))
+    await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
+        kept, "w1", hearing
+    )
+    assert hearing.reader.end(ProcessExit(code=0)).outcome == Succeeded(result='"whole"')
 
 
 async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
@@ -305,10 +303,10 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
 
     beside = asyncio.ensure_future(others())
     await asyncio.sleep(0)
-    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+    kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
                 out_at=len(yard.out))  # fmt: skip
-    await Listening(desk.store, yard, Minding(yard), None)._caught_up(
-        kept, "w1", Hearing(CommandReader(Output.TEXT))
+    await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
+        kept, "w1", OutputParser(CommandReader(OutputFormat.TEXT))
     )
     beside.cancel()
     assert len(at_reads) >= 3

@@ -9,10 +9,9 @@ import json
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, a_few_turns, assignment, leave, texts, work_on
 
-from rota.model.outcomes import Cancelled, Drained, Failed, Succeeded
+from rota.model.attempts import Cancelled, Drained, Failed, Succeeded
 from rota.model.tasks import TaskKind
-from rota.runtime.attempts import Stop
-from rota.runtime.worker import Worker
+from rota.runtime.worker import AttemptStop, Worker
 
 
 @pytest.fixture
@@ -63,7 +62,8 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
 
 
 @pytest.mark.parametrize(
-    ("why", "told"), [(Stop.DRAIN, []), (Stop.FENCED, []), (Stop.CANCEL, ["cancelled"])]
+    ("why", "told"),
+    [(AttemptStop.DRAIN, []), (AttemptStop.FENCED, []), (AttemptStop.CANCEL, ["cancelled"])],
 )
 async def test_what_is_stopped_before_its_first_step_ends_only_if_it_was_cancelled(
     desk, chance, yard, why, told

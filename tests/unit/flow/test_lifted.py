@@ -7,10 +7,9 @@ from datetime import timedelta
 import pytest
 from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, said
 
-from rota.flow.execute.again import given_back
-from rota.model.faults import FaultKind
-from rota.model.outcomes import Drained, Failed, Report, Succeeded
-from rota.model.verdicts import Verdict
+from rota.flow.attempt.attempt import requeue_until_lifted
+from rota.model.agents import AgentErrorKind, AgentResult
+from rota.model.attempts import AttemptReport, Drained, Failed, Succeeded
 
 
 def limit(seconds, desk):
@@ -35,11 +34,11 @@ async def test_a_limit_that_is_lifted_later_gives_the_run_back_until_then(desk):
 async def test_nobody_waits_in_vain_for_a_limit_to_be_lifted(desk, seconds, changes):
     given = await agent_run(desk)
     work = given._replace(lease=given.lease._replace(**changes))
-    report = given_back(
-        Report(outcome=Failed(code="rate_limit", message="")),
-        Verdict(
+    report = requeue_until_lifted(
+        AttemptReport(outcome=Failed(code="rate_limit", message="")),
+        AgentResult(
             outcome=Failed(code="rate_limit", message=""),
-            fault=FaultKind.RATE_LIMIT,
+            fault=AgentErrorKind.RATE_LIMIT,
             until=desk.clock.now() + timedelta(seconds=seconds),
         ),
         work,

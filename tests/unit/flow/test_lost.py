@@ -12,12 +12,11 @@ from tests.unit.flow.test_rescue import lose
 from tests.unit.flow.test_trying import DONE, House, Trial, agent_run, line, said
 
 from rota.errors import Exhausted
-from rota.flow.claim import assigned
-from rota.flow.rescue import rescue
+from rota.flow.claim import make_assignments
+from rota.flow.maintain import rescue
 from rota.flow.settle import settle_attempts
-from rota.model.keeping import Reason
-from rota.model.outcomes import Asked, Lost, Report
-from rota.model.states import RunState
+from rota.model.attempts import AttemptReport, ExitReason, Lost, WaitingForAnswer
+from rota.model.runs import RunState
 from rota.model.tasks import NewTask, OnLost, Policy, TaskKind
 from rota.rules.prompts import INTERRUPTED
 from rota.rules.settlement import AGENTS_REST
@@ -88,11 +87,13 @@ async def test_what_sent_nothing_is_tried_again_and_what_sent_something_is_asked
 async def test_a_lost_attempt_that_had_an_approval_is_asked_about(desk):
     talk = await talking(desk)
     lease, _ = await talk.begin()
-    await talk.end(lease, Asked(question="Send it?", action="send", options=("approve", "deny")))
+    await talk.end(
+        lease, WaitingForAnswer(question="Send it?", action="send", options=("approve", "deny"))
+    )
     await talk.answer(lease, "approve")
     claimed = await desk.claimed(1)
-    (given,) = assigned(claimed, desk.store.incarnation)
-    report = Report(outcome=Lost(reason="gone"))
+    (given,) = make_assignments(claimed, desk.store.incarnation)
+    report = AttemptReport(outcome=Lost(reason="gone"))
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     assert await desk.state(lease.run_id) is RunState.WAITING
 
@@ -129,7 +130,7 @@ async def test_a_lost_attempt_is_asked_about_if_it_has_or_may_have_written(
     given = await assignment(desk)
     yard = FakeYard()
     yard.writes, yard.seen_writing = could, wrote
-    yard.end(reason=Reason.LOST_KEEPER_DIED, code=None)
+    yard.end(reason=ExitReason.LOST_KEEPER_DIED, code=None)
     report = await work_on(desk.store, yard, chance).run(given)
     assert said in report.outcome.reason
     assert report.outcome.reason.endswith("killed") is (state is RunState.QUEUED)
@@ -172,13 +173,13 @@ async def test_where_the_home_of_a_lost_attempt_is_gone_what_it_could_do_counts(
 @pytest.mark.parametrize("context", ["group", "isolated"])
 async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, context):
     given = await agent_run(desk, context=context, policy=Policy(on_lost=OnLost.RETRY))
-    yard = Trial(said(line("session", id="s-1"), reason=Reason.INIT_KILLED), said(DONE))
+    yard = Trial(said(line("session", id="s-1"), reason=ExitReason.INIT_KILLED), said(DONE))
     work = House(desk, yard).work
     report = await work.run(given)
     assert isinstance(report.outcome, Lost)
     assert await settle_attempts(desk.store, [(given, report)], Random(1)) == [True]
     claimed = await desk.claimed(1, routes=["agent"])
-    (again,) = assigned(claimed, desk.store.incarnation)
+    (again,) = make_assignments(claimed, desk.store.incarnation)
     await work.run(again)
     assert [room.session for room in yard.rooms] == [None, "s-1"]
     first, second = (started.stdin.decode() for started in yard.started)

@@ -9,12 +9,11 @@ from errno import EMFILE, ENOSPC
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, a_few_turns, assignment, leave, texts, work_on
 
-from rota.flow.execute import minding as minding_module
-from rota.flow.execute.discarding import GONE_ON
-from rota.flow.execute.kept import UNHEARD
-from rota.flow.execute.overstaying import ASKED_MICROS, HAS_ASKED
-from rota.model.budgets import BudgetScope, Caps
-from rota.model.outcomes import Cancelled, Succeeded
+from rota.flow.attempt import programs as minding_module
+from rota.flow.attempt.programs import ASKED_MICROS, GONE_ON, HAS_ASKED
+from rota.flow.attempt.runner import UNHEARD
+from rota.model.attempts import Cancelled, Succeeded
+from rota.model.budgets import BudgetCaps, BudgetScope
 from rota.testing.talk import Talk
 
 
@@ -112,7 +111,7 @@ async def test_a_full_disk_leaves_nobody_going_on_who_has_asked(desk, chance):
 async def test_a_full_disk_leaves_nobody_going_on_at_its_budget(desk, chance):
     yard = Full()
     given = await assignment(desk)
-    cap = Caps(seconds=1)
+    cap = BudgetCaps(seconds=1)
     await desk.store.set_budget(BudgetScope.RUN, given.lease.task_id, cap, "me")
     _, _, running = await heard(desk, chance, yard, given)
     desk.clock.advance(seconds=2)

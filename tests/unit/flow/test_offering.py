@@ -10,12 +10,12 @@ import pytest
 from tests.unit.flow.test_conversing import HERE, answering, claim, tell
 
 from rota.errors import NotFound, Unavailable
+from rota.flow.attempt import conversation
+from rota.flow.attempt.conversation import MessageDelivery
 from rota.flow.define.runs import enqueue
-from rota.flow.execute import offering
-from rota.flow.execute.offering import Offering
-from rota.model.inside import Held
-from rota.model.keeping import Kept
-from rota.model.messages import MessageState
+from rota.model.attempts import KeptAttempt
+from rota.model.audit import AttemptIdentity
+from rota.model.threads import MessageState
 
 
 class Box:
@@ -40,15 +40,15 @@ class Box:
 @pytest.fixture
 def going(desk, monkeypatch):
     """A run of the thread that goes on, and who offers it what is said there."""
-    monkeypatch.setattr(offering, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(conversation, "AGAIN_SECONDS", 0.01)
 
     @asynccontextmanager
     async def begin():
         await enqueue(desk.store, await answering(desk), None)
         desk.given = await claim(desk)
         desk.box = Box()
-        desk.offering = Offering(desk.store, desk.box)
-        desk.kept = Kept(
+        desk.offering = MessageDelivery(desk.store, desk.box)
+        desk.kept = KeptAttempt(
             run_id=desk.given.lease.run_id, epoch=desk.given.lease.epoch, home="h", nonce="n",
             boot="b", executor="process",
         )  # fmt: skip
@@ -63,7 +63,7 @@ def going(desk, monkeypatch):
 
 def held(desk, epoch=None):
     lease = desk.given.lease
-    return Held(run_id=lease.run_id, epoch=epoch or lease.epoch, task_id=lease.task_id,
+    return AttemptIdentity(run_id=lease.run_id, epoch=epoch or lease.epoch, task_id=lease.task_id,
                 task="talk", thread=HERE, space="main")  # fmt: skip
 
 
@@ -104,7 +104,7 @@ async def test_an_acknowledgement_counts_after_a_restart_too(going):
         await until(desk.box, 2)
         desk.offering.end(desk.given.lease.run_id)
         await tell(desk, "three")
-        again = Offering(desk.store, desk.box)
+        again = MessageDelivery(desk.store, desk.box)
         again.begin(desk.given, desk.kept)
         try:
             assert await again.acknowledged(held(desk), 2) == 2

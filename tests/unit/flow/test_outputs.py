@@ -8,20 +8,26 @@ import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
 from rota.agents.command.reader import CommandReader
-from rota.flow.execute import hearing as hearing_module
-from rota.flow.execute.hearing import LONGEST_LINE, MOST_EVENTS, NOT_COUNTED, Hearing
-from rota.flow.execute.outputs import END, MOST_LAST, MOST_TEXT
-from rota.flow.execute.scripts import result_line
-from rota.model.keeping import Ending, Reason, Spooled, Stream
-from rota.model.verdicts import Exit
-from rota.model.wishes import Output
+from rota.flow.attempt import output as hearing_module
+from rota.flow.attempt.output import (
+    END,
+    LONGEST_LINE,
+    MOST_EVENTS,
+    MOST_LAST,
+    MOST_TEXT,
+    NOT_COUNTED,
+    OutputParser,
+)
+from rota.flow.attempt.prepare import result_line
+from rota.model.agents import OutputFormat, ProcessExit
+from rota.model.attempts import ExitReason, ExitRecord, OutputStream, SpoolState
 
-WELL = Ending(reason=Reason.EXITED, code=0)
+WELL = ExitRecord(reason=ExitReason.EXITED, code=0)
 LINES = [f"line {n} {'x' * 990}".encode() for n in range(3_000)]
 
 
-def hearing(output=Output.LAST_LINE):
-    return Hearing(CommandReader(output))
+def hearing(output=OutputFormat.LAST_LINE):
+    return OutputParser(CommandReader(output))
 
 
 def texts(heard):
@@ -30,17 +36,17 @@ def texts(heard):
 
 def test_what_is_wholly_on_record_has_no_end_besides():
     heard = hearing()
-    heard.take(Stream.OUT, b"one\ntwo\n", last=True)
+    heard.take(OutputStream.OUT, b"one\ntwo\n", last=True)
     assert heard.finish(WELL, 0) is None
 
 
 def test_the_last_lines_of_a_long_output_are_recorded_and_what_is_missing_is_counted():
     heard = hearing()
-    parts = [heard.take(Stream.OUT, line + b"\n") for line in LINES]
+    parts = [heard.take(OutputStream.OUT, line + b"\n") for line in LINES]
     recorded = [text for part in parts for text in texts(part)][:-1]
     last = heard.finish(WELL, 2)
     assert {event.data[END] for event in last.happened} == {2}
-    assert (last.start, last.end) == (heard.at(Stream.OUT), heard.at(Stream.OUT))
+    assert (last.start, last.end) == (heard.at(OutputStream.OUT), heard.at(OutputStream.OUT))
     first, *rest = texts(last)
     ends = "\n".join(rest)
     kept = ends.split("\n")
@@ -52,7 +58,7 @@ def test_the_last_lines_of_a_long_output_are_recorded_and_what_is_missing_is_cou
 
 def test_nothing_is_missing_of_an_output_that_is_a_little_too_long():
     heard, lines = hearing(), LINES[: MOST_TEXT // len(LINES[0]) + 100]
-    parts = [heard.take(Stream.OUT, line + b"\n") for line in lines]
+    parts = [heard.take(OutputStream.OUT, line + b"\n") for line in lines]
     recorded = [text for part in parts for text in texts(part)][:-1]
     last = "\n".join(texts(heard.finish(WELL, 0)))
     assert [*recorded, *last.split("\n")] == [line.decode() for line in lines]
@@ -62,7 +68,7 @@ def test_many_short_lines_hold_little_memory():
     heard = hearing()
     for start in range(0, 40_000, 1_000):
         lines = (b"%050d\n" % n for n in range(start, start + 1_000))
-        heard.take(Stream.OUT, b"".join(lines))
+        heard.take(OutputStream.OUT, b"".join(lines))
     first, *rest = texts(heard.finish(WELL, 0))
     kept = "\n".join(rest).split("\n")
     assert (first.endswith(" lines are left out"), len(kept)) == (True, MOST_LAST)
@@ -70,46 +76,46 @@ def test_many_short_lines_hold_little_memory():
 
 
 def test_the_result_is_found_behind_more_than_a_spool_holds():
-    heard = hearing(Output.LINES)
-    heard.take(Stream.OUT, b"head\n", last=True)
+    heard = hearing(OutputFormat.LINES)
+    heard.take(OutputStream.OUT, b"head\n", last=True)
     tail = b'cut off\nthe end\n{"rota": "result", "text": "done"}\n'
-    out = Spooled(size=5, total=1_005 + len(tail), tail=tail)
-    last = heard.finish(Ending(reason=Reason.EXITED, code=0, out=out), 0)
+    out = SpoolState(size=5, total=1_005 + len(tail), tail=tail)
+    last = heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0, out=out), 0)
     assert texts(last) == ["… 1,000 bytes are left out\nthe end"]
-    assert heard.reader.end(Exit(code=0)).text == "done"
+    assert heard.reader.end(ProcessExit(code=0)).text == "done"
 
 
 @pytest.mark.parametrize("size", [1, 2, 17])
 def test_a_result_is_found_behind_a_long_line_that_a_spool_ended_in(size):
-    heard = hearing(Output.LINES)
-    heard.take(Stream.OUT, b"y" * size * LONGEST_LINE, last=True)
+    heard = hearing(OutputFormat.LINES)
+    heard.take(OutputStream.OUT, b"y" * size * LONGEST_LINE, last=True)
     tail = b'yyy\n{"rota": "result", "text": "done"}\n'
-    out = Spooled(size=size * LONGEST_LINE, total=10**9, tail=tail)
-    heard.finish(Ending(reason=Reason.EXITED, code=0, out=out), 0)
-    assert heard.reader.end(Exit(code=0)).text == "done"
+    out = SpoolState(size=size * LONGEST_LINE, total=10**9, tail=tail)
+    heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0, out=out), 0)
+    assert heard.reader.end(ProcessExit(code=0)).text == "done"
 
 
 def test_a_result_file_counts_though_the_last_line_has_no_end():
-    heard = hearing(Output.LAST_LINE)
-    heard.take(Stream.OUT, b"y" * LONGEST_LINE, last=True)
-    last = heard.finish(Ending(reason=Reason.EXITED, code=0), 0)
+    heard = hearing(OutputFormat.LAST_LINE)
+    heard.take(OutputStream.OUT, b"y" * LONGEST_LINE, last=True)
+    last = heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0), 0)
     assert len("".join(texts(last))) == LONGEST_LINE
     heard.reader.feed(result_line(b"done"))
-    assert heard.reader.end(Exit(code=0)).text == "done"
+    assert heard.reader.end(ProcessExit(code=0)).text == "done"
 
 
 @pytest.mark.parametrize(
     "ending",
     [
-        Ending(reason=Reason.CANCELLED),
-        Ending(reason=Reason.HARD_TIMEOUT),
-        Ending(reason=Reason.EXITED, code=3),
+        ExitRecord(reason=ExitReason.CANCELLED),
+        ExitRecord(reason=ExitReason.HARD_TIMEOUT),
+        ExitRecord(reason=ExitReason.EXITED, code=3),
     ],
 )
 @pytest.mark.parametrize("result", [{"text": "paid"}, {"data": {"paid": 3}}])
 def test_a_result_that_does_not_count_can_be_read(ending, result):
-    heard = hearing(Output.LINES)
-    heard.take(Stream.OUT, json.dumps({"rota": "result", **result}).encode(), last=True)
+    heard = hearing(OutputFormat.LINES)
+    heard.take(OutputStream.OUT, json.dumps({"rota": "result", **result}).encode(), last=True)
     (text,) = texts(heard.finish(ending, 0))
     assert text.startswith(f"{NOT_COUNTED}\n")
     assert "paid" in text
@@ -117,7 +123,7 @@ def test_a_result_that_does_not_count_can_be_read(ending, result):
 
 async def test_who_carries_on_records_an_end_once(desk, chance, monkeypatch):
     yard = FakeYard()
-    monkeypatch.setattr(hearing_module, "MOST_TEXT", 10)
+    monkeypatch.setattr(hearing_module, "HEAD_TEXT", 10)
     given = await assignment(desk)
     for _ in range(2):
         if not yard.out:

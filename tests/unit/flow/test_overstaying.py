@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
-from rota.flow.execute.overstaying import ASKED_MICROS, HAS_ASKED
+from rota.flow.attempt.programs import ASKED_MICROS, HAS_ASKED
 from rota.flow.settle import settle_attempts
-from rota.model.outcomes import Succeeded
-from rota.model.states import RunState
+from rota.model.attempts import Succeeded
+from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
 from rota.testing.talk import Talk
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.flow.plan import BREATH, plan, plan_schedule
-from rota.model.plans import LedgerReason, ScheduleState
-from rota.model.schedules import Slot
-from rota.model.states import Place, RunState
+from rota.flow.plan import BREATH, plan
+from rota.model.runs import QueueState, RunState
+from rota.model.schedules import LedgerReason, ScheduleState, Slot
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Retry
+from rota.rules.plans import plan_schedule
 from rota.testing.bench import FAR, MINUTE, Bench, failed
 
 
@@ -61,7 +61,7 @@ async def test_caught_up_slots_are_paced_oldest_first(desk):
     runs = await desk.slots(task)
     assert [run.slot_key for run in runs] == ["g1:1", "g1:2", "g1:3"]
     assert [run.available_at - desk.clock.now() for run in runs] == [0 * pace, pace, 2 * pace]
-    assert [run.place for run in runs] == [Place.HELD, Place.LATER, Place.LATER]
+    assert [run.place for run in runs] == [QueueState.HELD, QueueState.LATER, QueueState.LATER]
 
 
 async def test_a_rule_of_every_second_over_a_weekend_is_few_rows(desk):
@@ -228,7 +228,7 @@ async def test_delayed_runs_come_to_their_time_though_planning_fails(desk, monke
     monkeypatch.setattr("rota.flow.plan.plan_schedule", fail)
     with pytest.raises(MemoryError):
         await plan(desk.store)
-    assert (await desk.run(run_id)).place is not Place.LATER
+    assert (await desk.run(run_id)).place is not QueueState.LATER
 
 
 async def test_between_long_steps_others_find_the_database_free(desk, monkeypatch):
@@ -261,7 +261,7 @@ async def test_slots_of_a_long_absence_are_not_remembered_for_ever(desk):
 
 async def test_runs_that_were_asked_for_are_never_replaced(desk):
     from rota.flow.define.runs import backfill, run_now
-    from rota.rules.permission import LOCAL
+    from rota.rules.permissions import LOCAL
 
     task = await desk.task(overlap=Overlap.QUEUE)
     desk.clock.advance(hours=1)

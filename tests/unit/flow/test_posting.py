@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 
-from rota.model.outcomes import Cancelled, Failed, Succeeded
+from rota.model.attempts import Cancelled, Failed, Succeeded
 
 
 class FakeMailboxes:

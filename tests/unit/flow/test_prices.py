@@ -13,25 +13,24 @@ from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.errors import Invalid
-from rota.flow.define.agents import with_agent
+from rota.flow.attempt.budget import cheaper, models_of
+from rota.flow.attempt.runner import AttemptRunner
 from rota.flow.define.budgets import check_priced, set_task_budget
-from rota.flow.execute.kept import KeptWork
-from rota.flow.execute.spending import cheaper, models_of
+from rota.flow.define.policies import resolve_agent
 from rota.flow.settle import settle_attempts
-from rota.model.budgets import BudgetScope, Caps
-from rota.model.outcomes import Asked, Failed, Succeeded
-from rota.model.prices import Price
-from rota.model.said import Usage
+from rota.model.agents import AgentUsage
+from rota.model.attempts import Failed, Succeeded, WaitingForAnswer
+from rota.model.budgets import BudgetCaps, BudgetScope, Price
 from rota.model.tasks import TaskKind
-from rota.ports.agent import Agents
-from rota.rules.budgets import priced
-from rota.rules.permission import LOCAL
+from rota.ports.agent import AgentRegistry
+from rota.rules.budgets import add_price
+from rota.rules.permissions import LOCAL
 
 PRICES = {"small": Price(1.0, 5.0, 0.1), "plain": Price(2.0, 4.0)}
 KNOWN = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), CommandAgent())}
 TIERS = {"claude": {"low": "haiku", "medium": "sonnet", "high": "opus"}}
-AGENTS = Agents(KNOWN, "claude", PRICES, TIERS)
-MONEY = Caps(cost=1_000_000)
+AGENTS = AgentRegistry(KNOWN, "claude", PRICES, TIERS)
+MONEY = BudgetCaps(cost=1_000_000)
 
 
 def usage(tokens, **more):
@@ -42,25 +41,25 @@ def usage(tokens, **more):
 @pytest.mark.parametrize(
     ("said", "model", "cost"),
     [
-        (Usage(input=1_000_000, output=100_000, model="small"), None, 1.5),
-        (Usage(input=1_000_000, cached=900_000, model="small"), None, 0.19),
-        (Usage(input=1_000_000, cached=900_000, model="plain"), None, 2.0),
-        (Usage(input=1_000_000), "plain", 2.0),
-        (Usage(input=1_000_000, model="new"), "plain", 2.0),
-        (Usage(input=1_000_000, cost=0.25, model="small"), None, 0.25),
-        (Usage(input=1_000_000, cost=0.0, model="small"), None, 1.0),
-        (Usage(input=10, cached=90, model="plain"), None, 90 * 2e-6),
-        (Usage(input=1_000_000, model="new"), None, None),
-        (Usage(model="small"), None, None),
+        (AgentUsage(input=1_000_000, output=100_000, model="small"), None, 1.5),
+        (AgentUsage(input=1_000_000, cached=900_000, model="small"), None, 0.19),
+        (AgentUsage(input=1_000_000, cached=900_000, model="plain"), None, 2.0),
+        (AgentUsage(input=1_000_000), "plain", 2.0),
+        (AgentUsage(input=1_000_000, model="new"), "plain", 2.0),
+        (AgentUsage(input=1_000_000, cost=0.25, model="small"), None, 0.25),
+        (AgentUsage(input=1_000_000, cost=0.0, model="small"), None, 1.0),
+        (AgentUsage(input=10, cached=90, model="plain"), None, 90 * 2e-6),
+        (AgentUsage(input=1_000_000, model="new"), None, None),
+        (AgentUsage(model="small"), None, None),
     ],
 )
 def test_usage_costs_what_its_agent_tells_or_else_what_its_model_does(said, model, cost):
-    found = priced(said, model, PRICES).cost
+    found = add_price(said, model, PRICES).cost
     assert found == (None if cost is None else pytest.approx(cost))
 
 
 async def test_tokens_are_charged_on_record_and_shown(desk, chance):
-    given = await given_to(desk, run=Caps(cost=2_000_000))
+    given = await given_to(desk, run=BudgetCaps(cost=2_000_000))
     yard = ManyYard({"out": usage(500_000, model="small") + RESULT})
     report = await work_on(desk.store, yard, chance, prices=PRICES).run(given)
     assert isinstance(report.outcome, Succeeded)
@@ -70,10 +69,10 @@ async def test_tokens_are_charged_on_record_and_shown(desk, chance):
 
 
 async def test_a_run_that_is_charged_stops_at_its_cap_of_money(desk, chance):
-    given = await given_to(desk, run=Caps(cost=2_000_000))
+    given = await given_to(desk, run=BudgetCaps(cost=2_000_000))
     yard = ManyYard({"out": usage(3_000_000, model="small"), "goes_on": True})
     report = await work_on(desk.store, yard, chance, prices=PRICES).run(given)
-    assert isinstance(report.outcome, Asked)
+    assert isinstance(report.outcome, WaitingForAnswer)
     assert yard.cancelled == ["budget: this run may use $2.00"]
 
 
@@ -81,7 +80,7 @@ async def test_what_nobody_can_price_is_not_counted_as_nothing(desk, chance):
     given = await given_to(desk, space=MONEY)
     yard = ManyYard({"out": usage(10, model="new"), "goes_on": True})
     report = await work_on(desk.store, yard, chance, prices=PRICES).run(given)
-    assert isinstance(report.outcome, Asked)
+    assert isinstance(report.outcome, WaitingForAnswer)
     assert "nobody knows what its tokens cost" in report.outcome.question
 
 
@@ -90,7 +89,7 @@ async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(des
     given = await assignment(desk, kind=TaskKind.AGENT, **wish)
     await desk.store.set_budget(BudgetScope.SPACE, given.lease.space_id, MONEY, "me")
     yard = ManyYard()
-    work = KeptWork(desk.store, yard, KNOWN, lambda: "w1", chance, usual_agent="codex",
+    work = AttemptRunner(desk.store, yard, KNOWN, lambda: "w1", chance, usual_agent="codex",
                     offered={}, prices=PRICES)  # fmt: skip
     report = await work.run(given)
     assert isinstance(report.outcome, Failed)
@@ -102,19 +101,21 @@ async def test_a_budget_of_money_is_refused_where_nobody_knows_the_price(desk):
     given = await assignment(desk, kind=TaskKind.AGENT, instructions="x", agent="codex")
     with pytest.raises(Invalid, match="tells no money"):
         await set_task_budget(desk.store, LOCAL, given.task, BudgetScope.TASK, MONEY, AGENTS)
-    await set_task_budget(desk.store, LOCAL, given.task, BudgetScope.TASK, Caps(tokens=5), AGENTS)
+    await set_task_budget(
+        desk.store, LOCAL, given.task, BudgetScope.TASK, BudgetCaps(tokens=5), AGENTS
+    )
     check_priced(AGENTS, {"agent": "codex", "model": "small"}, MONEY)
     check_priced(AGENTS, {"agent": "claude"}, MONEY)
 
 
 def test_a_tier_is_the_model_that_the_settings_name_when_the_task_is_made():
     spec = {"instructions": "x", "model_tier": "high"}
-    made = with_agent(AGENTS, TaskKind.AGENT, spec)
+    made = resolve_agent(AGENTS, TaskKind.AGENT, spec)
     assert (made["model"], made["cheaper_model"]) == ("opus", "haiku")
     assert "model_tier" not in made
-    later = Agents(KNOWN, "claude", PRICES, {"claude": {"high": "another"}})
-    assert with_agent(later, TaskKind.AGENT, made)["model"] == "opus"
-    low = with_agent(AGENTS, TaskKind.AGENT, {"instructions": "x", "model_tier": "low"})
+    later = AgentRegistry(KNOWN, "claude", PRICES, {"claude": {"high": "another"}})
+    assert resolve_agent(later, TaskKind.AGENT, made)["model"] == "opus"
+    low = resolve_agent(AGENTS, TaskKind.AGENT, {"instructions": "x", "model_tier": "low"})
     assert (low["model"], low.get("cheaper_model")) == ("haiku", None)
 
 
@@ -124,7 +125,7 @@ def test_a_tier_is_the_model_that_the_settings_name_when_the_task_is_made():
 def test_a_tier_without_a_model_is_refused(agent, tier):
     spec = {"instructions": "x", "agent": agent, "model_tier": tier}
     with pytest.raises(Invalid, match="the settings name no model"):
-        with_agent(AGENTS, TaskKind.AGENT, spec)
+        resolve_agent(AGENTS, TaskKind.AGENT, spec)
 
 
 async def test_a_cheaper_model_is_that_of_the_lowest_tier(desk):

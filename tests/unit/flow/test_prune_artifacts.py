@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from rota.flow import prune as prune_module
-from rota.flow.prune import prune_artifacts
-from rota.model.artifacts import Shelf
+from rota.flow import maintain as prune_module
+from rota.flow.maintain import prune_artifacts
 from rota.model.instants import from_micros
+from rota.ports.host import ArtifactFolder
 
 OLD = timedelta(days=31)
 
@@ -30,7 +30,7 @@ class Shelves:
 @pytest.fixture
 def shelf(desk):
     def made(run_id, *, age=timedelta(0), empty=False):
-        return Shelf("main", run_id, from_micros(desk.store.now()) - age, empty)
+        return ArtifactFolder("main", run_id, from_micros(desk.store.now()) - age, empty)
 
     return made
 
@@ -70,7 +70,7 @@ async def test_an_empty_folder_goes_once_its_run_has_ended(desk, shelf):
 
 
 async def test_many_are_looked_up_in_few_questions(desk, shelf, monkeypatch):
-    monkeypatch.setattr(prune_module, "MOST", 3)
+    monkeypatch.setattr(prune_module, "MAX_PRUNED", 3)
     await desk.worker("w1")
     runs = await desk.queue(await desk.task("job"), 10)
     for lease in (await desk.claimed(10)).leases:

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from rota.flow.rescue import expire, rescue
-from rota.model.outcomes import Asked
-from rota.model.states import RunState
+from rota.flow.maintain import expire, rescue
+from rota.model.attempts import WaitingForAnswer
+from rota.model.runs import RunState
 from rota.model.tasks import After, AfterOn, OnLost, Retry
 from rota.testing.bench import MINUTE, failed
 
@@ -103,7 +103,7 @@ async def test_a_run_past_its_deadline_in_the_queue_expires(desk, chance):
 async def test_an_unanswered_question_expires(desk, chance):
     await desk.queue(await desk.task())
     lease = await desk.claim_one()
-    await desk.end(lease, Asked(question="?", expires_in=MINUTE))
+    await desk.end(lease, WaitingForAnswer(question="?", expires_in=MINUTE))
     desk.clock.advance(MINUTE)
     assert await expire(desk.store, chance) == 1
     run = await desk.run(lease.run_id)

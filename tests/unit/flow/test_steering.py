@@ -7,13 +7,12 @@ import pytest
 
 from rota.agents.command.agent import CommandAgent
 from rota.agents.pi.agent import PiAgent
-from rota.flow.execute.hearing import Hearing
-from rota.flow.execute.offering import Offering
-from rota.flow.execute.steering import Steer
-from rota.model.keeping import Kept, Stream
-from rota.model.messages import MessageState, ThreadMessage
-from rota.model.wishes import Wish
-from rota.ports.agent import Room
+from rota.flow.attempt.conversation import InputWriter, MessageDelivery
+from rota.flow.attempt.output import OutputParser
+from rota.model.agents import AgentSpec
+from rota.model.attempts import KeptAttempt, OutputStream
+from rota.model.threads import MessageState, ThreadMessage
+from rota.ports.agent import AgentWorkspace
 
 PROMPT = b'{"rota": "instructions", "text": "go"}\n'
 
@@ -57,8 +56,8 @@ async def test_what_was_put_there_by_who_was_killed_before_it_rang_is_rung_for(y
 
 
 def steer(yard):
-    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process")
-    return Steer(yard, kept, CommandAgent())
+    kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process")
+    return InputWriter(yard, kept, CommandAgent())
 
 
 def message(number, text="x"):
@@ -168,14 +167,18 @@ ANSWER = {"type": "message_end", "message": {
 
 @pytest.mark.anyio
 async def test_an_agent_that_is_over_is_closed_though_a_message_came_too_late(yard):
-    kept = Kept(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process")
-    offering, steer = Offering(None, None, yard), Steer(yard, kept, PiAgent())
+    kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process")
+    offering, steer = MessageDelivery(None, None, yard), InputWriter(yard, kept, PiAgent())
     offering._steered[kept.run_id] = steer
-    hearing = Hearing(PiAgent().reader(Wish(), Room(folder="/", cwd="/", home="/")))
+    hearing = OutputParser(
+        PiAgent().reader(AgentSpec(), AgentWorkspace(folder="/", cwd="/", home="/"))
+    )
 
     async def hear(*records):
         for record in records:
-            hearing.take(Stream.OUT, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            hearing.take(
+                OutputStream.OUT, json.dumps(record, separators=(",", ":")).encode() + b"\n"
+            )
             await offering.heard(kept, hearing)
 
     await hear(*BEFORE)

@@ -14,10 +14,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.flow.rescue import KEEPER_ALONE, WORKER_BUSY, WORKER_GONE, listen, rescue
-from rota.model.beats import Sign
-from rota.model.keeping import Kept
-from rota.model.states import RunState
+from rota.flow.maintain import (
+    KEEPER_ALONE,
+    WORKER_BUSY,
+    WORKER_GONE,
+    note_missed_heartbeats,
+    rescue,
+)
+from rota.model.attempts import KeptAttempt
+from rota.model.heartbeats import AttemptSample
+from rota.model.runs import RunState
 from rota.model.tasks import OnLost
 from rota.testing.bench import micros
 
@@ -39,13 +45,13 @@ class Caretaker:
     async def look(self, after=BEAT):
         self.desk.clock.advance(after)
         await rescue(self.desk.store, self.chance, fence=self.fence)
-        self.unheard = await listen(self.desk.store, PATIENCE, self.unheard)
+        self.unheard = await note_missed_heartbeats(self.desk.store, PATIENCE, self.unheard)
 
     async def renew(self, worker="w1"):
         await self.desk.store.renew(worker, self.desk.store.now() + micros(2 * BEAT))
 
     async def beat(self, lease, worker="w1"):
-        sign = Sign(run_id=lease.run_id, epoch=lease.epoch)
+        sign = AttemptSample(run_id=lease.run_id, epoch=lease.epoch)
         await self.desk.store.beat(worker, [sign], self.desk.store.now() + PATIENCE)
 
 
@@ -62,7 +68,7 @@ async def running(desk, **policy):
 
 async def keep(desk, lease):
     await desk.store.renew_home(HOME, "here", desk.store.now() + micros(PROMISE))
-    kept = Kept(
+    kept = KeptAttempt(
         run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b", executor="process"
     )
     assert await desk.store.begin_kept(kept, "w1")

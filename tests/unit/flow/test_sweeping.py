@@ -10,10 +10,10 @@ from tests.unit.flow.kept_yard import FakeYard, assignment, work_on
 from tests.unit.flow.many_yard import Counting
 
 from rota.errors import Unavailable
-from rota.flow.claim import assigned
-from rota.flow.execute import minding
+from rota.flow.attempt import programs
+from rota.flow.claim import make_assignments
 from rota.flow.settle import settle_attempts
-from rota.model.outcomes import Lost, Succeeded
+from rota.model.attempts import Lost, Succeeded
 
 
 class Clinging(FakeYard):
@@ -74,7 +74,7 @@ async def test_an_attempt_is_over_only_when_nothing_of_it_is_left(desk, chance):
 
 
 async def test_what_cannot_be_ended_is_lost_and_not_taken_for_done(desk, chance, monkeypatch):
-    monkeypatch.setattr(minding, "SWEEP_SECONDS", -1.0)
+    monkeypatch.setattr(programs, "SWEEP_SECONDS", -1.0)
     yard = Clinging(1_000)
     given = await assignment(desk)
     yard.end(b"two\n")
@@ -103,7 +103,7 @@ async def test_an_engine_that_hangs_holds_nobody_up_who_is_to_be_carried_on(desk
     first = work_on(desk.store, yard, Counting())
     given = await assignment(desk)
     await desk.queue(given.task)
-    for one in (given, *assigned(await desk.claimed(1), desk.store.incarnation)):
+    for one in (given, *make_assignments(await desk.claimed(1), desk.store.incarnation)):
         yard.end(b"done\n")
         await settle_attempts(desk.store, [(one, await first.run(one))], Random(1))
     yard.hangs = True
@@ -167,7 +167,7 @@ class Remembering(Clinging):
 async def test_what_could_not_be_swept_still_is_when_a_later_attempt_has_its_place(
     desk, chance, monkeypatch
 ):
-    monkeypatch.setattr(minding, "SWEEP_SECONDS", -1.0)
+    monkeypatch.setattr(programs, "SWEEP_SECONDS", -1.0)
     yard = Remembering(1)
     given = await assignment(desk)
     work = work_on(desk.store, yard, chance)
@@ -175,7 +175,7 @@ async def test_what_could_not_be_swept_still_is_when_a_later_attempt_has_its_pla
     report = await work.run(given)
     assert isinstance(report.outcome, Lost)
     await settle_attempts(desk.store, [(given, report)], Random(1))
-    (again,) = assigned(await desk.claimed(1, routes=["script"]), desk.store.incarnation)
+    (again,) = make_assignments(await desk.claimed(1, routes=["script"]), desk.store.incarnation)
     await settle_attempts(desk.store, [(again, await work.run(again))], Random(1))
     assert list(yard.dirty) == [1]
     await renewed(work)

@@ -13,13 +13,13 @@ from tests.unit.flow.test_trying import DONE, OVERLOAD, House, Trial, line, said
 
 from rota.flow.define.runs import enqueue
 from rota.flow.define.tasks import put_task
-from rota.flow.observe.verify import verify
+from rota.flow.observe.verification import verify
 from rota.flow.settle import settle_attempts
-from rota.model.checks import Mark
-from rota.model.deliveries import DeliveryKind
+from rota.model.checks import SuppressionReason
+from rota.model.notifications import DeliveryKind
 from rota.model.tasks import OnLost, Policy, Retry, TaskKind
-from rota.rules.permission import LOCAL
-from rota.rules.telling import BEGUN, MOST_ANSWERS
+from rota.rules.notifications import BEGUN, MOST_ANSWERS
+from rota.rules.permissions import LOCAL
 
 
 async def talking(desk, **policy):
@@ -135,7 +135,7 @@ async def test_of_a_last_word_that_says_nothing_new_nothing_is_sent_twice(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one"]
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"one"', Mark.SILENT)
+    assert (run.result, run.mark) == ('"one"', SuppressionReason.SILENT)
 
 
 async def test_who_is_tried_again_and_says_the_same_is_not_heard_twice(desk):

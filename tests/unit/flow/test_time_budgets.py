@@ -12,17 +12,17 @@ from tests.unit.flow.kept_yard import assignment, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
 from rota.errors import Invalid
-from rota.flow.claim import assigned
+from rota.flow.claim import make_assignments
 from rota.flow.define.budgets import forecast_of, set_task_budget
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
-from rota.model.budgets import Amounts, BudgetScope, Caps
+from rota.model.attempts import Cancelled, Drained, Succeeded, WaitingForAnswer
+from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
 from rota.model.instants import from_micros
-from rota.model.outcomes import Asked, Cancelled, Drained, Succeeded
-from rota.model.states import RunState
+from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
 from rota.rules.budgets import CONTINUE, GIVEN_BACK, PAUSE, STOP, day_of
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.contracts.spending import spender_of
 
 RESULT = b'{"rota": "result", "text": "done"}\n'
@@ -39,7 +39,7 @@ async def given_to(desk, **caps):
 
 async def next_of(desk):
     claimed = await desk.claimed(1, routes=["script"])
-    return assigned(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.incarnation)[0]
 
 
 async def queued_again(desk, given):
@@ -65,10 +65,10 @@ async def going_for(desk, given, clock, seconds, yard=None):
 
 
 async def test_at_the_cap_of_its_time_a_script_is_ended_politely_and_a_person_asked(desk, clock):
-    given = await given_to(desk, run=Caps(seconds=60))
+    given = await given_to(desk, run=BudgetCaps(seconds=60))
     yard = ManyYard(None)
     report = await going_for(desk, given, clock, 61, yard)
-    assert isinstance(report.outcome, Asked)
+    assert isinstance(report.outcome, WaitingForAnswer)
     assert report.outcome.options == (CONTINUE, STOP, PAUSE)
     assert "61 seconds" in report.outcome.context
     assert yard.cancelled == ["budget: this run may use 60 seconds"]
@@ -79,7 +79,9 @@ async def test_at_the_cap_of_its_time_a_script_is_ended_politely_and_a_person_as
 
 
 async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
-    given = await given_to(desk, space=Caps(tokens=1, cost=1, turns=1), run=Caps(tools=1))
+    given = await given_to(
+        desk, space=BudgetCaps(tokens=1, cost=1, turns=1), run=BudgetCaps(tools=1)
+    )
     other = await queued_again(desk, given)
     today = day_of(from_micros(desk.store.now()), "UTC")
     agent = replace(spender_of(other.lease), day=today)
@@ -90,9 +92,9 @@ async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
 
 
 async def test_a_day_whose_time_is_used_holds_the_next_script_back(desk, clock):
-    given = await given_to(desk, space=Caps(seconds=60, tokens=5))
+    given = await given_to(desk, space=BudgetCaps(seconds=60, tokens=5))
     report = await going_for(desk, given, clock, 60)
-    assert isinstance(report.outcome, Asked)
+    assert isinstance(report.outcome, WaitingForAnswer)
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
     assert isinstance(report.outcome, Drained)
@@ -101,7 +103,7 @@ async def test_a_day_whose_time_is_used_holds_the_next_script_back(desk, clock):
 
 
 async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, clock):
-    given = await given_to(desk, task=Caps(seconds=1))
+    given = await given_to(desk, task=BudgetCaps(seconds=1))
     yard = ManyYard(None)
     work = asyncio.ensure_future(work_on(desk.store, yard, Counting()).run(given))
     await yard.going.wait()
@@ -115,11 +117,11 @@ async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, 
 
 
 async def test_an_answer_grants_its_time_once_more_and_is_none_of_the_scripts_own(desk, clock):
-    given = await given_to(desk, run=Caps(seconds=60))
+    given = await given_to(desk, run=BudgetCaps(seconds=60))
     report = await work_on(desk.store, ManyYard({"out": QUESTION}), Counting()).run(given)
     await settle_attempts(desk.store, [(given, report)], Counting())
     again = await answered(desk, given.lease.run_id, "red")
-    assert isinstance((await going_for(desk, again, clock, 60)).outcome, Asked)
+    assert isinstance((await going_for(desk, again, clock, 60)).outcome, WaitingForAnswer)
     again = await answered(desk, given.lease.run_id, CONTINUE)
     assert again.answers == ("red", CONTINUE)
     yard = ManyYard({"out": RESULT})
@@ -130,7 +132,7 @@ async def test_an_answer_grants_its_time_once_more_and_is_none_of_the_scripts_ow
 
 @pytest.mark.parametrize("text", [STOP, PAUSE])
 async def test_an_answer_stops_the_script_or_pauses_its_task(desk, clock, text):
-    given = await given_to(desk, run=Caps(seconds=5))
+    given = await given_to(desk, run=BudgetCaps(seconds=5))
     await going_for(desk, given, clock, 5)
     again = await answered(desk, given.lease.run_id, text)
     yard = ManyYard()
@@ -159,9 +161,17 @@ async def test_the_time_of_scripts_is_known_without_any_budget(desk, clock):
 @pytest.mark.parametrize(
     ("kind", "caps", "advice"),
     [
-        (TaskKind.SCRIPT, Caps(tokens=1), "a script uses no tokens: cap its time"),
-        (TaskKind.SCRIPT, Caps(tools=1, seconds=1), "a script uses no tool calls: cap its time"),
-        (TaskKind.PYTHON, Caps(seconds=1), "a callable has no budget: give this task a timeout"),
+        (TaskKind.SCRIPT, BudgetCaps(tokens=1), "a script uses no tokens: cap its time"),
+        (
+            TaskKind.SCRIPT,
+            BudgetCaps(tools=1, seconds=1),
+            "a script uses no tool calls: cap its time",
+        ),
+        (
+            TaskKind.PYTHON,
+            BudgetCaps(seconds=1),
+            "a callable has no budget: give this task a timeout",
+        ),
     ],
 )
 async def test_a_cap_that_a_kind_cannot_use_is_refused(desk, kind, caps, advice):

@@ -12,22 +12,27 @@ import pytest
 from tests.unit.flow.kept_yard import FakeYard, assignment, leave, texts
 
 from rota.agents.codex.agent import CodexAgent
-from rota.agents.command.agent import CommandAgent
-from rota.agents.command.script import ScriptAgent
+from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.errors import Unavailable
-from rota.flow.claim import assigned
-from rota.flow.define.adhoc import NAMES, ORIGIN
+from rota.flow.attempt.attempt import LaunchRetryPolicy
+from rota.flow.attempt.runner import AttemptRunner
+from rota.flow.claim import make_assignments
 from rota.flow.define.runs import answer_question
-from rota.flow.execute import patiently
-from rota.flow.execute.again import Patience
-from rota.flow.execute.kept import KeptWork
 from rota.flow.settle import settle_attempts
+from rota.model.attempts import (
+    Cancelled,
+    ExitReason,
+    ExitRecord,
+    Failed,
+    Succeeded,
+    WaitingForAnswer,
+)
 from rota.model.events import EventName
-from rota.model.keeping import Ending, Reason
-from rota.model.outcomes import Asked, Cancelled, Failed, Succeeded
 from rota.model.tasks import TaskKind
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
+from rota.rules.task_spec import NAMES, ORIGIN
+from rota.store import store as store_module
 
 
 def line(kind, **fields):
@@ -70,7 +75,7 @@ class House:
     def __init__(self, desk, yard, store=None, patience=None, **more):
         self.desk = desk
         self.waited = []
-        self.work = KeptWork(
+        self.work = AttemptRunner(
             store or desk.store,
             yard,
             {agent.name: agent for agent in (CommandAgent(), CodexAgent(), ScriptAgent())},
@@ -131,7 +136,7 @@ async def test_no_more_than_three_retries_are_made(desk):
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        (said(b"", reason=Reason.SIGNALED, code=None, signal=9), "out_of_memory"),
+        (said(b"", reason=ExitReason.SIGNALED, code=None, signal=9), "out_of_memory"),
         (said(b"", code=137), "out_of_memory"),
         (said(line("error", **{"class": "authentication"}), code=1), "authentication"),
         (said(b"well", code=3), "other"),
@@ -225,7 +230,7 @@ async def test_a_process_that_dies_between_two_tries_loses_none_and_adds_none(
     await leave(house.work, given, running)
     (kept,) = await desk.store.kept_of(yard.home)
     if operation == "begin_kept" and after:  # written down, and nothing of it was started
-        yard.out, yard.ending = b"", Ending(reason=Reason.LOST_NEVER_STARTED, proven=True)
+        yard.out, yard.ending = b"", ExitRecord(reason=ExitReason.LOST_NEVER_STARTED, proven=True)
     outcome = await House(desk, yard).run(given._replace(kept=kept))
     assert outcome == Succeeded(result='"done"')
     assert len(yard.started) == 2
@@ -252,7 +257,7 @@ async def test_a_lost_answer_to_a_pause_adds_no_try(desk, monkeypatch, after):
                 raise Unavailable("the connection was lost")
             return await store.pause_kept(*args)
 
-    monkeypatch.setattr(patiently, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(store_module, "LOOK_SECONDS", 0.0)
     assert await House(desk, yard, Wavering()).run(given) == Succeeded(result='"done"')
     assert len([data for data in await faults(desk, given.lease.run_id) if "retry" in data]) == 1
 
@@ -261,7 +266,7 @@ async def next_run(desk, given, outcome):
     await settle_attempts(desk.store, [(given, outcome)], Random(1))
     await desk.queue(given.task)
     claimed = await desk.claimed(1, routes=["agent"])
-    return assigned(claimed, desk.store.incarnation)[0]
+    return make_assignments(claimed, desk.store.incarnation)[0]
 
 
 async def session_of(desk, given, agent):
@@ -337,12 +342,12 @@ async def test_an_answer_reaches_the_agent_in_the_session_that_asked(desk, keep)
     yard = Trial(said(asks), said(DONE))
     work = House(desk, yard).work
     report = await work.run(given)
-    assert report.outcome == Asked(question="Which colour?", options=("red",))
+    assert report.outcome == WaitingForAnswer(question="Which colour?", options=("red",))
     await settle_attempts(desk.store, [(given, report)], Random(1))
     (question,) = await desk.store.list_questions([given.lease.run_id])
     await answer_question(desk.store, LOCAL, question.id, "red")
     claimed = await desk.claimed(1, routes=["agent"])
-    again = assigned(claimed, desk.store.incarnation)[0]
+    again = make_assignments(claimed, desk.store.incarnation)[0]
     assert (await work.run(again)).outcome == Succeeded(result='"done"')
     answered = "You asked: Which colour?\nThe answer is: red"
     told = yard.started[1]
@@ -379,7 +384,7 @@ END = [
 async def test_every_end_has_its_outcome(desk, end, code):
     given = await agent_run(desk)
     yard = Trial(*[end] * 4)
-    outcome = await House(desk, yard, patience=Patience(retries=0)).run(given)
+    outcome = await House(desk, yard, patience=LaunchRetryPolicy(retries=0)).run(given)
     if code is None:
         assert isinstance(outcome, Succeeded)
         assert json.loads(outcome.result) in {"done", "y" * 100_000}
@@ -390,5 +395,5 @@ async def test_every_end_has_its_outcome(desk, end, code):
 
 async def test_a_result_after_a_cancellation_does_not_count(desk):
     given = await agent_run(desk)
-    yard = Trial(said(DONE, reason=Reason.CANCELLED, code=None, killed=True))
+    yard = Trial(said(DONE, reason=ExitReason.CANCELLED, code=None, killed=True))
     assert isinstance(await House(desk, yard).run(given), Cancelled)

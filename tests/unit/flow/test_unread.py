@@ -12,15 +12,15 @@ from tests.unit.flow.test_conversing import HERE, answering, claim, tell
 from tests.unit.flow.test_trying import DONE, OVERLOAD, House, Trial, said
 
 from rota.errors import Unavailable
-from rota.executors.kit import forward, start
+from rota.executors.shared import exec_program, port_forward
 from rota.flow.define.tasks import put_task
-from rota.flow.rescue import rescue
+from rota.flow.maintain import rescue
 from rota.flow.settle import settle_attempts
-from rota.model.keeping import CANNOT_START, Reason
-from rota.model.messages import MessageState
-from rota.model.states import RunState
+from rota.model.attempts import CANNOT_START, ExitReason
+from rota.model.runs import RunState
 from rota.model.tasks import OnLost
-from rota.rules.permission import LOCAL
+from rota.model.threads import MessageState
+from rota.rules.permissions import LOCAL
 
 NO_PROGRAM = b"cannot start think: No such file or directory\n"
 
@@ -62,8 +62,8 @@ def failing(err=NO_PROGRAM, **facts):
     [
         failing, Refusing,
         lambda: failing(b"cannot start container: image not known", code=125),
-        lambda: failing(b"", reason=Reason.EXEC_FAILED, code=None),
-        lambda: failing(b"", reason=Reason.SPAWN_FAILED, code=None),
+        lambda: failing(b"", reason=ExitReason.EXEC_FAILED, code=None),
+        lambda: failing(b"", reason=ExitReason.SPAWN_FAILED, code=None),
     ],
 )  # fmt: skip
 async def test_what_nobody_began_to_read_is_unread_and_told_to_the_next_run_once(desk, yard):
@@ -86,8 +86,8 @@ async def test_what_nobody_began_to_read_is_unread_and_told_to_the_next_run_once
     [
         lambda: failing(b"sh: 1: think: not found\n", code=127),
         lambda: failing(b"", code=1),
-        lambda: Trial(said(OVERLOAD, code=1), said(b"", reason=Reason.EXEC_FAILED, code=None)),
-        lambda: failing(b"", reason=Reason.TOO_MANY_PROCESSES, code=None),
+        lambda: Trial(said(OVERLOAD, code=1), said(b"", reason=ExitReason.EXEC_FAILED, code=None)),
+        lambda: failing(b"", reason=ExitReason.TOO_MANY_PROCESSES, code=None),
     ],
 )
 async def test_a_program_that_began_has_read_what_it_was_given(desk, yard):
@@ -114,4 +114,4 @@ async def test_what_was_given_to_a_worker_that_died_before_it_began_is_unread(de
 
 
 def test_executors_say_it_in_the_same_words():
-    assert CANNOT_START.decode() == start.CANNOT_START == forward.CANNOT_START
+    assert CANNOT_START.decode() == exec_program.CANNOT_START == port_forward.CANNOT_START

@@ -6,19 +6,17 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
-from rota.gateway.effects import Effects
-from rota.gateway.exchanging import Exchange, Waits
-from rota.gateway.once import Once
-from rota.gateway.permits import Permit, digest_of
-from rota.gateway.reaching import Reach
-from rota.gateway.serving import Gate
+from rota.gateway.grants import Grant, digest_of
+from rota.gateway.journal import IdempotentWrites, WriteJournal
+from rota.gateway.proxy import Proxy, ProxyTimeouts, UpstreamDialer
+from rota.gateway.server import ConnectionContext
 from rota.gateway.upstreams import Upstream as Known
 from rota.gateway.upstreams import allowed_in
 
 REAL = "sk-ant-the-real-key"
 TOKEN = "sk-rota-1"  # noqa: S105
 HEAD = "Host: 127.0.0.1:1\r\nX-Api-Key: sk-rota-1\r\n"
-PATIENT = Waits(idle=20.0, head=20.0, body=20.0, answer=20.0, stall=20.0, parting=20.0)
+PATIENT = ProxyTimeouts(idle=20.0, head=20.0, body=20.0, answer=20.0, stall=20.0, parting=20.0)
 """A machine may be busy: what a test wants to be short it shortens itself."""
 
 
@@ -41,10 +39,12 @@ class Door:
         self.used = []
         self.wrote = []
         self.unnoted = None
-        self.exchange = Exchange(Reach(), self.used.append, self.note_write, PATIENT)
-        effects = Effects(str(gone.parent), time.time)
-        self.gate = Gate({"models": known}, self.exchange, Once(self.exchange, effects))
-        self.permit = Permit(
+        self.exchange = Proxy(UpstreamDialer(), self.used.append, self.note_write, PATIENT)
+        effects = WriteJournal(str(gone.parent), time.time)
+        self.gate = ConnectionContext(
+            {"models": known}, self.exchange, IdempotentWrites(self.exchange, effects)
+        )
+        self.permit = Grant(
             name="1-1",
             digest=digest_of(TOKEN),
             upstreams=frozenset({"models"}),

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.gateway.gates import HEAD, PATIENT, Door, ask, told
 
-from rota.gateway.reaching import Reach
+from rota.gateway.proxy import UpstreamDialer
 
 
 def test_c7_requests_are_counted(provider, tmp_path):
@@ -155,7 +155,7 @@ def test_an_upstream_that_takes_nothing_is_let_go_with_all_that_waits_for_it(doo
     lines = []
     ended = asyncio.Event()
 
-    class Noting(Reach):
+    class Noting(UpstreamDialer):
         async def connect(self, upstream):
             lines.append(await super().connect(upstream))
             return lines[-1]

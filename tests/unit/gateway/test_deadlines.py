@@ -8,7 +8,7 @@ import socket
 import pytest
 from tests.unit.gateway.gates import HEAD, PATIENT, Door
 
-from rota.gateway.deadlines import Deadline
+from rota.gateway.http import Deadline
 
 LONG = PATIENT._replace(answer=1000.0, stall=1000.0)
 

@@ -8,12 +8,12 @@ import stat
 
 import pytest
 
-from rota.gateway import effects as module
-from rota.gateway.effects import Effects, Full, Key, Note, key_of
-from rota.gateway.folder import FORGET_SECONDS
+from rota.gateway import journal as module
+from rota.gateway.grants import FORGET_SECONDS
+from rota.gateway.journal import JournalEntry, JournalFull, JournalKey, WriteJournal, key_of
 
 ONE, TWO = key_of(1, "run 1", "order"), key_of(1, "run 1", "mail")
-SAID = Note("digest", 201, (("content-type", "a/b"), ("x-é", "ÿ")), b"\n\x00body\n")
+SAID = JournalEntry("digest", 201, (("content-type", "a/b"), ("x-é", "ÿ")), b"\n\x00body\n")
 
 
 class Clock:
@@ -33,7 +33,7 @@ def clock(tmp_path):
 
 @pytest.fixture
 def ledger(tmp_path, clock):
-    return Effects(str(tmp_path), clock)
+    return WriteJournal(str(tmp_path), clock)
 
 
 def run(*work):
@@ -55,9 +55,9 @@ def begun(ledger, key=ONE):
 def test_an_effect_is_begun_and_then_answered_as_it_was_whoever_looks(ledger, tmp_path, clock):
     assert run(ledger.find(ONE)) is None
     begun(ledger)
-    assert run(Effects(str(tmp_path), clock).find(ONE)) == Note("digest")
+    assert run(WriteJournal(str(tmp_path), clock).find(ONE)) == JournalEntry("digest")
     run(ledger.end(ONE, SAID))
-    assert run(Effects(str(tmp_path), clock).find(ONE)) == SAID
+    assert run(WriteJournal(str(tmp_path), clock).find(ONE)) == SAID
     assert run(ledger.find(TWO)) is None
 
 
@@ -66,7 +66,7 @@ def test_what_was_refused_is_free_again(ledger):
     run(ledger.end(ONE, None))
     assert run(ledger.find(ONE)) is None
     begun(ledger)
-    assert run(ledger.find(ONE)) == Note("digest")
+    assert run(ledger.find(ONE)) == JournalEntry("digest")
 
 
 def test_a_name_is_of_one_run_in_one_space(ledger):
@@ -77,8 +77,8 @@ def test_a_name_is_of_one_run_in_one_space(ledger):
 
 def test_an_answer_too_long_is_known_without_its_body(ledger):
     begun(ledger)
-    run(ledger.end(ONE, Note("digest", 200, (), None)))
-    assert run(ledger.find(ONE)) == Note("digest", 200, (), None)
+    run(ledger.end(ONE, JournalEntry("digest", 200, (), None)))
+    assert run(ledger.find(ONE)) == JournalEntry("digest", 200, (), None)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_answer_too_long_is_known_without_its_body(ledger):
 def test_a_note_that_cannot_be_read_was_begun(ledger, tmp_path, left):
     begun(ledger)
     path_of(tmp_path, ONE).write_bytes(left)
-    assert run(ledger.find(ONE)) == Note("")
+    assert run(ledger.find(ONE)) == JournalEntry("")
 
 
 def test_an_answer_that_is_shorter_than_it_says_is_not_told(ledger, tmp_path):
@@ -95,7 +95,7 @@ def test_an_answer_that_is_shorter_than_it_says_is_not_told(ledger, tmp_path):
     run(ledger.end(ONE, SAID))
     path = path_of(tmp_path, ONE)
     path.write_bytes(path.read_bytes()[:-1])
-    assert run(ledger.find(ONE)) == Note("")
+    assert run(ledger.find(ONE)) == JournalEntry("")
 
 
 def test_nobody_else_reads_them(ledger, tmp_path):
@@ -110,11 +110,11 @@ def test_what_was_being_written_at_a_death_is_neither_begun_nor_counted(ledger, 
     begun(ledger)
     left = path_of(tmp_path, TWO).with_name(f"{TWO.digest}~")
     left.write_bytes(b"x")
-    again = Effects(str(tmp_path), clock)
+    again = WriteJournal(str(tmp_path), clock)
     assert run(again.find(TWO)) is None
     begun(again, TWO)
     assert not left.exists()
-    assert run(again.find(TWO)) == Note("digest")
+    assert run(again.find(TWO)) == JournalEntry("digest")
 
 
 def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
@@ -122,10 +122,10 @@ def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
     begun(ledger)
     begun(ledger, TWO)
     third = key_of(1, "run 1", "third")
-    with pytest.raises(Full):
+    with pytest.raises(JournalFull):
         begun(ledger, third)
     assert run(ledger.find(third)) is None
-    begun(ledger, Key(2, third.digest))
+    begun(ledger, JournalKey(2, third.digest))
     run(ledger.end(TWO, None))
     begun(ledger, third)
 
@@ -135,7 +135,7 @@ def test_a_space_has_so_many_bytes_with_room_for_what_is_under_way(ledger, monke
     keys = [key_of(1, "run 1", f"order-{n}") for n in range(3)]
     run(ledger.begin(keys[0], "digest"))
     run(ledger.begin(keys[1], "digest"))
-    with pytest.raises(Full):
+    with pytest.raises(JournalFull):
         run(ledger.begin(keys[2], "digest"))
     run(ledger.end(keys[0], SAID))
     ledger.close(keys[0])
@@ -148,27 +148,27 @@ def test_what_is_old_is_forgotten_and_who_comes_later_is_told_that(ledger, tmp_p
     path = path_of(tmp_path, ONE)
     old = path.stat().st_mtime - FORGET_SECONDS - 60
     os.utime(path, (old, old))
-    assert run(ledger.find(ONE)) == Note("digest")
+    assert run(ledger.find(ONE)) == JournalEntry("digest")
     clock.now += 2 * module.COUNTED_SECONDS
     begun(ledger, key_of(1, "run 1", "third"))
     assert run(ledger.find(ONE)) is None
-    assert run(ledger.find(TWO)) == Note("digest")
+    assert run(ledger.find(TWO)) == JournalEntry("digest")
     assert ledger.is_forgotten(old)
     assert not ledger.is_forgotten(clock.now - 60)
     assert not ledger.is_forgotten(None)
 
 
 def test_a_gateway_that_begins_forgets_what_is_old_in_every_space(ledger, tmp_path, clock):
-    keys = [ONE, TWO, Key(2, ONE.digest)]
+    keys = [ONE, TWO, JournalKey(2, ONE.digest)]
     for key in keys:
         begun(ledger, key)
     for key in (ONE, keys[2]):
         path = path_of(tmp_path, key)
         old = path.stat().st_mtime - FORGET_SECONDS - 60
         os.utime(path, (old, old))
-    again = Effects(str(tmp_path), clock)
+    again = WriteJournal(str(tmp_path), clock)
     again.open()
-    assert [run(again.find(key)) for key in keys] == [None, Note("digest"), None]
+    assert [run(again.find(key)) for key in keys] == [None, JournalEntry("digest"), None]
 
 
 def test_what_cannot_be_noted_is_told_and_can_be_begun_later(ledger, tmp_path):
@@ -191,5 +191,5 @@ def test_who_is_cancelled_leaves_a_whole_note_before_anybody_else_looks(ledger):
         assert not ledger._disk.locked()
         return await ledger.find(ONE)
 
-    assert asyncio.run(go()) == Note("digest")
+    assert asyncio.run(go()) == JournalEntry("digest")
     assert ledger._begun[1] == 0

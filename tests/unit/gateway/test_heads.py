@@ -2,20 +2,20 @@
 
 import pytest
 
-from rota.gateway.heads import (
-    BadHead,
-    Body,
-    handed_back,
-    passed_on,
-    read_answering,
-    read_asking,
+from rota.gateway.http import (
+    BodyLength,
+    InvalidHead,
+    client_headers,
+    read_request_head,
+    read_response_head,
+    upstream_headers,
 )
 
 HOST = "Host: 127.0.0.1:7683\r\n"
 
 
 def asking(first="GET /x/y HTTP/1.1", headers=HOST):
-    return read_asking(f"{first}\r\n{headers}\r\n".encode("latin-1"))
+    return read_request_head(f"{first}\r\n{headers}\r\n".encode("latin-1"))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def asking(first="GET /x/y HTTP/1.1", headers=HOST):
     ],
 )
 def test_a_request_has_one_first_line(first):
-    with pytest.raises(BadHead):
+    with pytest.raises(InvalidHead):
         asking(first)
 
 
@@ -56,14 +56,14 @@ def test_a_request_has_one_first_line(first):
     ],
 )
 def test_a_head_has_one_reading(headers):
-    with pytest.raises(BadHead):
+    with pytest.raises(InvalidHead):
         asking(headers=headers)
 
 
 @pytest.mark.timeout(10)
 def test_a_header_of_many_spaces_is_refused_at_once():
     """Everybody waits while one head is read."""
-    with pytest.raises(BadHead):
+    with pytest.raises(InvalidHead):
         asking(headers=f"{HOST}a:{' ' * 60_000}\x00\r\n")
 
 
@@ -73,7 +73,7 @@ def test_an_ordinary_request_is_read():
     )
     assert (found.method, found.target, found.stays) == ("POST", "/a?b=c", True)
     assert list(found.all("x-api-key")) == ["k"]
-    assert found.body == Body(length=None, chunked=True)
+    assert found.body == BodyLength(length=None, chunked=True)
     assert not asking("GET / HTTP/1.0").stays
     assert not asking(headers=HOST + "Connection: Close\r\n").stays
 
@@ -85,7 +85,7 @@ def test_c5_nothing_that_a_program_says_about_who_it_is_goes_through():
         "Proxy-Authorization: mine\r\nX-Forwarded-For: mine\r\nConnection: x-api-key\r\n"
         "anthropic-version: 2023-06-01\r\nContent-Type: application/json\r\n"
     )
-    told = passed_on(asking(headers=HOST + said), (), (("x-api-key", "real"),))
+    told = upstream_headers(asking(headers=HOST + said), (), (("x-api-key", "real"),))
     assert dict(told) == {
         "anthropic-version": "2023-06-01",
         "content-type": "application/json",
@@ -94,25 +94,25 @@ def test_c5_nothing_that_a_program_says_about_who_it_is_goes_through():
 
 
 def test_what_an_operator_lets_through_never_replaces_the_key():
-    told = passed_on(
+    told = upstream_headers(
         asking(headers=HOST + "x-api-key: mine\r\n"), ("x-api-key",), (("x-api-key", "r"),)
     )
     assert told == (("x-api-key", "r"),)
 
 
 def answering(first="HTTP/1.1 200 OK", headers="", method="GET"):
-    return read_answering(f"{first}\r\n{headers}\r\n".encode("latin-1"), method)
+    return read_response_head(f"{first}\r\n{headers}\r\n".encode("latin-1"), method)
 
 
 def test_how_long_an_answer_is():
-    assert answering(headers="Content-Length: 5\r\n").body == Body(length=5)
+    assert answering(headers="Content-Length: 5\r\n").body == BodyLength(length=5)
     assert answering(headers="Transfer-Encoding: chunked\r\n").body.chunked
     ends = answering()
-    assert (ends.body, ends.stays) == (Body(length=None), False)
+    assert (ends.body, ends.stays) == (BodyLength(length=None), False)
     assert answering(method="HEAD", headers="Content-Length: 5\r\n").body.empty
     assert answering("HTTP/1.1 204 No Content").body.empty
     for wrong in ("HTTP/1.1 999 x", "HTTP/2 200", "ICY 200 OK", ""):
-        with pytest.raises(BadHead):
+        with pytest.raises(InvalidHead):
             answering(wrong)
 
 
@@ -120,4 +120,4 @@ def test_an_answer_comes_without_cookies_and_what_is_between_neighbours():
     said = (
         "Set-Cookie: a=b\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nContent-Length: 0\r\nA: b\r\n"
     )
-    assert handed_back(answering(headers=said)) == (("a", "b"),)
+    assert client_headers(answering(headers=said)) == (("a", "b"),)

@@ -10,7 +10,7 @@ import re
 import pytest
 from tests.unit.gateway.gates import Door
 
-from rota.gateway.heads import Asking, BadHead, read_answering, read_asking
+from rota.gateway.http import InvalidHead, RequestHead, read_request_head, read_response_head
 
 USUAL = {"host": b"Host: 127.0.0.1", "x-api-key": b"X-Api-Key: sk-rota-1"}
 NAMES = [
@@ -51,15 +51,15 @@ def heads():
             yield b"\r\n".join([b"GET /models/v1/x HTTP/1.1", *rest, line])
 
 
-@pytest.mark.parametrize("read", [read_asking, lambda head: read_answering(head, "GET")])
+@pytest.mark.parametrize("read", [read_request_head, lambda head: read_response_head(head, "GET")])
 def test_a_head_is_read_or_refused(read):
     for head in heads():
         for given in (head, head.replace(b"GET /models/v1/x HTTP/1.1", b"HTTP/1.1 200 OK")):
             try:
                 found = read(given + b"\r\n\r\n")
-            except BadHead:
+            except InvalidHead:
                 continue
-            assert not isinstance(found, Asking) or found.target.isascii()
+            assert not isinstance(found, RequestHead) or found.target.isascii()
 
 
 def test_no_head_is_a_fault_of_the_gateway(provider, tmp_path, caplog):

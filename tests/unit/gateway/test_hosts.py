@@ -3,8 +3,14 @@
 import pytest
 
 from rota.errors import Invalid
-from rota.gateway.hosts import fault_in_addresses, fault_in_host
-from rota.gateway.upstreams import Upstream, address_of, allowed_in, clean_query
+from rota.gateway.upstreams import (
+    Upstream,
+    address_of,
+    allowed_in,
+    clean_query,
+    fault_in_addresses,
+    fault_in_host,
+)
 
 PRIVATE = [
     *("127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255"),  # noqa: S104

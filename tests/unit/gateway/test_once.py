@@ -10,8 +10,8 @@ import pytest
 from tests.system.gateway.upstream import Upstream
 from tests.unit.gateway.gates import HEAD, Door, ask
 
-from rota.gateway import effects
-from rota.gateway.folder import FORGET_SECONDS
+from rota.gateway import journal
+from rota.gateway.grants import FORGET_SECONDS
 
 ORDER = HEAD + "Rota-Effect: order-17\r\nContent-Length: 2\r\n"
 
@@ -237,7 +237,7 @@ def test_a_read_has_no_name(door, provider):
 
 
 def test_a_request_too_long_is_refused_before_it_is_read_or_once_it_is(door, provider):
-    length = effects.LONGEST + 1
+    length = journal.LONGEST + 1
     more = HEAD + f"Rota-Effect: a\r\nContent-Length: {length}\r\n"
     assert code_of(told(door, headers=more, body=b"")[0]) == (413, "effect_too_long")
     more = HEAD + "Rota-Effect: a\r\nTransfer-Encoding: chunked\r\n"
@@ -247,7 +247,7 @@ def test_a_request_too_long_is_refused_before_it_is_read_or_once_it_is(door, pro
 
 
 def test_an_answer_too_long_to_keep_is_told_once_and_known_as_done(door, provider):
-    provider.script.flood = 2 * effects.LONGEST
+    provider.script.flood = 2 * journal.LONGEST
     first, again = told(door, "POST /models/v1/long", times=2)
     assert (first[:2], len(first[2])) == ((200, "done"), 2 + provider.script.flood)
     assert code_of(again) == (409, "effect_done")
@@ -256,7 +256,7 @@ def test_an_answer_too_long_to_keep_is_told_once_and_known_as_done(door, provide
 
 
 def test_a_space_that_is_full_writes_under_no_new_name(door, provider, monkeypatch):
-    monkeypatch.setattr(effects, "MOST", 1)
+    monkeypatch.setattr(journal, "MOST", 1)
     told(door)
     full = told(door, headers=ORDER.replace("order-17", "other"))[0]
     assert code_of(full) == (403, "effects_full")

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from rota.errors import Invalid
-from rota.gateway.plan import MIB, read_plan
-from rota.gateway.ways import Ways
+from rota.gateway.client import AttemptGateway
+from rota.gateway.config import MIB, read_plan
 from rota.rules.effects import WriteScope
 from rota.rules.redaction import Redactor
 
@@ -149,7 +149,7 @@ SCOPE = WriteScope(1, "run 3", None)
 
 
 def ways(plan, secrets, inside=7683):
-    return Ways(Gateway(), plan, lambda: secrets, Redactor(secrets), inside)
+    return AttemptGateway(Gateway(), plan, lambda: secrets, Redactor(secrets), inside)
 
 
 @pytest.fixture

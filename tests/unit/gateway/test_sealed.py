@@ -8,10 +8,10 @@ import multiprocessing
 
 import pytest
 
+from rota.app.secrets import LocalSecretStore
+from rota.app.settings import load_settings
 from rota.errors import Invalid, NotFound, Unavailable
-from rota.gateway.sealed import SealedSecrets
-from rota.wiring.secrets import LocalSecrets
-from rota.wiring.settings import load_settings
+from rota.gateway.secrets import SealedSecrets
 
 REAL = "sk-ant-the-real-one"
 
@@ -106,7 +106,7 @@ def local(tmp_path, monkeypatch):
     (tmp_path / "key").chmod(0o600)
     plan = f'[secrets]\nteam = "env:TEAM_KEY"\nfiled = "file:{tmp_path}/key"\nlost = "env:NOBODY"\n'
     (home / "gateway.toml").write_text(plan)
-    return LocalSecrets(load_settings(str(home)))
+    return LocalSecretStore(load_settings(str(home)))
 
 
 def test_secrets_come_from_three_places_and_what_is_kept_wins(local, tmp_path):
@@ -146,7 +146,7 @@ def test_what_cannot_be_kept_is_refused(local, name, value):
 def test_a_home_whose_key_is_gone_goes_on_without_what_was_kept(local, tmp_path):
     asyncio.run(local.put("team", REAL, "ann"))
     (tmp_path / "home" / "secrets" / "key").unlink()
-    again = LocalSecrets(local._settings)
+    again = LocalSecretStore(local._settings)
     assert again.values()["team"] == "sk-of-the-environment"
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.gateway.gates import HEAD, REAL, TOKEN, Door, told
 
-from rota.gateway.reaching import Reach, Unreached
+from rota.gateway.proxy import UpstreamDialer, UpstreamUnreachable
 
 
 def test_c5_the_gateway_shows_its_own_key_and_none_that_it_was_shown(door, provider):
@@ -122,9 +122,9 @@ def test_c2_a_name_that_turns_to_a_private_address_is_not_spoken_to(door):
         return next(answers)
 
     async def go():
-        reach = Reach(lookup)
+        reach = UpstreamDialer(lookup)
         for _ in range(4):
-            with pytest.raises(Unreached, match="not spoken to"):
+            with pytest.raises(UpstreamUnreachable, match="not spoken to"):
                 await reach.connect(public)
 
     asyncio.run(go())
@@ -140,7 +140,7 @@ def test_c2_what_was_looked_at_is_what_is_spoken_to(door, provider):
         return ["127.0.0.1"]
 
     door.gate.upstreams = {"models": known}
-    door.exchange.reach = Reach(lookup)
+    door.exchange.reach = UpstreamDialer(lookup)
     assert told(door, "GET /models/v1/x")[0] == 200
     assert asked == ["api.example"]
     assert provider.script.noted[0].headers["host"] == [f"api.example:{provider.port}"]

@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from rota.gateway import wrote
-from rota.gateway.folder import FORGET_SECONDS
-from rota.gateway.wrote import Writes
+from rota.gateway import grants
+from rota.gateway.grants import FORGET_SECONDS, WriteMarks
 
 
 @pytest.fixture
@@ -19,28 +18,28 @@ def folder(tmp_path):
 
 @pytest.fixture
 def writes(folder):
-    made = Writes(folder)
+    made = WriteMarks(folder)
     made.open()
     return made
 
 
 def test_what_is_not_noted_is_not_known(folder, writes, tmp_path):
-    assert wrote.seen(folder, "1-1") is None
+    assert grants.seen(folder, "1-1") is None
     (tmp_path / "wrote" / "1-1").touch()  # it was being written when the power went
-    assert wrote.seen(folder, "1-1") is None
-    assert wrote.seen(str(tmp_path / "gone"), "1-1") is None
+    assert grants.seen(folder, "1-1") is None
+    assert grants.seen(str(tmp_path / "gone"), "1-1") is None
 
 
 def test_the_first_write_counts_for_every_try_until_the_attempt_is_forgotten(folder, writes):
-    wrote.begin(folder, "1-1")
-    assert wrote.seen(folder, "1-1") is False
+    grants.begin(folder, "1-1")
+    assert grants.seen(folder, "1-1") is False
     asyncio.run(writes.note("1-1"))
-    wrote.begin(folder, "1-1")
+    grants.begin(folder, "1-1")
     writes.close("1-1")
-    assert wrote.seen(folder, "1-1") is True
-    assert wrote.seen(folder, "1-2") is None
-    wrote.drop(folder, "1-1")
-    assert wrote.seen(folder, "1-1") is None
+    assert grants.seen(folder, "1-1") is True
+    assert grants.seen(folder, "1-2") is None
+    grants.drop(folder, "1-1")
+    assert grants.seen(folder, "1-1") is None
 
 
 def test_many_at_once_are_noted_once(folder, writes):
@@ -57,14 +56,14 @@ def test_what_cannot_be_noted_is_told_and_tried_again(folder, writes, tmp_path):
         asyncio.run(writes.note("1-1"))
     writes.open()
     asyncio.run(writes.note("1-1"))
-    assert wrote.seen(folder, "1-1") is True
+    assert grants.seen(folder, "1-1") is True
 
 
 def test_what_nobody_came_back_for_is_forgotten_after_a_while(folder, writes, tmp_path):
-    wrote.begin(folder, "1-1")
-    wrote.begin(folder, "2-1")
+    grants.begin(folder, "1-1")
+    grants.begin(folder, "2-1")
     path = tmp_path / "wrote" / "1-1"
     old = path.stat().st_mtime - FORGET_SECONDS - 60
     os.utime(path, (old, old))
     writes.open()
-    assert (wrote.seen(folder, "1-1"), wrote.seen(folder, "2-1")) == (None, False)
+    assert (grants.seen(folder, "1-1"), grants.seen(folder, "2-1")) == (None, False)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from rota.flow.observe.facts import Facts, Span, neighbours, planned_in
+from rota.flow.observe.why_facts import WhyFacts, WhySpan, neighbours, planned_in
 from rota.model.ids import Epoch, RunId, ScheduleId, SpaceId, TaskId, WorkerId
-from rota.model.plans import LedgerReason, LedgerRow, ScheduleState, StoredSchedule
-from rota.model.runs import Cause, Run, Source
-from rota.model.states import Place, RunState
+from rota.model.runs import AttemptCause, QueueState, Run, RunSource, RunState
+from rota.model.schedules import LedgerReason, LedgerRow, ScheduleState, StoredSchedule
 from rota.model.tasks import Policy, Pool, Task, TaskKind
 from rota.model.views import WorkerView
-from rota.timing.rules import cron, to_record
+from rota.timing.rule_builders import cron, to_record
 
 DAY = datetime(2026, 11, 15, tzinfo=UTC)
 NOW = DAY + timedelta(hours=12)
@@ -49,8 +48,8 @@ def run(number, slot=None, **changes):
     took = changes.pop("took", timedelta(seconds=2))
     values = {
         "id": RunId(number), "space": "main", "task_id": TaskId(1), "task": "report", "state": RunState.SUCCEEDED,
-        "place": None, "source": Source.MANUAL if slot is None else Source.SLOT, "pool": Pool.BACKGROUND,
-        "priority": 0, "lane": None, "route": "python", "epoch": Epoch(1), "cause": Cause.FIRST, "retries": 0,
+        "place": None, "source": RunSource.MANUAL if slot is None else RunSource.SLOT, "pool": Pool.BACKGROUND,
+        "priority": 0, "lane": None, "route": "python", "epoch": Epoch(1), "cause": AttemptCause.FIRST, "retries": 0,
         "losses": 0, "created_at": slot or NOW, "available_at": slot or NOW, "started_at": began,
         "finished_at": None if began is None else began + took, "expires_at": None,
         "cancel_requested_at": None, "stuck": False, "holder": None,
@@ -62,7 +61,7 @@ def run(number, slot=None, **changes):
 
 
 def queued(number, slot=None, **changes):
-    values = {"state": RunState.QUEUED, "place": Place.READY, "began": None}
+    values = {"state": RunState.QUEUED, "place": QueueState.READY, "began": None}
     return run(number, slot, **(values | changes))
 
 
@@ -90,11 +89,11 @@ def worker(**changes):
 
 def facts(start, end, *, schedules=None, instant=None, **changes):
     own = [schedule()] if schedules is None else schedules
-    span = Span(start=start, end=end, instant=instant)
+    span = WhySpan(start=start, end=end, instant=instant)
     planned, begin = planned_in(own, span)
     before, after = neighbours(own, span)
     values = {
         "task": task(), "now": NOW, "span": span, "schedules": own, "planned": planned, "before": before,
         "after": after, "narrowed": begin > start, "policies": {1: Policy(metered=False)},
     }  # fmt: skip
-    return Facts(**(values | changes))
+    return WhyFacts(**(values | changes))

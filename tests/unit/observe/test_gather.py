@@ -3,32 +3,32 @@ from __future__ import annotations
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
-from rota.flow.define.schedules import Wish
+from rota.flow.define.schedules import ScheduleSpec
 from rota.flow.define.tasks import disable_task, enable_task, put_task
-from rota.flow.observe.facts import gather, gather_run
-from rota.flow.observe.tasks import list_tasks, next_fires, view_task
+from rota.flow.observe.views import list_tasks, next_fires, view_task
 from rota.flow.observe.why import explain
+from rota.flow.observe.why_facts import load_facts, load_run_facts
 from rota.flow.plan import plan
-from rota.model.spaces import Role
-from rota.rules.permission import LOCAL
-from rota.stores.sqlite.store import MemoryStore
+from rota.model.spaces import SpaceRole
+from rota.rules.permissions import LOCAL
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 
-HOURLY = Wish(cron="0 * * * *")
+HOURLY = ScheduleSpec(cron="0 * * * *")
 
 
 async def opened():
     clock = VirtualClock()
     store = MemoryStore(clock)
     await store.open()
-    await store.add_space("main", Role.MAIN, "UTC")
+    await store.add_space("main", SpaceRole.MAIN, "UTC")
     return clock, store
 
 
 async def verdicts(store, name="x"):
     task = (await view_task(store, LOCAL, name)).task
-    why = explain(await gather(store, task, None), ZoneInfo("UTC"))
+    why = explain(await load_facts(store, task, None), ZoneInfo("UTC"))
     return [(story.verdict, story.count) for story in why.stories], why
 
 
@@ -55,8 +55,8 @@ async def test_a_run_that_is_being_stopped_tells_who_wanted_it():
     lease = await bench.claim_one()
     await store.request_cancel([lease.run_id], "cancelled by ann")
     for facts in (
-        await gather(store, task, None),
-        await gather_run(store, task, await bench.run(lease.run_id)),
+        await load_facts(store, task, None),
+        await load_run_facts(store, task, await bench.run(lease.run_id)),
     ):
         (story,) = explain(facts, ZoneInfo("UTC")).stories
         assert "asked to stop (cancelled by ann)" in story.sentence

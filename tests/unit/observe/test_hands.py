@@ -8,10 +8,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.flow.observe.hands import IDLE, NOBODY, RESTING, Own, hands_of
-from rota.flow.observe.status import Thresholds, judge
+from rota.flow.observe.status import (
+    IDLE,
+    NOBODY,
+    RESTING,
+    DaemonState,
+    WarningThresholds,
+    judge,
+    worker_availability,
+)
 from rota.flow.observe.why import explain
-from rota.model.states import Place, RunState
+from rota.model.runs import QueueState, RunState
 from rota.model.views import QueueView
 
 CALM = QueueView(
@@ -43,19 +50,23 @@ def told(make, run, **changes):
 
 @pytest.mark.parametrize("state", ["stopping", "ending"])
 async def test_a_daemon_that_takes_nothing_new_is_no_hand(make, state):
-    hands = await hands_of(Books([make.worker()], taken=True), Own(state, "w1"))
+    hands = await worker_availability(Books([make.worker()], taken=True), DaemonState(state, "w1"))
     assert [worker.alive(make.NOW) for worker in hands.workers] == [True]
     assert [worker.takes(make.NOW) for worker in hands.workers] == [False]
     assert hands.idle == IDLE[state]
 
 
 async def test_another_worker_takes_what_a_stopped_daemon_does_not(make):
-    hands = await hands_of(Books([make.worker(), make.worker(id="w2")]), Own("stopping", "w1"))
+    hands = await worker_availability(
+        Books([make.worker(), make.worker(id="w2")]), DaemonState("stopping", "w1")
+    )
     assert [worker.takes(make.NOW) for worker in hands.workers] == [False, True]
 
 
 async def test_what_a_stopped_daemon_has_left_to_its_keepers_is_no_hand(make):
-    hands = await hands_of(Books([make.worker(running=1)], taken=True), Own("stopped", "w1"))
+    hands = await worker_availability(
+        Books([make.worker(running=1)], taken=True), DaemonState("stopped", "w1")
+    )
     assert [worker.alive(make.NOW) for worker in hands.workers] == [False]
     assert hands.idle == IDLE["stopped"]
 
@@ -70,10 +81,12 @@ def test_a_run_that_goes_on_while_nobody_is_there_is_told_as_that(make):
 
 
 async def test_who_has_the_database_and_does_not_work_is_to_be_started_not_doubled(make):
-    assert (await hands_of(Books([], taken=True), None)).idle == RESTING
-    assert (await hands_of(Books([], taken=False), None)).idle == NOBODY
-    assert (await hands_of(Books([], taken=None), None)).idle == NOBODY
-    assert (await hands_of(Books([], taken=True), Own("stopped", None))).idle == IDLE["stopped"]
+    assert (await worker_availability(Books([], taken=True), None)).idle == RESTING
+    assert (await worker_availability(Books([], taken=False), None)).idle == NOBODY
+    assert (await worker_availability(Books([], taken=None), None)).idle == NOBODY
+    assert (
+        await worker_availability(Books([], taken=True), DaemonState("stopped", None))
+    ).idle == IDLE["stopped"]
     assert "`rota start`" in RESTING.step
 
 
@@ -89,7 +102,9 @@ def test_why_and_status_name_the_step_that_helps(make):
     assert overdue.endswith(
         "not planned yet: the daemon is stopped: `rota start` lets it work again"
     )
-    seen = judge(make.NOW, CALM, [leaving], make.NOW - timedelta(hours=1), Thresholds(), idle=idle)
+    seen = judge(
+        make.NOW, CALM, [leaving], make.NOW - timedelta(hours=1), WarningThresholds(), idle=idle
+    )
     assert [(w.code, w.sentence.partition(": ")[2]) for w in seen.warnings] == [
         ("no_worker", "`rota start` lets it work again"),
         ("planner_late", "the daemon is stopped"),
@@ -97,8 +112,8 @@ def test_why_and_status_name_the_step_that_helps(make):
 
 
 def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
-    mine = make.queued(1, make.at(7), place=Place.HELD, lane="task:1")
-    behind = make.queued(6, make.at(8), place=Place.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
+    behind = make.queued(6, make.at(8), place=QueueState.HELD, lane="task:1")
     asking = make.run(5, state=RunState.WAITING, lane="task:1")
     others = [mine, behind, asking]
     assert told(make, mine, unfinished=others, workers=[]) == "nobody works, start `rota up`"
@@ -106,6 +121,6 @@ def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
 
 
 def test_who_is_held_behind_another_that_is_held_names_it(make):
-    mine = make.queued(1, make.at(7), place=Place.HELD, lane="task:1")
-    before = make.queued(6, make.at(6), place=Place.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
+    before = make.queued(6, make.at(6), place=QueueState.HELD, lane="task:1")
     assert told(make, mine, unfinished=[mine, before]) == "run 6 of report is before it in its lane"

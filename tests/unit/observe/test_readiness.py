@@ -8,9 +8,9 @@ import pytest
 
 from rota.errors import Busy, Refused, Stale, Unavailable
 from rota.flow.observe.readiness import readiness, service_problems
-from rota.stores.kit.last_write import LastWrite
-from rota.stores.sqlite import room
-from rota.stores.sqlite.store import MemoryStore
+from rota.store.last_write import LastWrite
+from rota.store.sqlite import disk_space
+from rota.store.sqlite.store import MemoryStore
 
 
 @dataclass
@@ -61,5 +61,5 @@ def test_only_what_the_database_refuses_counts(fault, counts):
 
 def test_room_is_judged_where_the_database_is(tmp_path):
     (tmp_path / "link.db").symlink_to(tmp_path / "rota.db")
-    assert room.room_problems(str(tmp_path / "link.db")) == []
-    assert room.room_problems(str(tmp_path / "gone" / "rota.db")) == []
+    assert disk_space.room_problems(str(tmp_path / "link.db")) == []
+    assert disk_space.room_problems(str(tmp_path / "gone" / "rota.db")) == []

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from rota.flow.observe.status import Thresholds, judge
-from rota.flow.observe.telling import counted, first_line, span
-from rota.model.views import DeadView, QueueView
+from rota.flow.observe.status import WarningThresholds, judge
+from rota.flow.observe.time_text import count_text, duration_text, first_line
+from rota.model.views import DeadDeliveriesView, QueueView
 
 
 def queue(**changes):
@@ -19,7 +19,7 @@ def queue(**changes):
 
 def codes(make, workers=None, next_due=None, **changes):
     alive = [make.worker()] if workers is None else workers
-    seen = judge(make.NOW, queue(**changes), alive, next_due, Thresholds())
+    seen = judge(make.NOW, queue(**changes), alive, next_due, WarningThresholds())
     return [warning.code for warning in seen.warnings]
 
 
@@ -40,8 +40,8 @@ def test_each_warning_has_its_threshold(make):
 
 
 def test_messages_that_were_not_sent_are_told_with_the_last_one(make):
-    found = DeadView(2, 12, "cli:default", "no channel 'cli' is configured")
-    seen = judge(make.NOW, queue(), [], None, Thresholds(), dead=found)
+    found = DeadDeliveriesView(2, 12, "cli:default", "no channel 'cli' is configured")
+    seen = judge(make.NOW, queue(), [], None, WarningThresholds(), dead=found)
     (warning,) = seen.warnings
     assert warning.code == "deliveries_dead"
     assert warning.sentence == (
@@ -49,7 +49,12 @@ def test_messages_that_were_not_sent_are_told_with_the_last_one(make):
         "no channel 'cli' is configured; see `rota run 12`"
     )
     (warning,) = judge(
-        make.NOW, queue(), [], None, Thresholds(), dead=found._replace(messages=1, run_id=None)
+        make.NOW,
+        queue(),
+        [],
+        None,
+        WarningThresholds(),
+        dead=found._replace(messages=1, run_id=None),
     ).warnings
     assert warning.sentence == (
         "1 message of the last day was not sent, the last to cli:default: "
@@ -65,7 +70,7 @@ def test_nobody_working_is_a_warning_only_when_there_is_work(make):
 
 
 def test_ages_are_told_in_seconds(make):
-    seen = judge(make.NOW, queue(ready=1, oldest_ready=make.at(11)), [], None, Thresholds())
+    seen = judge(make.NOW, queue(ready=1, oldest_ready=make.at(11)), [], None, WarningThresholds())
     assert seen.ages == {"ready": 3600.0}
 
 
@@ -77,12 +82,12 @@ def test_ages_are_told_in_seconds(make):
     ],
 )  # fmt: skip
 def test_lengths_are_told_in_two_units(seconds, text):
-    assert span(timedelta(seconds=seconds)) == text
+    assert duration_text(timedelta(seconds=seconds)) == text
 
 
 def test_words_are_short():
-    assert counted(1, "run") == "1 run"
-    assert counted(1200, "run") == "1,200 runs"
+    assert count_text(1, "run") == "1 run"
+    assert count_text(1200, "run") == "1,200 runs"
     assert first_line("a\nb") == "a"
     assert first_line(None) == ""
     assert first_line("x" * 50, 10) == "x" * 9 + "…"

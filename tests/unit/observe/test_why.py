@@ -6,13 +6,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota.flow.observe.why import explain
-from rota.flow.plan import REPLACED
 from rota.model.events import Event, EventName
-from rota.model.plans import ScheduleState
-from rota.model.runs import Cause, Question
-from rota.model.spaces import Limit, Scope
-from rota.model.states import Place, RunState
+from rota.model.runs import AttemptCause, Question, QueueState, RunState
+from rota.model.schedules import ScheduleState
+from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import After, CatchUp, Policy
+from rota.rules.plans import REPLACED
 
 UTC = ZoneInfo("UTC")
 
@@ -161,11 +160,11 @@ def test_several_slots_in_the_ledger_are_one_story(make):
     ("changes", "sentence"),
     [
         (
-            {"place": Place.LATER, "available": 60},
+            {"place": QueueState.LATER, "available": 60},
             "not yet due: it may begin at Sun 2026-11-15 12:01, in 1 min",
         ),
         (
-            {"place": Place.LATER, "available": 60, "cause": Cause.RETRY, "epoch": 1},
+            {"place": QueueState.LATER, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
             "attempt 1 failed; it is tried again at Sun 2026-11-15 12:01, in 1 min",
         ),
         ({}, "in the queue for 5 h: nobody works, start `rota up`"),
@@ -187,7 +186,7 @@ def waiting(make, run, **changes):
 
 
 def test_a_busy_lane_names_the_run_that_holds_it(make):
-    mine = make.queued(1, make.at(7), place=Place.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
     holder = make.run(5, state=RunState.RUNNING, lane="task:1")
     first = make.queued(6, make.at(6), lane="task:1")
     assert waiting(make, mine, unfinished=[mine, holder]) == "its lane is busy with run 5 of report"
@@ -200,11 +199,11 @@ def test_a_reached_limit_is_named(make):
     mine = make.queued(1, make.at(7))
     other = make.run(5, state=RunState.RUNNING)
     group = Policy(group="mail", metered=False)
-    limit = Limit(scope=Scope.GROUP, key="mail", cap=1)
+    limit = Limit(scope=LimitScope.GROUP, key="mail", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: group}, limits=[limit])
     reached, change = "the limit of 1 run in the", "is reached, which `rota limit set"
     assert said == f"{reached} group mail {change} group mail --cap N` changes"
-    pool = Limit(scope=Scope.POOL, key="background", cap=1)
+    pool = Limit(scope=LimitScope.POOL, key="background", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: Policy()}, limits=[pool])
     assert said == f"{reached} background pool {change} pool background --cap N` changes"
 

@@ -8,11 +8,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota.flow.define.runs import backfill
-from rota.flow.observe.facts import Span, gather, planned_around
 from rota.flow.observe.why import explain
-from rota.model.runs import Source
-from rota.model.states import RunState
-from rota.rules.permission import LOCAL
+from rota.flow.observe.why_facts import WhySpan, load_facts, planned_around
+from rota.model.runs import RunSource, RunState
+from rota.rules.permissions import LOCAL
 
 
 def told(make, start, end, **facts):
@@ -30,7 +29,7 @@ def test_slots_before_a_schedule_was_made_are_one_line(make):
 
 def test_a_slot_that_a_person_backfilled_is_not_said_to_be_found_late(make):
     run = make.run(
-        1, make.at(7), source=Source.BACKFILL, created_at=make.at(11), began=make.at(11, 1)
+        1, make.at(7), source=RunSource.BACKFILL, created_at=make.at(11), began=make.at(11, 1)
     )
     ((verdict, _, sentence),) = told(make, (7,), (7,), runs=[run])
     assert verdict == "late"
@@ -48,7 +47,7 @@ def test_a_backfilled_run_says_so_however_early_it_began(make, state, words):
     run = make.run(
         1,
         make.at(7),
-        source=Source.BACKFILL,
+        source=RunSource.BACKFILL,
         created_at=make.at(7, 0, 2),
         began=make.at(7, 0, 5),
         state=state,
@@ -59,7 +58,7 @@ def test_a_backfilled_run_says_so_however_early_it_began(make, state, words):
 
 def test_a_row_says_how_many_of_its_slots_were_backfilled(make):
     row = make.ledger("disabled", make.at(7), make.at(9), 3)
-    runs = [make.run(n, make.at(6 + n), source=Source.BACKFILL) for n in (1, 2, 3)]
+    runs = [make.run(n, make.at(6 + n), source=RunSource.BACKFILL) for n in (1, 2, 3)]
     span, key = ((7,), (9,)), (1, make.at(7))
     told_of = told(make, *span, ledger=[row], runs=runs[:2], filled={key: 2})
     assert told_of[0][1:] == (
@@ -78,7 +77,7 @@ async def test_the_slots_of_a_row_that_were_backfilled_are_counted_beyond_the_sp
     desk.clock.advance(minutes=300)
     await desk.plan()
     done = await backfill(desk.store, LOCAL, "job", begun, begun + timedelta(minutes=200))
-    facts = await gather(desk.store, await desk.task_of(task), None)
+    facts = await load_facts(desk.store, await desk.task_of(task), None)
     assert facts.narrowed
     assert facts.span.start > begun + timedelta(minutes=200)
     assert facts.filled[schedule.id, facts.ledger[0].first_at] == len(done)
@@ -96,7 +95,7 @@ EVERY_MINUTE = "* * * * *"
     ],
 )
 def test_what_happened_of_a_day_is_told_before_what_is_to_come(make, rule, first, last):
-    today = Span(start=make.at(0), end=make.at(23, 59, 59))
+    today = WhySpan(start=make.at(0), end=make.at(23, 59, 59))
     planned, covered = planned_around([make.schedule(rule)], today, make.NOW)
     assert [planned[0].slot.at, planned[-1].slot.at] == [make.at(*first), make.at(*last)]
     assert covered.start <= make.at(*first)
@@ -104,7 +103,7 @@ def test_what_happened_of_a_day_is_told_before_what_is_to_come(make, rule, first
 
 
 def test_a_day_to_come_is_told_from_its_beginning(make):
-    tomorrow = Span(start=make.at(24), end=make.at(47, 59, 59))
+    tomorrow = WhySpan(start=make.at(24), end=make.at(47, 59, 59))
     planned, covered = planned_around([make.schedule(EVERY_MINUTE)], tomorrow, make.NOW)
     assert planned[0].slot.at == make.at(24)
     assert covered.end == planned[-1].slot.at < tomorrow.end

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.instants import from_micros, to_micros
-from rota.model.plans import PAST_ASKED_FOR, DueSchedule, LedgerReason
-from rota.model.schedules import Slot
+from rota.model.schedules import PAST_ASKED_FOR, DueSchedule, LedgerReason, Slot
 from rota.model.tasks import CatchUp, CatchUpMode, Policy
-from rota.rules.catch_up import Dropped, choose, ledger
+from rota.rules.plans import SkippedSlot, choose, ledger_entries
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -180,7 +179,7 @@ def test_chunks_give_the_same_answer_as_one_look(
 
 def drops(*reasons):
     return [
-        Dropped(index=index, slot=slots(100 - index)[0], reason=reason)
+        SkippedSlot(index=index, slot=slots(100 - index)[0], reason=reason)
         for index, reason in enumerate(reasons)
         if reason is not None
     ]
@@ -201,7 +200,7 @@ OFF, LATE = LedgerReason.DISABLED, LedgerReason.TOO_LATE
 )
 def test_neighbours_with_one_reason_share_an_entry(reasons, rows):
     items = drops(*reasons)
-    entries = ledger(reversed(items))
+    entries = ledger_entries(reversed(items))
     assert [(e.reason, e.count) for e in entries] == rows
     if entries:
         assert entries[0].first_key == items[0].slot.key

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from rota.errors import Invalid
-from rota.model.runs import Source
-from rota.model.states import RunState
+from rota.model.runs import RunSource, RunState
 from rota.model.tasks import After, AfterOn, Policy, Task, TaskKind
-from rota.rules.chaining import LONGEST_PASSED_RESULT, check_chain, successors
-from rota.rules.queueing import DEEPEST_CHAIN
+from rota.rules.queue import DEEPEST_CHAIN, LONGEST_PASSED_RESULT, check_chain, successor_runs
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 FINISHED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.EXPIRED)
@@ -43,7 +41,7 @@ def follower(on=AfterOn.SUCCESS, *, enabled=True, task_id=9):
 
 
 def follow(tasks, state=RunState.SUCCEEDED, result=None, depth=0):
-    return successors(tasks, 5, state, result, depth, 1_000)
+    return successor_runs(tasks, 5, state, result, depth, 1_000)
 
 
 @pytest.mark.parametrize("state", FINISHED)
@@ -69,7 +67,7 @@ def test_a_follower_starts_once_for_each_upstream_run():
     (batch,) = follow([follower()], depth=2)
     assert batch.keys == ["after:5"]
     run = batch.template
-    assert (run.upstream_id, run.depth, run.source) == (5, 3, Source.AFTER)
+    assert (run.upstream_id, run.depth, run.source) == (5, 3, RunSource.AFTER)
     assert (run.task_id, run.priority, run.route) == (9, 3, "python:next")
 
 

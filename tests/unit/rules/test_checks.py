@@ -9,17 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
-from rota.rules.checks import Outcome, check_checks, checks_in, examined, failing, told
-from rota.rules.done import check_done
+from rota.rules.checks import (
+    CheckedOutcome,
+    check_checks,
+    check_done,
+    checks_in,
+    evaluate,
+    failing,
+    failure_text,
+)
 from rota.rules.json_schema import check_schema, faults_of
 
 
 def found(check, result, tools=()):
     (made,) = checks_in({"checks": [check]})
     encoded = None if result is None else json.dumps(result)
-    return examined(made, Outcome(encoded, tools))
+    return evaluate(made, CheckedOutcome(encoded, tools))
 
 
 @pytest.mark.parametrize(
@@ -83,11 +90,11 @@ URL = [{"url": "https://a.example/"}]
 @pytest.mark.parametrize(
     ("site", "role", "allowed"),
     [
-        ({}, Role.MAIN, True),
-        ({}, Role.MEMBER, False),
-        ({"network": "outlet"}, Role.MEMBER, False),
-        ({"executor": "sandbox"}, Role.MAIN, False),
-        ({"executor": "sandbox", "network": "open"}, Role.MAIN, True),
+        ({}, SpaceRole.MAIN, True),
+        ({}, SpaceRole.MEMBER, False),
+        ({"network": "outlet"}, SpaceRole.MEMBER, False),
+        ({"executor": "sandbox"}, SpaceRole.MAIN, False),
+        ({"executor": "sandbox", "network": "open"}, SpaceRole.MAIN, True),
     ],
 )
 def test_a_check_carries_nothing_out_from_behind_walls(site, role, allowed):
@@ -125,7 +132,7 @@ def test_what_speaks_against_a_success_is_told_in_its_first_line():
     findings = [found({"min_length": 3}, "a"), found({"not_like": "b"}, "a")]
     (sentence,) = failing(findings).splitlines()
     assert sentence.endswith('not: min_length "3": the result has 1 characters')
-    assert [one["passed"] for one in json.loads(told(findings))] == [False, True]
+    assert [one["passed"] for one in json.loads(failure_text(findings))] == [False, True]
     assert failing(findings[1:]) is None
 
 

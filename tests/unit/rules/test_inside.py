@@ -5,31 +5,35 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.errors import Conflict, Invalid, NotPermitted
-from rota.model.inside import Held
+from rota.model.audit import AttemptIdentity
 from rota.model.keys import KeyScope
-from rota.model.sites import Network, Share, Site
-from rota.model.spaces import Role
+from rota.model.programs import NetworkAccess, SharedFolder, Site
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
-from rota.rules.inside import (
+from rota.rules.permissions import (
     DEEPEST,
+    LOCAL,
     MOST_MADE,
+    attempt_caller,
     check_hands,
     check_judges,
     check_pace,
+    check_person,
     check_reach,
     check_room,
-    inherited,
-    origin_behind,
+    check_scope,
+    inherit_settings,
+    may_act_for,
+    origin_of,
 )
-from rota.rules.permission import LOCAL, attempt_caller, check_person, check_scope, may_act_for
 
 OPEN = Site(executor="process")
-WALLED = Site(executor="sandbox", isolated=True, mounts=(Share(path="/data"),))
-HELD = Held(run_id=7, epoch=2, task_id=3, task="job", thread=None, space="ann")
+WALLED = Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/data"),))
+HELD = AttemptIdentity(run_id=7, epoch=2, task_id=3, task="job", thread=None, space="ann")
 
 
 def test_an_attempt_is_a_caller_of_its_space_and_no_person():
-    caller = attempt_caller(HELD, Role.MEMBER)
+    caller = attempt_caller(HELD, SpaceRole.MEMBER)
     assert (caller.id, caller.space, caller.attempt) == ("attempt:7.2", "ann", HELD)
     assert not may_act_for(caller, "bob")
     for scope in (KeyScope.ADMIN, KeyScope.SQL):
@@ -38,17 +42,17 @@ def test_an_attempt_is_a_caller_of_its_space_and_no_person():
     with pytest.raises(NotPermitted):
         check_person(caller)
     with pytest.raises(NotPermitted):
-        check_person(attempt_caller(HELD, Role.MAIN))
+        check_person(attempt_caller(HELD, SpaceRole.MAIN))
     check_person(LOCAL)
 
 
 def test_origins_count_how_deep_runs_make_tasks_of_runs():
     origin = "cli"
     for depth in range(1, DEEPEST + 1):
-        origin = origin_behind(origin)
+        origin = origin_of(origin)
         assert origin == f"attempt:{depth}"
     with pytest.raises(NotPermitted):
-        origin_behind(origin)
+        origin_of(origin)
 
 
 def test_a_space_has_room_for_so_many():
@@ -70,11 +74,11 @@ def test_two_fires_keep_apart():
     [
         OPEN,
         Site(executor="tmux"),
-        Site(executor="sandbox", isolated=True, network=Network.OUTLET),
-        Site(executor="sandbox", isolated=True, network=Network.OPEN),
-        Site(executor="sandbox", isolated=True, mounts=(Share(path="/"),)),
-        Site(executor="sandbox", isolated=True, mounts=(Share(path="/data2"),)),
-        Site(executor="sandbox", isolated=True, mounts=(Share(path="/data", write=True),)),
+        Site(executor="sandbox", isolated=True, network=NetworkAccess.OUTLET),
+        Site(executor="sandbox", isolated=True, network=NetworkAccess.OPEN),
+        Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/"),)),
+        Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/data2"),)),
+        Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/data", write=True),)),
     ],
 )
 def test_walls_are_not_left_by_way_of_a_task(wanted):
@@ -124,12 +128,12 @@ def test_no_agent_changes_what_it_is_judged_by():
 
 def test_bounds_are_handed_on():
     own = {**OWN, "executor": "sandbox", "network": "outlet"}
-    told = inherited(own, {"instructions": "y"})
+    told = inherit_settings(own, {"instructions": "y"})
     assert told == {**own, "instructions": "y"}
-    assert inherited(own, {"instructions": "y", "executor": "tmux"}).get("network") is None
-    assert inherited(own, {"instructions": "y", "tools": []})["agent"] == "claude"
-    assert inherited(own, {"instructions": "y", "agent": "codex"}).get("tools") is None
-    assert inherited(own, {"command": ["x"]}) == {
+    assert inherit_settings(own, {"instructions": "y", "executor": "tmux"}).get("network") is None
+    assert inherit_settings(own, {"instructions": "y", "tools": []})["agent"] == "claude"
+    assert inherit_settings(own, {"instructions": "y", "agent": "codex"}).get("tools") is None
+    assert inherit_settings(own, {"command": ["x"]}) == {
         "command": ["x"],
         "executor": "sandbox",
         "network": "outlet",
@@ -139,4 +143,6 @@ def test_bounds_are_handed_on():
 def test_the_same_walls_will_do():
     check_reach(WALLED, WALLED)
     check_reach(WALLED, Site(executor="container", isolated=True, image="x"))
-    check_reach(WALLED, Site(executor="sandbox", isolated=True, mounts=(Share(path="/data/a"),)))
+    check_reach(
+        WALLED, Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/data/a"),))
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.internal import Sieve, public_result, public_text
+from rota.rules.notifications import InternalTextFilter, public_result, public_text
 
 CASES = {
     "Hello.": "Hello.",
@@ -36,7 +36,7 @@ def test_what_is_internal_is_left_out(text, public):
 @pytest.mark.parametrize(("text", "public"), CASES.items())
 def test_it_does_not_matter_where_a_text_is_cut(text, public):
     for size in range(1, len(text) + 1):
-        sieve = Sieve()
+        sieve = InternalTextFilter()
         parts = [sieve.feed(text[at : at + size]) for at in range(0, len(text), size)]
         assert " ".join("".join([*parts, sieve.end()]).split()) == " ".join(public.split())
 
@@ -51,13 +51,13 @@ PARTS = st.lists(
 def test_a_secret_that_is_opened_and_not_closed_never_gets_out(parts, size):
     text = "".join([*parts, "<internal>", "kestrel"])
     assert "kestrel" not in public_text(text)
-    sieve = Sieve()
+    sieve = InternalTextFilter()
     shown = [sieve.feed(text[at : at + size]) for at in range(0, len(text), size)]
     assert "kestrel" not in "".join([*shown, sieve.end()])
 
 
 def test_a_tag_that_does_not_end_is_taken_for_one_and_costs_no_memory():
-    sieve = Sieve()
+    sieve = InternalTextFilter()
     assert [sieve.feed("<internal " + "x" * 700), sieve.feed("x" * 700)] == ["", ""]
     assert sieve._held == ""
     assert sieve.feed("> kestrel </internal>public") + sieve.end() == "public"

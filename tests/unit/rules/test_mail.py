@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.mail import (
+from rota.rules.messages import (
     MOST_REFERENCES,
-    Original,
-    Written,
-    answering,
+    MailDraft,
+    OriginalMail,
     envelope,
     format_of,
     mail_in,
     original_in,
+    reply_to,
 )
 
-WANTED = Written("Dear Ann,\nit is done.", "html", "Done")
+WANTED = MailDraft("Dear Ann,\nit is done.", "html", "Done")
 TEXT = json.dumps({"subject": "Done", "body": "Dear Ann,\nit is done.", "format": "html"})
 CURLY = TEXT.replace('"', "\u201c", 1).replace('"', "\u201d")
 
@@ -74,7 +74,7 @@ def test_what_was_written_is_found_whatever_stands_around_it(body, before, after
     around = before.replace("{", "").replace("`", ""), after.replace("}", "").replace("`", "")
     text = json.dumps({"body": body, "format": format_})
     found = mail_in(f"{around[0]}{text}{around[1]}")
-    assert found == Written(body, format_of(format_))
+    assert found == MailDraft(body, format_of(format_))
 
 
 @given(st.text(max_size=300))
@@ -83,7 +83,7 @@ def test_no_answer_breaks_the_search(answer):
 
 
 def test_an_answer_names_what_it_answers_and_all_before():
-    original = Original("<c@x>", ("<a@x>", "<b@x>"), "Invoice")
+    original = OriginalMail("<c@x>", ("<a@x>", "<b@x>"), "Invoice")
     mail = envelope("", "html", original)
     assert (mail.in_reply_to, mail.references) == ("<c@x>", ("<a@x>", "<b@x>", "<c@x>"))
     assert (mail.subject, mail.format) == ("Re: Invoice", "html")
@@ -100,7 +100,7 @@ def test_a_fresh_mail_answers_nothing():
     [("Invoice", "Re: Invoice"), ("Re: Invoice", "Re: Invoice"), ("RE: x", "RE: x"), ("", "")],
 )
 def test_an_answer_says_re_once(subject, answer):
-    assert answering(subject) == answer
+    assert reply_to(subject) == answer
 
 
 def test_a_subject_smuggles_no_header():
@@ -117,9 +117,9 @@ def test_a_subject_smuggles_no_header():
         ({"mail": "x"}, None),
         ({"mail": {"message_id": "no id"}}, None),
         ({"mail": {"message_id": "<a b@x>"}}, None),
-        ({"mail": {"message_id": "<a@x>\r\nBcc: <eve@x>"}}, Original("<a@x>")),
-        ({"mail": {"message_id": "<c@x>", "references": "<a@x> <b@x>", "subject": "S"}}, Original("<c@x>", ("<a@x>", "<b@x>"), "S")),
-        ({"payload": {"mail": {"message_id": "<c@x>", "references": ["<a@x>", 7]}}}, Original("<c@x>", ("<a@x>",))),
+        ({"mail": {"message_id": "<a@x>\r\nBcc: <eve@x>"}}, OriginalMail("<a@x>")),
+        ({"mail": {"message_id": "<c@x>", "references": "<a@x> <b@x>", "subject": "S"}}, OriginalMail("<c@x>", ("<a@x>", "<b@x>"), "S")),
+        ({"payload": {"mail": {"message_id": "<c@x>", "references": ["<a@x>", 7]}}}, OriginalMail("<c@x>", ("<a@x>",))),
     ],
 )  # fmt: skip
 def test_the_original_is_read_from_the_payload_with_care(payload, found):
@@ -129,6 +129,6 @@ def test_the_original_is_read_from_the_payload_with_care(payload, found):
 @given(st.lists(st.integers(0, 200), max_size=120), st.integers(0, 200))
 def test_a_chain_has_each_id_once_ends_with_the_parent_and_is_bounded(numbers, parent):
     chain = tuple(f"<{number}@x>" for number in numbers)
-    mail = envelope("", "", Original(f"<{parent}@x>", chain))
+    mail = envelope("", "", OriginalMail(f"<{parent}@x>", chain))
     assert mail.references[-1] == mail.in_reply_to == f"<{parent}@x>"
     assert len(set(mail.references)) == len(mail.references) <= MOST_REFERENCES

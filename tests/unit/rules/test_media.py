@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
-from rota.rules.media import check_apart, file_name, media_type, mimetype_of
+from rota.rules.messages import check_apart, file_name, media_type, mimetype_of
 
 
 @pytest.mark.parametrize(

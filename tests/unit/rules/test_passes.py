@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.passes import is_pass, make_pass, read_pass
+from rota.rules.tokens import is_pass, make_pass, read_pass
 
 SECRET = b"s" * 32
 

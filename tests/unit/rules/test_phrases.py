@@ -8,12 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.instants import to_micros
-from rota.rules.approvals import DECISIONS, DENY
-from rota.rules.control import ROTA, ControlAction
-from rota.rules.phrases import MARK, PHRASES, Asker, action_ids, own_words, question_in
+from rota.rules.approvals import (
+    DECISIONS,
+    DENY,
+    MARK,
+    PHRASES,
+    ROTA,
+    ControlAction,
+    QuestionAuthor,
+    action_ids,
+    own_words,
+    question_in,
+)
 
 NOW = to_micros(datetime(2026, 3, 1, 12, tzinfo=UTC))
-ANN = Asker(run=7, attempt=2, task="tidy", space="main")
+ANN = QuestionAuthor(run=7, attempt=2, task="tidy", space="main")
 
 
 def asked(answer, asker=ANN):
@@ -99,7 +108,7 @@ def test_an_action_that_was_asked_for_is_not_asked_again():
     first = asked(block())
     ids = action_ids([first.action, None])
     assert ids == {"a1"}
-    again = Asker(run=7, attempt=3, task="tidy", space="main", asked=ids)
+    again = QuestionAuthor(run=7, attempt=3, task="tidy", space="main", asked=ids)
     assert asked(block(), again) is None
     other = asked(f"{block()}\n{block()}\n{block('a2')}", again)
     assert json.loads(other.action)["action"]["action_id"] == "a2"

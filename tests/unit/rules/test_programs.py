@@ -3,7 +3,7 @@
 import pytest
 
 from rota.errors import Invalid
-from rota.rules.programs import check_folder, check_script
+from rota.rules.task_spec import check_folder, check_script
 
 GOOD = [
     {"command": ["greet.py"]},

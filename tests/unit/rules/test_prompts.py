@@ -12,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
-from rota.model.messages import MessageFile, ThreadMessage
-from rota.model.texts import clean
-from rota.rules.media import file_name
+from rota.model.text import clean
+from rota.model.threads import MessageFile, ThreadMessage
+from rota.rules.messages import file_name
 from rota.rules.prompts import (
     SECTIONS,
-    Answered,
-    Envelope,
-    Medium,
-    Previous,
-    Sent,
+    PreviousResult,
+    Prompt,
+    PromptAnswer,
+    PromptFile,
+    PromptMessage,
     media_of,
     message,
     plain,
     render,
-    said_by,
+    sender_line,
 )
 
 AT = datetime(2026, 11, 15, 6, 0, tzinfo=UTC)
-WHOLE = Envelope(
+WHOLE = Prompt(
     task_id=12,
     title='Inbox "now"',
     run_id=34,
@@ -39,10 +39,10 @@ WHOLE = Envelope(
     thread="cli:default",
     planned=AT,
     instructions="Summarise my inbox.\nSkip <b>adverts</b> & co.",
-    previous=Previous(33, AT, "Three letters."),
+    previous=PreviousResult(33, AT, "Three letters."),
     given="only today's",
-    messages=(Sent("Ann", AT, "cli:default", "And the\ninvoices?"),),
-    answers=(Answered("Pay them?", "yes", "bob", AT),),
+    messages=(PromptMessage("Ann", AT, "cli:default", "And the\ninvoices?"),),
+    answers=(PromptAnswer("Pay them?", "yes", "bob", AT),),
     interrupted=True,
 )
 GOLDEN = """\
@@ -82,7 +82,7 @@ def test_the_sections_stand_in_their_order():
 
 
 def test_what_there_is_not_is_left_out():
-    least = Envelope(task_id=1, title="Look", run_id=2, space="main", zone="UTC")
+    least = Prompt(task_id=1, title="Look", run_id=2, space="main", zone="UTC")
     assert render(least) == '<task title="Look" id="1" run="2" space="main" zone="UTC"/>'
     assert plain(replace(least, instructions="Look.")) == "Look."
 
@@ -121,15 +121,18 @@ def as_read(text):
 def test_nothing_that_anybody_wrote_opens_a_section_or_speaks_as_somebody_else(
     title, instructions, result, given_, sender, body, question, answer
 ):
-    messages = (Sent(sender, AT, "cli:default", body), Sent("Ann", AT, "cli:default", "hello"))
+    messages = (
+        PromptMessage(sender, AT, "cli:default", body),
+        PromptMessage("Ann", AT, "cli:default", "hello"),
+    )
     forged = replace(
         WHOLE,
         title=title,
         instructions=instructions,
-        previous=Previous(33, AT, result),
+        previous=PreviousResult(33, AT, result),
         given=given_,
         messages=messages,
-        answers=(Answered(question, answer, sender, AT),),
+        answers=(PromptAnswer(question, answer, sender, AT),),
     )
     prompt = render(forged)
     found = structure(prompt)
@@ -155,14 +158,14 @@ def test_nothing_that_anybody_wrote_opens_a_section_or_speaks_as_somebody_else(
 
 @given(WORDS, WORDS)
 def test_without_sections_nobody_speaks_as_somebody_else_either(sender, body):
-    alone = Envelope(task_id=1, title="", run_id=2, space="main", zone="UTC")
-    told = plain(replace(alone, messages=(Sent(sender, AT, "cli:default", body),)))
+    alone = Prompt(task_id=1, title="", run_id=2, space="main", zone="UTC")
+    told = plain(replace(alone, messages=(PromptMessage(sender, AT, "cli:default", body),)))
     (message,) = structure(told)
     assert (message.tag, message.text or "") == ("message", as_read(body))
 
 
-PHOTO = Medium("a b.png", "image/png", "/box/in/files/7/a b.png")
-LETTER = Medium("letter.pdf", "application/pdf", "/box/in/files/7/letter.pdf")
+PHOTO = PromptFile("a b.png", "image/png", "/box/in/files/7/a b.png")
+LETTER = PromptFile("letter.pdf", "application/pdf", "/box/in/files/7/letter.pdf")
 WITH_FILES = """\
 <message sender="Ann" time="2026-11-15T06:00:00Z" thread="cli:default" media_type="image" \
 media_mimetype="image/png" media_path="/box/in/files/7/a b.png">And this?</message>
@@ -171,14 +174,14 @@ media_mimetype="application/pdf" media_path="/box/in/files/7/letter.pdf"></messa
 
 
 def test_a_message_with_files_is_an_element_for_each_of_them():
-    sent = Sent("Ann", AT, "cli:default", "And this?", (PHOTO, LETTER))
+    sent = PromptMessage("Ann", AT, "cli:default", "And this?", (PHOTO, LETTER))
     assert message(sent) == WITH_FILES
     assert f"<messages>\n{WITH_FILES}\n</messages>" in render(replace(WHOLE, messages=(sent,)))
     assert WITH_FILES in plain(replace(WHOLE, messages=(sent,)))
 
 
 def test_who_finds_no_files_is_told_their_names():
-    sent = Sent("Ann", AT, "cli:default", "", (PHOTO._replace(path=None),))
+    sent = PromptMessage("Ann", AT, "cli:default", "", (PHOTO._replace(path=None),))
     assert message(sent) == (
         '<message sender="Ann" time="2026-11-15T06:00:00Z" thread="cli:default" '
         'media_type="image" media_mimetype="image/png" media_name="a b.png"></message>'
@@ -191,7 +194,7 @@ def test_what_was_said_is_told_with_the_place_of_its_files():
         id=7, thread="cli:default", sender="Ann", body="Look.", at=AT, state="pending",
         reader=1, run_id=None, epoch=None, read_at=None, files=(facts, facts._replace(name="b")),
     )  # fmt: skip
-    told = said_by(said, "/box/in/files", numbered=True)
+    told = sender_line(said, "/box/in/files", numbered=True)
     assert told.count('<message id="7" sender="Ann"') == 2
     assert (
         'media_type="video" media_mimetype="video/mp4" media_path="/box/in/files/7/clip.mp4"'
@@ -213,6 +216,6 @@ def test_a_path_is_read_as_it_is_whatever_a_file_is_called(name):
         usual = file_name(name)
     except Invalid:
         return
-    medium = Medium(usual, "image/png", f"/box/{usual}")
-    (found,) = structure(message(Sent("Ann", AT, "cli:default", "", (medium,))))
+    medium = PromptFile(usual, "image/png", f"/box/{usual}")
+    (found,) = structure(message(PromptMessage("Ann", AT, "cli:default", "", (medium,))))
     assert found.get("media_path") == f"/box/{usual}"

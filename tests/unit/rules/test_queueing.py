@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from rota.model.runs import Source
+from rota.model.runs import RunSource
 from rota.model.tasks import Overlap, Policy, Pool, task_lane
-from rota.rules.queueing import lane_of, new_run
+from rota.rules.queue import lane_of, new_run
 
 NOW = 1_000_000
-PLANNED = (Source.SLOT, Source.BACKFILL)
-ASKED_FOR = (Source.ENQUEUE, Source.MANUAL, Source.AFTER)
+PLANNED = (RunSource.SLOT, RunSource.BACKFILL)
+ASKED_FOR = (RunSource.ENQUEUE, RunSource.MANUAL, RunSource.AFTER)
 TASK = "task:7"
 
 
-@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("source", RunSource)
 @pytest.mark.parametrize("overlap", [None, *Overlap])
 def test_a_lane_of_the_policys_own_comes_first(source, overlap):
     assert lane_of(7, Policy(lane="L", overlap=overlap), source) == "L"
@@ -32,7 +32,7 @@ def test_runs_that_were_asked_for_run_side_by_side_by_default(source):
     assert lane_of(7, Policy(), source) is None
 
 
-@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("source", RunSource)
 @pytest.mark.parametrize("overlap", Overlap)
 def test_a_policy_that_speaks_of_overlap_means_every_run(source, overlap):
     expected = None if overlap is Overlap.ALLOW else TASK
@@ -41,16 +41,16 @@ def test_a_policy_that_speaks_of_overlap_means_every_run(source, overlap):
 
 def test_a_run_takes_its_place_from_the_policy():
     policy = Policy(pool=Pool.FOREGROUND, priority=4, group="g", metered=False)
-    run = new_run(7, 1, "python:x", policy, Source.ENQUEUE, NOW)
+    run = new_run(7, 1, "python:x", policy, RunSource.ENQUEUE, NOW)
     assert (run.pool, run.priority, run.group, run.metered) == (Pool.FOREGROUND, 4, "g", False)
     assert (run.available_at, run.expires_at, run.lane) == (None, None, None)
 
 
 def test_a_caller_may_give_another_priority_and_zero_is_one():
-    assert new_run(7, 1, "r", Policy(priority=4), Source.ENQUEUE, NOW, priority=0).priority == 0
+    assert new_run(7, 1, "r", Policy(priority=4), RunSource.ENQUEUE, NOW, priority=0).priority == 0
 
 
-@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("source", RunSource)
 @pytest.mark.parametrize("overlap", [None, *Overlap])
 def test_runs_of_one_conversation_share_its_lane_whatever_the_policy_says(source, overlap):
     policy = Policy(lane="L", overlap=overlap)
@@ -61,7 +61,7 @@ def test_runs_of_one_conversation_share_its_lane_whatever_the_policy_says(source
 
 
 def test_a_run_that_takes_no_part_in_its_threads_conversation_has_another_lane():
-    run = new_run(7, 1, "r", Policy(lane="L"), Source.ENQUEUE, NOW, thread="talk:room")
+    run = new_run(7, 1, "r", Policy(lane="L"), RunSource.ENQUEUE, NOW, thread="talk:room")
     assert (run.lane, run.thread) == ("L", None)
 
 
@@ -71,5 +71,5 @@ def test_a_run_that_takes_no_part_in_its_threads_conversation_has_another_lane()
 )
 def test_a_deadline_counts_from_when_the_run_may_start(available_at, expires_at):
     policy = Policy(deadline=timedelta(seconds=5))
-    run = new_run(7, 1, "r", policy, Source.ENQUEUE, NOW, available_at=available_at)
+    run = new_run(7, 1, "r", policy, RunSource.ENQUEUE, NOW, available_at=available_at)
     assert run.expires_at == expires_at

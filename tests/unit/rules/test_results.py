@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.rules.results import text_of, unfenced, value_of
+from rota.rules.checks import text_of, unfenced, value_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.tasks import Retry
-from rota.rules.retry import delay, may_retry
+from rota.rules.settlement import delay, may_retry
 
 SECOND = timedelta(seconds=1)
 

@@ -8,22 +8,27 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import IllegalMove
-from rota.model.outcomes import (
-    Asked,
+from rota.model.attempts import (
+    AttemptReport,
     Cancelled,
     Drained,
     Expired,
     Failed,
     Lost,
-    Message,
-    Report,
+    OutgoingMessage,
     Succeeded,
+    WaitingForAnswer,
 )
-from rota.model.runs import Cause, OpenRun
-from rota.model.settlements import PLAIN_SUCCESS
-from rota.model.states import RunState
+from rota.model.runs import AttemptCause, OpenRun, RunState
+from rota.model.settlement import PLAIN_SUCCESS
 from rota.model.tasks import OnLost, Policy, Retry
-from rota.rules.settlement import LONGEST_ERROR, MOST_LOSSES, Context, answer, settle
+from rota.rules.settlement import (
+    LONGEST_ERROR,
+    MOST_LOSSES,
+    SettlementContext,
+    settle,
+    settle_answer,
+)
 
 NOW = 1_000_000_000
 RUN = OpenRun(
@@ -42,8 +47,8 @@ THRICE = Policy(retry=Retry(attempts=3, base=timedelta(seconds=10), jitter=0))
 
 
 def decide(outcome, policy=None, run=RUN, messages=(), **context):
-    report = Report(outcome=outcome, messages=messages)
-    return settle(run, report, Context(policy=policy or Policy(), now=NOW, **context))
+    report = AttemptReport(outcome=outcome, messages=messages)
+    return settle(run, report, SettlementContext(policy=policy or Policy(), now=NOW, **context))
 
 
 @pytest.mark.parametrize(
@@ -52,14 +57,14 @@ def decide(outcome, policy=None, run=RUN, messages=(), **context):
         (Succeeded(), Policy(), RunState.SUCCEEDED, None),
         (Succeeded(result="1"), THRICE, RunState.SUCCEEDED, None),
         (FAILED, Policy(), RunState.FAILED, None),
-        (FAILED, THRICE, RunState.QUEUED, Cause.RETRY),
+        (FAILED, THRICE, RunState.QUEUED, AttemptCause.RETRY),
         (replace(FAILED, retryable=False), THRICE, RunState.FAILED, None),
         (Cancelled(reason="no"), THRICE, RunState.CANCELLED, None),
         (Expired(reason="late"), THRICE, RunState.EXPIRED, None),
-        (Asked(question="?"), Policy(), RunState.WAITING, None),
-        (Drained(), Policy(), RunState.QUEUED, Cause.DRAINED),
-        (Drained(), Policy(on_lost=OnLost.FAIL), RunState.QUEUED, Cause.DRAINED),
-        (Lost(reason="gone"), Policy(on_lost=OnLost.RETRY), RunState.QUEUED, Cause.LOST),
+        (WaitingForAnswer(question="?"), Policy(), RunState.WAITING, None),
+        (Drained(), Policy(), RunState.QUEUED, AttemptCause.DRAINED),
+        (Drained(), Policy(on_lost=OnLost.FAIL), RunState.QUEUED, AttemptCause.DRAINED),
+        (Lost(reason="gone"), Policy(on_lost=OnLost.RETRY), RunState.QUEUED, AttemptCause.LOST),
         (Lost(reason="gone"), Policy(on_lost=OnLost.FAIL), RunState.FAILED, None),
         (Lost(reason="gone"), Policy(on_lost=OnLost.ASK), RunState.WAITING, None),
     ],
@@ -111,7 +116,7 @@ def test_losing_a_run_does_not_use_up_its_retries():
         (Cancelled(reason="no"), 0),
         (Expired(reason="late"), 0),
         (Drained(), 0),
-        (Asked(question="?"), 0),
+        (WaitingForAnswer(question="?"), 0),
     ],
 )
 def test_only_a_failure_counts_and_only_a_success_forgets(outcome, counts):
@@ -126,7 +131,9 @@ def test_a_plain_success_is_shared():
 
 
 def test_a_question_expires_after_its_time():
-    asked = Asked(question="Go?", context="c", options=("y", "n"), expires_in=timedelta(minutes=1))
+    asked = WaitingForAnswer(
+        question="Go?", context="c", options=("y", "n"), expires_in=timedelta(minutes=1)
+    )
     question = decide(asked).extras.question
     assert (question.kind, question.question, question.context) == ("ask", "Go?", "c")
     assert (question.options, question.expires_at) == (("y", "n"), NOW + 60_000_000)
@@ -144,15 +151,15 @@ def test_a_lost_run_asks_whether_to_go_on():
 @pytest.mark.parametrize(
     ("kind", "text", "state", "cause"),
     [
-        ("ask", "anything", RunState.QUEUED, Cause.RESUME),
-        ("ask", "fail", RunState.QUEUED, Cause.RESUME),
-        ("lost", "retry", RunState.QUEUED, Cause.LOST),
+        ("ask", "anything", RunState.QUEUED, AttemptCause.RESUME),
+        ("ask", "fail", RunState.QUEUED, AttemptCause.RESUME),
+        ("lost", "retry", RunState.QUEUED, AttemptCause.LOST),
         ("lost", "fail", RunState.FAILED, None),
     ],
 )
 def test_an_answer_leads_on(kind, text, state, cause):
     waiting = replace(RUN, state=RunState.WAITING)
-    made = answer(waiting, 9, kind, text, "ann", Context(policy=Policy(), now=NOW))
+    made = settle_answer(waiting, 9, kind, text, "ann", SettlementContext(policy=Policy(), now=NOW))
     assert (made.was, made.state, made.extras.cause) == (RunState.WAITING, state, cause)
     assert (made.extras.answered, made.extras.answer) == (9, text)
     assert made.extras.answered_by == "ann"
@@ -161,7 +168,9 @@ def test_an_answer_leads_on(kind, text, state, cause):
 def test_a_run_that_a_person_gives_up_is_told_of_like_any_failure():
     waiting = replace(RUN, state=RunState.WAITING)
     policy = Policy(deliver_to="chat:ann", disable_after=3)
-    made = answer(waiting, 9, "lost", "fail", "ann", Context(policy=policy, now=NOW))
+    made = settle_answer(
+        waiting, 9, "lost", "fail", "ann", SettlementContext(policy=policy, now=NOW)
+    )
     assert [delivery.target for delivery in made.extras.deliveries] == ["ann"]
     assert (made.extras.counts, made.extras.disable_after) == (1, 3)
 
@@ -183,7 +192,14 @@ def test_a_failure_outside_an_attempt_is_never_retried(state):
 )
 @pytest.mark.parametrize(
     "outcome",
-    [Succeeded(), FAILED, Cancelled(reason="no"), Drained(), Lost(reason="x"), Asked(question="?")],
+    [
+        Succeeded(),
+        FAILED,
+        Cancelled(reason="no"),
+        Drained(),
+        Lost(reason="x"),
+        WaitingForAnswer(question="?"),
+    ],
     ids=lambda outcome: type(outcome).__name__,
 )
 def test_a_finished_run_can_do_nothing(state, outcome):
@@ -192,7 +208,7 @@ def test_a_finished_run_can_do_nothing(state, outcome):
 
 
 def test_messages_are_sent_only_on_success():
-    message = Message(client_id="m", channel="chat", target="ann", body="hi")
+    message = OutgoingMessage(client_id="m", channel="chat", target="ann", body="hi")
     (delivery,) = decide(Succeeded(), messages=(message,)).extras.deliveries
     assert (delivery.channel, delivery.target, delivery.body) == ("chat", "ann", "hi")
     for outcome in (FAILED, Cancelled(reason="no"), Expired(reason="late")):
@@ -201,7 +217,7 @@ def test_messages_are_sent_only_on_success():
 
 def test_a_message_keeps_its_key_over_a_retry_and_differs_from_others():
     def key(client_id, run=RUN):
-        message = Message(client_id=client_id, channel="chat", target="ann", body="hi")
+        message = OutgoingMessage(client_id=client_id, channel="chat", target="ann", body="hi")
         return decide(Succeeded(), run=run, messages=(message,)).extras.deliveries[0].dedupe_key
 
     assert key("m") == key("m", replace(RUN, epoch=5, retries=3))

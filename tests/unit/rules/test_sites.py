@@ -3,9 +3,9 @@
 import pytest
 
 from rota.errors import Invalid, NotPermitted
-from rota.model.sites import Network, Share, Site
-from rota.model.spaces import Role
-from rota.rules.sites import site_of
+from rota.model.programs import NetworkAccess, SharedFolder, Site
+from rota.model.spaces import SpaceRole
+from rota.rules.task_spec import site_of
 
 IMAGE = "python@sha256:" + "0" * 64
 
@@ -13,24 +13,32 @@ IMAGE = "python@sha256:" + "0" * 64
 @pytest.mark.parametrize(
     ("spec", "role", "site"),
     [
-        ({}, Role.MAIN, Site(executor="process")),
-        ({}, Role.MEMBER, Site(executor="sandbox", isolated=True)),
-        ({"executor": "sandbox"}, Role.MAIN, Site(executor="sandbox", isolated=True)),
-        ({"executor": "tmux"}, Role.MAIN, Site(executor="tmux")),
-        ({"executor": "tmux", "isolate": True}, Role.MAIN, Site(executor="tmux", isolated=True)),
-        ({"executor": "tmux"}, Role.MEMBER, Site(executor="tmux", isolated=True)),
+        ({}, SpaceRole.MAIN, Site(executor="process")),
+        ({}, SpaceRole.MEMBER, Site(executor="sandbox", isolated=True)),
+        ({"executor": "sandbox"}, SpaceRole.MAIN, Site(executor="sandbox", isolated=True)),
+        ({"executor": "tmux"}, SpaceRole.MAIN, Site(executor="tmux")),
+        (
+            {"executor": "tmux", "isolate": True},
+            SpaceRole.MAIN,
+            Site(executor="tmux", isolated=True),
+        ),
+        ({"executor": "tmux"}, SpaceRole.MEMBER, Site(executor="tmux", isolated=True)),
         (
             {"executor": "container", "image": IMAGE, "network": "open"},
-            Role.MAIN,
-            Site(executor="container", isolated=True, image=IMAGE, network=Network.OPEN),
+            SpaceRole.MAIN,
+            Site(executor="container", isolated=True, image=IMAGE, network=NetworkAccess.OPEN),
         ),
         (
             {"mounts": ["/a", "/b:rw", "/c:ro"]},
-            Role.MEMBER,
+            SpaceRole.MEMBER,
             Site(
                 executor="sandbox",
                 isolated=True,
-                mounts=(Share(path="/a"), Share(path="/b", write=True), Share(path="/c")),
+                mounts=(
+                    SharedFolder(path="/a"),
+                    SharedFolder(path="/b", write=True),
+                    SharedFolder(path="/c"),
+                ),
             ),
         ),
     ],
@@ -58,7 +66,7 @@ def test_a_task_runs_where_it_says_or_where_it_is_usual(spec, role, site):
 )
 def test_what_does_not_go_together_is_refused(spec, field):
     with pytest.raises(Invalid) as refused:
-        site_of(spec, Role.MAIN)
+        site_of(spec, SpaceRole.MAIN)
     assert refused.value.field == field
 
 
@@ -68,12 +76,12 @@ def test_what_does_not_go_together_is_refused(spec, field):
 )
 def test_a_member_stays_behind_walls(spec):
     with pytest.raises(NotPermitted):
-        site_of(spec, Role.MEMBER)
+        site_of(spec, SpaceRole.MEMBER)
 
 
 def test_a_member_cannot_take_the_walls_of_a_pane_away():
     with pytest.raises(Invalid, match="behind walls in any case"):
-        site_of({"executor": "tmux", "isolate": False}, Role.MEMBER)
+        site_of({"executor": "tmux", "isolate": False}, SpaceRole.MEMBER)
 
 
 @pytest.mark.parametrize(
@@ -95,4 +103,4 @@ def test_a_member_cannot_take_the_walls_of_a_pane_away():
 )
 def test_what_no_door_has_looked_at_is_refused_in_one_sentence(spec):
     with pytest.raises(Invalid):
-        site_of(spec, Role.MAIN)
+        site_of(spec, SpaceRole.MAIN)

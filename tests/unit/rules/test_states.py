@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rota.errors import IllegalMove
-from rota.model.states import FINISHED, MOVES, Move, RunState, after
+from rota.model.runs import FINISHED, MOVES, RunState, RunTransition, after
 
 
 @pytest.mark.parametrize("state", RunState)
-@pytest.mark.parametrize("move", Move)
+@pytest.mark.parametrize("move", RunTransition)
 def test_a_move_leads_where_the_table_says_or_is_refused(state, move):
     if (state, move) in MOVES:
         assert after(state, move) is MOVES[state, move]

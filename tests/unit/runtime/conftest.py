@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.runtime.crew import Crew, CrewSettings
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.testing.fakes import PuppetRunner, RecordingChannel
 
 
@@ -29,11 +29,11 @@ class Stage:
             "slots": 10,
             "drain": timedelta(milliseconds=10),
         }
-        self.crew = Crew(
+        self.crew = Supervisor(
             desk.store,
             [self.puppet],
             {"test": self.channel},
-            CrewSettings(**{**options, **settings}),
+            SupervisorSettings(**{**options, **settings}),
             desk.clock,
             chance,
             gauge=gauge,

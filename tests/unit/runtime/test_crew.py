@@ -9,12 +9,12 @@ import pytest
 from tests.unit.runtime.conftest import Stage
 
 from rota.errors import Unavailable
-from rota.model.machines import Load
-from rota.model.outcomes import DONE, Failed, Report, Succeeded
-from rota.model.states import RunState
+from rota.model.attempts import DONE, AttemptReport, Failed, Succeeded
+from rota.model.heartbeats import MachineLoad
+from rota.model.runs import RunState
 from rota.model.views import RunFilter
-from rota.runtime.attempts import Stop
-from rota.stores.sqlite.store import MemoryStore
+from rota.runtime.worker import AttemptStop
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import MINUTE, Bench, micros
 
 LEASE = timedelta(seconds=30)
@@ -31,7 +31,7 @@ async def test_a_queued_run_wakes_the_worker(desk, stage):
 
 async def test_a_due_schedule_wakes_everybody_in_turn(desk, stage):
     async def act(assignment):
-        return Report(outcome=Succeeded(result='"hi"'))
+        return AttemptReport(outcome=Succeeded(result='"hi"'))
 
     task = await desk.task(deliver_to="test:ann")
     async with stage(act).working() as on:
@@ -89,12 +89,12 @@ async def test_every_heartbeat_tells_of_the_machine(desk, stage):
 
     def gauge():
         read.set()
-        return Load(50.0, 1, 2)
+        return MachineLoad(50.0, 1, 2)
 
     async with stage(gauge=gauge).working():
         await read.wait()
     (reading,) = await desk.store.list_readings(0, desk.store.now() + 1, None, 10)
-    assert (reading.home, reading.host, reading.load) == ("h", "here", Load(50.0, 1, 2))
+    assert (reading.home, reading.host, reading.load) == ("h", "here", MachineLoad(50.0, 1, 2))
 
 
 async def test_a_worker_takes_no_more_than_its_slots(desk, stage):
@@ -365,7 +365,7 @@ async def test_the_failure_hook_hears_of_final_failures_once(desk, stage):
     from rota.model.tasks import Retry
 
     async def act(assignment):
-        return Report(outcome=Failed(code="bad", message="no data"))
+        return AttemptReport(outcome=Failed(code="bad", message="no data"))
 
     retry = Retry(attempts=2, base=timedelta(seconds=1), jitter=0)
     (run_id,) = await desk.queue(await desk.task(retry=retry))
@@ -419,7 +419,7 @@ async def test_a_run_that_is_cancelled_before_its_first_step_ends(desk, stage):
 
     def start_and_stop(assignment):
         start(assignment)
-        worker.stop_run(assignment.lease.run_id, Stop.CANCEL)
+        worker.stop_run(assignment.lease.run_id, AttemptStop.CANCEL)
 
     worker._start = start_and_stop
     async with on.working():

@@ -10,11 +10,10 @@ from tests.unit.flow.kept_yard import assignment
 from tests.unit.runtime.conftest import Stage
 
 from rota.errors import Unavailable
-from rota.model.keeping import Kept
-from rota.model.outcomes import DONE
-from rota.model.states import RunState
+from rota.model.attempts import DONE, KeptAttempt
+from rota.model.runs import RunState
 from rota.runtime.worker import Worker
-from rota.stores.sqlite.store import MemoryStore
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.bench import Bench
 from rota.testing.fakes import PuppetRunner
 
@@ -65,7 +64,7 @@ class Stubborn:
 async def test_a_store_that_is_down_is_asked_less_and_less_often(
     clock, chance, opened_later, monkeypatch
 ):
-    monkeypatch.setattr("rota.runtime.service.FIRST_PAUSE", PAUSE)
+    monkeypatch.setattr("rota.runtime.poller.FIRST_PAUSE", PAUSE)
     store = await opened_later(DownStore(clock, 3))
     desk = Bench(store, clock)
     (run_id,) = await desk.queue(await desk.task())
@@ -115,7 +114,9 @@ async def test_a_run_that_came_back_is_not_begun_any_more(clock, chance, opened_
 async def test_what_goes_on_is_not_taken_up_again_by_who_leaves(desk, chance):
     given, work = await assignment(desk), Stubborn()
     lease = given.lease
-    kept = Kept(run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b", executor="p")
+    kept = KeptAttempt(
+        run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b", executor="p"
+    )
     runner = PuppetRunner([lease.route], work)
     runner.keeps = True
     worker = Worker(desk.store, [runner], "me", desk.clock, chance, slots=5)

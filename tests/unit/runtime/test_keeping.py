@@ -9,12 +9,11 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Fenced, Unavailable
-from rota.model.keeping import Kept
-from rota.model.outcomes import Lost, Report, Succeeded
-from rota.model.states import RunState
-from rota.model.views import Renewal
-from rota.runtime.attempts import Stop
-from rota.runtime.crew import Crew, CrewSettings
+from rota.model.attempts import AttemptReport, KeptAttempt, Lost, Succeeded
+from rota.model.runs import RunState
+from rota.model.views import LeaseRenewal
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
+from rota.runtime.worker import AttemptStop
 
 HOME = "/home"
 QUARTER = 15 * 60 * 1_000_000
@@ -30,7 +29,7 @@ class Machine:
         self.locked = False
 
     def end(self, run_id, outcome, **told):
-        self.ends[run_id].set_result(Report(outcome=outcome, **told))
+        self.ends[run_id].set_result(AttemptReport(outcome=outcome, **told))
 
 
 class KeptPuppet:
@@ -74,7 +73,7 @@ class KeptPuppet:
         lease, machine = assignment.lease, self.machine
         self.left.discard(lease.run_id)  # what was said of an earlier attempt
         if assignment.kept is None:
-            kept = Kept(
+            kept = KeptAttempt(
                 run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
                 executor="p", began=self.desk.store.now(),
             )  # fmt: skip
@@ -105,11 +104,11 @@ class Life:
     def __init__(self, desk, chance, machine, name):
         self.runner = KeptPuppet(desk, machine, lambda: self.crew.worker.id)
         self.machine = machine
-        self.crew = Crew(
+        self.crew = Supervisor(
             desk.store,
             [self.runner],
             {},
-            CrewSettings(
+            SupervisorSettings(
                 worker_id=name, home="h", host="here", pid=1, slots=10,
                 drain=timedelta(seconds=5),
             ),
@@ -178,8 +177,8 @@ async def left_by_another(desk, chance, machine):
     return begun._replace(kept=kept)
 
 
-@pytest.mark.parametrize("why", [Stop.DRAIN, Stop.FENCED])
-@pytest.mark.parametrize("before", [(), (Stop.CANCEL,)])
+@pytest.mark.parametrize("why", [AttemptStop.DRAIN, AttemptStop.FENCED])
+@pytest.mark.parametrize("before", [(), (AttemptStop.CANCEL,)])
 async def test_who_leaves_before_its_first_step_leaves_it_to_the_next(desk, chance, why, before):
     machine = Machine()
     left = await left_by_another(desk, chance, machine)
@@ -233,7 +232,7 @@ async def test_who_lost_its_lease_and_not_its_home_carries_on_its_own_work(desk,
     async with Life(desk, chance, machine, "one").lived() as life:
         (run_id,) = await desk.queue(await desk.task())
         first = await machine.begun.get()
-        await life.crew._renewed(Renewal(alive=False))
+        await life.crew._renewed(LeaseRenewal(alive=False))
         second = await machine.begun.get()
         assert (second.lease, second.kept.run_id) == (first.lease, run_id)
         machine.end(run_id, Succeeded())
@@ -256,7 +255,7 @@ async def test_what_could_not_be_adopted_at_once_is_adopted_soon(desk, chance, m
         with monkeypatch.context() as patch:
             patch.setattr(desk.store, "adopt", fails)
             with pytest.raises(Unavailable):
-                await life.crew._renewed(Renewal(alive=False))
+                await life.crew._renewed(LeaseRenewal(alive=False))
         life.crew.keeping.wake()
         assert (await machine.begun.get()).kept.run_id == run_id
         machine.end(run_id, Succeeded())
@@ -372,7 +371,7 @@ async def test_a_cancelled_one_is_stopped(desk, chance):
     async with Life(desk, chance, machine, "one").lived() as life:
         (run_id,) = await desk.queue(await desk.task())
         await machine.begun.get()
-        life.crew.worker.stop_run(run_id, Stop.CANCEL)
+        life.crew.worker.stop_run(run_id, AttemptStop.CANCEL)
         await until(desk, run_id, RunState.CANCELLED)
     assert machine.stopped == [run_id]
 
@@ -437,7 +436,7 @@ async def test_what_was_let_go_before_it_was_on_record_is_given_back(desk, chanc
         while life.crew.worker.has(run_id):
             await asyncio.sleep(0)
         for _ in range(2):
-            await life.crew._renewed(Renewal(alive=True, held=(run_id,)))
+            await life.crew._renewed(LeaseRenewal(alive=True, held=(run_id,)))
         again = await machine.begun.get()
         assert (again.lease.run_id, again.lease.epoch) == (run_id, 2)
         machine.end(run_id, Succeeded())

@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from rota.doors.library.client import Rota
+from rota.library.rota import Rota
 
 
 class Heard(logging.Handler):
@@ -20,7 +20,7 @@ class Heard(logging.Handler):
 
 async def test_a_task_that_blocks_the_loop_is_named():
     heard = Heard()
-    logger = logging.getLogger("rota.runtime.lag")
+    logger = logging.getLogger("rota.runtime.event_loop")
     logger.addHandler(heard)
     rota = Rota("memory:")
 

@@ -11,16 +11,15 @@ from tests.unit.runtime.conftest import Stage
 
 from rota.errors import Invalid
 from rota.flow.define.runs import backfill
-from rota.flow.observe.facts import Span, gather
-from rota.flow.observe.moments import parse_instant
-from rota.flow.observe.status import Thresholds, view_status
+from rota.flow.observe.status import WarningThresholds, view_status
+from rota.flow.observe.time_text import parse_instant
 from rota.flow.observe.why import explain
+from rota.flow.observe.why_facts import WhySpan, load_facts
 from rota.flow.plan import plan
 from rota.model.events import EventName
-from rota.model.runs import Source
-from rota.model.states import Place
+from rota.model.runs import QueueState, RunSource
 from rota.model.tasks import Overlap
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 
 TWO_HOURS = timedelta(hours=2)
 LEAPS = ("clock_leapt", "clock_returned", "slots_passed_over")
@@ -62,7 +61,7 @@ async def announced(bench):
 
 async def warned(bench, space_id=None):
     """Return what status says of leaps; it writes nothing."""
-    status = await view_status(bench.store, Thresholds(), space_id)
+    status = await view_status(bench.store, WarningThresholds(), space_id)
     return [(w.code, w.sentence) for w in status.warnings if w.code in LEAPS]
 
 
@@ -113,24 +112,24 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
     (_, (_, told)) = await warned(bench)
     command = told.partition(": ")[2]
     assert told.startswith("3 slots of job passed over")
-    why = explain(await gather(bench.store, task, None), ZoneInfo("UTC"))
+    why = explain(await load_facts(bench.store, task, None), ZoneInfo("UTC"))
     assert any(command in note for note in why.notes)
     words = command.split()
     assert words[:3] == ["rota", "backfill", "job"]
     start, end = (parse_instant(words[n], "UTC", bench.clock.now(), "at") for n in (4, 6))
     ids = await backfill(bench.store, LOCAL, "job", start, end)
-    runs = [run for run in await bench.slots(task) if run.source is Source.BACKFILL]
+    runs = [run for run in await bench.slots(task) if run.source is RunSource.BACKFILL]
     assert sorted(ids) == sorted(run.id for run in runs)
     assert [(f"{r.slot_at:%H:%M}", r.place) for r in runs] == [
-        ("13:00", Place.HELD if runs[0].lane else Place.READY),
-        ("13:30", Place.LATER),
-        ("14:00", Place.LATER),
+        ("13:00", QueueState.HELD if runs[0].lane else QueueState.READY),
+        ("13:30", QueueState.LATER),
+        ("14:00", QueueState.LATER),
     ]
     assert await backfill(bench.store, LOCAL, "job", start, end) == []
     assert await codes(bench) == ["clock_returned"]
     bench.clock.advance(hours=1)
     await plan(bench.store)
-    assert [r.place for r in await bench.slots(task)].count(Place.LATER) == 0
+    assert [r.place for r in await bench.slots(task)].count(QueueState.LATER) == 0
     bench.clock.advance(minutes=59)  # 15:01: the schedule fires by itself again
     assert await codes(bench) == []
     bench.clock.advance(minutes=30)
@@ -197,8 +196,8 @@ async def test_a_slot_that_does_not_fire_again_says_why(bench, chance):
         await is_ahead(bench, life)
     bench.clock.set(bench.clock.now() - TWO_HOURS)
     slot = bench.clock.now().replace(hour=13, minute=30, second=0)
-    span = Span(start=slot, end=slot + timedelta(seconds=59), instant=slot)
-    why = explain(await gather(bench.store, task, span), ZoneInfo("UTC"))
+    span = WhySpan(start=slot, end=slot + timedelta(seconds=59), instant=slot)
+    why = explain(await load_facts(bench.store, task, span), ZoneInfo("UTC"))
     assert [(story.verdict, story.count) for story in why.stories] == [("coalesced", 3)]
     assert why.stories[0].sentence.endswith("the clock was ahead then")
     assert any("rota backfill job --from" in note for note in why.notes)
@@ -211,8 +210,8 @@ async def test_a_schedule_that_was_made_while_the_clock_was_ahead_says_why_it_wa
     await bench.planned(late, cron="0,30 * * * *")
     bench.clock.set(bench.clock.now() - TWO_HOURS)
     slot = bench.clock.now() + timedelta(hours=1)
-    span = Span(start=slot, end=slot + timedelta(seconds=59), instant=slot)
-    why = explain(await gather(bench.store, late, span), ZoneInfo("UTC"))
+    span = WhySpan(start=slot, end=slot + timedelta(seconds=59), instant=slot)
+    why = explain(await load_facts(bench.store, late, span), ZoneInfo("UTC"))
     assert "the clock was ahead" in why.stories[0].sentence
     (run_id,) = await backfill(
         bench.store, LOCAL, "late", slot - timedelta(minutes=1), slot + timedelta(minutes=1)

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.model.instants import to_micros
-from rota.runtime.lease_clock import NEWS_SECONDS, LeaseClock
+from rota.runtime.clock import NEWS_SECONDS, LeaseClock
 from rota.testing.clock import VirtualClock
 
 NEWS = int(NEWS_SECONDS * 1_000_000)

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from rota.errors import Unavailable
-from rota.model.views import Renewal
+from rota.model.views import LeaseRenewal
 from rota.runtime.clock import SystemClock
-from rota.runtime.pulse import Pulse
+from rota.runtime.heartbeats import WorkerLease
 from rota.testing.fakes import FixedChance
 
 
@@ -33,7 +33,7 @@ class Second:
 
     async def renew(self, worker, until):
         self.threads.add(threading.current_thread().name)
-        return Renewal(alive=True)
+        return LeaseRenewal(alive=True)
 
 
 class First:
@@ -54,7 +54,7 @@ class First:
 
     async def renew(self, worker, until):
         self.renewed += 1
-        return Renewal(alive=True)
+        return LeaseRenewal(alive=True)
 
 
 async def beat_once(store):
@@ -66,7 +66,7 @@ async def beat_once(store):
         threads.add(threading.current_thread())
         heard.set()
 
-    pulse = Pulse(store, lambda: "w", renewed, SystemClock(), FixedChance())
+    pulse = WorkerLease(store, lambda: "w", renewed, SystemClock(), FixedChance())
     async with asyncio.timeout(20):
         async with asyncio.TaskGroup() as group:
             group.create_task(pulse.run())
@@ -89,7 +89,7 @@ async def test_its_thread_is_none_that_others_need():
     async def renewed(renewal):
         heard.set()
 
-    pulse = Pulse(First(Second()), lambda: "w", renewed, SystemClock(), FixedChance())
+    pulse = WorkerLease(First(Second()), lambda: "w", renewed, SystemClock(), FixedChance())
     beating = asyncio.ensure_future(pulse.run())
     try:
         async with asyncio.timeout(10):
@@ -123,7 +123,7 @@ async def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_ends_though_
     ttl, clock = timedelta(seconds=0.6), SystemClock()
     begun = clock.monotonic()
     told = asyncio.Queue()
-    pulse = Pulse(Hanging(None), lambda: "w", told.put, clock, FixedChance(), ttl)
+    pulse = WorkerLease(Hanging(None), lambda: "w", told.put, clock, FixedChance(), ttl)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(pulse.run())
         renewal = await told.get()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rota.errors import Unavailable
-from rota.runtime.service import Service
+from rota.runtime.poller import Poller
 
 LONG = 1_000.0
 
@@ -39,7 +39,7 @@ class Steps:
 
 
 def service_of(steps, clock, chance, **options):
-    return Service("test", steps, clock, chance, **options)
+    return Poller("test", steps, clock, chance, **options)
 
 
 async def test_a_step_without_rest_is_followed_by_the_next(clock, chance):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from rota.model.instants import to_micros
-from rota.runtime.steady import LARGEST_LEAP_SECONDS, PROBATION_SECONDS, SteadyClock
+from rota.runtime.clock import LARGEST_LEAP_SECONDS, PROBATION_SECONDS, SteadyClock
 
 
 class Counter:

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from rota.errors import Busy
-from rota.model.spaces import Limit, Role, Scope
+from rota.model.spaces import Limit, LimitScope, SpaceRole
 from rota.runtime.clock import SystemClock
-from rota.stores.sqlite.doorbell import TOPICS, Doorbell
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.sqlite.instance_lock import TOPICS, WakeupFile
+from rota.store.sqlite.store import SqliteStore
 
 PATIENCE = 20
 
@@ -39,7 +39,7 @@ async def open_two(path):
 
 async def write_something(store):
     standing = [limit.cap or 0 for limit in await store.list_limits()]
-    await store.set_limits([Limit(scope=Scope.TOTAL, cap=max(standing, default=0) + 1)])
+    await store.set_limits([Limit(scope=LimitScope.TOTAL, cap=max(standing, default=0) + 1)])
 
 
 async def test_a_write_of_another_process_rings_with_its_topics(tmp_path):
@@ -68,7 +68,7 @@ async def test_a_lost_ring_is_noticed_by_looking(tmp_path):
 
 async def test_own_writes_are_not_taken_for_somebody_elses(tmp_path):
     holder, other = await open_two(tmp_path / "rota.db")
-    await holder.add_space("x", Role.MEMBER, "UTC")
+    await holder.add_space("x", SpaceRole.MEMBER, "UTC")
     before = await holder._version()
     await write_something(holder)
     assert await holder._version() == before
@@ -123,13 +123,13 @@ async def test_noise_on_the_socket_is_ignored(tmp_path):
         for topic in topics:
             ears(topic)
 
-    bell = Doorbell(str(tmp_path / "x"), hear)
+    bell = WakeupFile(str(tmp_path / "x"), hear)
 
     async def version():
         return 1
 
     bell.listen(version)
-    caller = Doorbell(str(tmp_path / "x"), hear)
+    caller = WakeupFile(str(tmp_path / "x"), hear)
     caller.ring(["nonsense", "../x"])
     caller.ring([])
     caller.ring(["later"])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rota.errors import Unavailable
-from rota.stores.kit.joining import WORTH_SHARING, Joiner
+from rota.store.transactions import WORTH_SHARING, GroupCommit
 
 
 class Disk:
@@ -45,7 +45,7 @@ async def put_all(joiner, items):
 
 async def test_who_waits_while_one_writes_shares_the_next_write():
     disk = Disk()
-    joiner = Joiner(disk.write, 100)
+    joiner = GroupCommit(disk.write, 100)
     callers = await put_all(joiner, range(40))
     disk.go.set()
     assert await asyncio.gather(*callers) == [[f"wrote {n}"] for n in range(40)]
@@ -55,7 +55,7 @@ async def test_who_waits_while_one_writes_shares_the_next_write():
 
 async def test_two_writers_share_what_waits():
     disk = Disk()
-    joiner = Joiner(disk.write, 100, writers=2)
+    joiner = GroupCommit(disk.write, 100, writers=2)
     first = await put_all(joiner, [0])
     rest = [asyncio.ensure_future(joiner.put([n])) for n in range(1, 2 * WORTH_SHARING + 1)]
     await asyncio.sleep(0)
@@ -68,7 +68,7 @@ async def test_two_writers_share_what_waits():
 
 async def test_few_do_not_call_a_second_writer():
     disk = Disk()
-    joiner = Joiner(disk.write, 100, writers=2)
+    joiner = GroupCommit(disk.write, 100, writers=2)
     callers = await put_all(joiner, range(2 * WORTH_SHARING))
     disk.go.set()
     await asyncio.gather(*callers)
@@ -77,7 +77,7 @@ async def test_few_do_not_call_a_second_writer():
 
 async def test_the_fault_of_one_is_not_that_of_the_others():
     disk = Disk()
-    joiner = Joiner(disk.write, 100)
+    joiner = GroupCommit(disk.write, 100)
     callers = await put_all(joiner, [0, 1, ValueError("bad"), 3])
     disk.go.set()
     answers = await asyncio.gather(*callers, return_exceptions=True)
@@ -86,7 +86,7 @@ async def test_the_fault_of_one_is_not_that_of_the_others():
 
 async def test_nothing_is_written_twice_when_the_database_was_lost():
     disk = Disk()
-    joiner = Joiner(disk.write, 100)
+    joiner = GroupCommit(disk.write, 100)
     callers = await put_all(joiner, [0, 1, Unavailable("gone"), 3])
     disk.go.set()
     answers = await asyncio.gather(*callers, return_exceptions=True)
@@ -97,7 +97,7 @@ async def test_nothing_is_written_twice_when_the_database_was_lost():
 @pytest.mark.parametrize("writers", [1, 2])
 async def test_closing_waits_for_everything_that_was_put(writers):
     disk = Disk()
-    joiner = Joiner(disk.write, 10, writers=writers)
+    joiner = GroupCommit(disk.write, 10, writers=writers)
     callers = await put_all(joiner, range(100))
     closing = asyncio.ensure_future(joiner.close())
     disk.go.set()
@@ -109,7 +109,7 @@ async def test_closing_waits_for_everything_that_was_put(writers):
 
 async def test_a_caller_that_gives_up_takes_nobody_with_it():
     disk = Disk()
-    joiner = Joiner(disk.write, 100)
+    joiner = GroupCommit(disk.write, 100)
     callers = await put_all(joiner, range(4))
     callers[2].cancel()
     disk.go.set()

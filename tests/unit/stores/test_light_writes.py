@@ -10,17 +10,17 @@ import apsw
 import pytest
 
 from rota.errors import Unavailable
+from rota.model.attempts import AgentSessionRef, PricedUsage, ProgressNotice
 from rota.model.budgets import Amounts
-from rota.model.keeping import ForPeople, KeptSession, Used
-from rota.model.settlements import NewDelivery
-from rota.stores.sqlite import gap
-from rota.stores.sqlite import store as store_module
-from rota.stores.sqlite.gap import EVENTS_GAP
-from rota.stores.sqlite.store import SqliteStore
+from rota.model.settlement import NewDelivery
+from rota.store.sqlite import connection
+from rota.store.sqlite import store as store_module
+from rota.store.sqlite.connection import EVENTS_GAP
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.contracts.keeping import kept_for, said
 
-SESSION = KeptSession("codex", "s-1")
+SESSION = AgentSessionRef("codex", "s-1")
 
 
 class Disks(apsw.VFS):
@@ -72,7 +72,7 @@ async def begun(store, clock):
 
 
 async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
-    spent = said(4, 8, "two")._replace(used=Used(Amounts(tokens=1), priced=False))
+    spent = said(4, 8, "two")._replace(used=PricedUsage(Amounts(tokens=1), priced=False))
     async with opened(tmp_path / "rota.db", clock) as store:
         lease = await begun(store, clock)
 
@@ -89,7 +89,7 @@ async def test_words_alone_are_written_lightly(disks, clock, tmp_path):
         note = NewDelivery(
             space_id=lease.space_id, channel="log", target="x", body="five", dedupe_key="key"
         )
-        assert await syncs(said(16, 20, "five")._replace(for_people=(ForPeople(note),))) > 0
+        assert await syncs(said(16, 20, "five")._replace(for_people=(ProgressNotice(note),))) > 0
         before = disks.syncs
         await store.drop_kept(lease.run_id, lease.epoch)
         assert disks.syncs > before
@@ -205,6 +205,6 @@ async def test_whoever_cannot_leave_a_gap_does_not_keep_the_roles(clock, tmp_pat
 
 
 def test_a_boot_is_told_from_another_or_not_at_all(monkeypatch, tmp_path):
-    assert gap.read_boot() == gap.read_boot()
-    monkeypatch.setattr(gap, "BOOT", tmp_path / "none")
-    assert gap.read_boot() == ""
+    assert connection.read_boot() == connection.read_boot()
+    monkeypatch.setattr(connection, "BOOT", tmp_path / "none")
+    assert connection.read_boot() == ""

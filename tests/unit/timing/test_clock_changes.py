@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rota.timing.rules import calendar, cron, rrule
+from rota.timing.rule_builders import calendar, cron, rrule
 from rota.timing.timetable import timetable
 
 BERLIN = "Europe/Berlin"

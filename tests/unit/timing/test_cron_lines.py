@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rota.errors import Invalid
-from rota.timing.rules import cron
+from rota.timing.rule_builders import cron
 from rota.timing.timetable import timetable
 
 SUNDAY = datetime(2026, 11, 15, 9, 7, tzinfo=UTC)

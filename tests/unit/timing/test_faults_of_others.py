@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota.errors import Invalid
-from rota.timing.rules import calendar, cron, every, once, rrule
+from rota.timing.rule_builders import calendar, cron, every, once, rrule
 from rota.timing.timetable import timetable
 
 NOW = datetime(2026, 11, 15, 9, 7, tzinfo=UTC)

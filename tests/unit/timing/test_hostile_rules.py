@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rota.errors import Invalid
-from rota.timing.natural import read
-from rota.timing.rules import calendar, cron, every, once, rrule
+from rota.timing.natural_language import read
+from rota.timing.rule_builders import calendar, cron, every, once, rrule
 from rota.timing.timetable import timetable
 
 if TYPE_CHECKING:

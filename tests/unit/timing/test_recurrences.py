@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rota.errors import Invalid
-from rota.timing.rules import rrule
+from rota.timing.rule_builders import rrule
 from rota.timing.timetable import timetable
 
 LONG_AGO = datetime(1990, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.timing.rules import rrule
+from rota.timing.rule_builders import rrule
 from rota.timing.timetable import timetable
 
 NEW_YORK = ZoneInfo("America/New_York")

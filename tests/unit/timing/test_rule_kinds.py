@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rota.errors import Invalid
-from rota.timing.rules import calendar, cron, every, from_record, once, rrule, to_record
+from rota.timing.rule_builders import calendar, cron, every, from_record, once, rrule, to_record
 from rota.timing.timetable import timetable
 
 if TYPE_CHECKING:

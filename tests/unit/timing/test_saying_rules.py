@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rota.errors import Invalid
-from rota.timing.natural import read
-from rota.timing.rules import calendar, cron, every, once, rrule
+from rota.timing.descriptions import describe
+from rota.timing.natural_language import read
+from rota.timing.rule_builders import calendar, cron, every, once, rrule
 from rota.timing.timetable import timetable
-from rota.timing.words import describe
 
 if TYPE_CHECKING:
     from rota.model.schedules import Rule

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from rota.doors.commands.shapes import OneTask
-from rota.doors.commands.tasks import show_task
-from rota.doors.kit.office import Office
+from rota.app.settings import load_settings
+from rota.app.sites import LocalSiteChecker, missing_programs
+from rota.commands.context import RequestContext
+from rota.commands.responses import TaskSelector
+from rota.commands.tasks import show_task
 from rota.flow.define.tasks import put_task
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.fakes import FixedChance
-from rota.wiring.lacking import lacks_of
-from rota.wiring.settings import load_settings
-from rota.wiring.sites import LocalSites
 
 SHELL = {"shell": True}
 INSTALL = "is not on the PATH: install it, or see that the daemon's PATH has it"
@@ -71,14 +70,14 @@ def agent(name, **spec):
 )
 async def test_what_a_task_names_is_looked_for(desk, settings, work, told):
     task = replace(await desk.task(), **work)
-    found = [str(lack) for lack in lacks_of(task, Role.MAIN, settings)]
+    found = [str(lack) for lack in missing_programs(task, SpaceRole.MAIN, settings)]
     assert len(found) == len(told)
     assert all(one.startswith(words) for one, words in zip(found, told, strict=True)), found
 
 
 async def test_what_runs_behind_walls_is_not_looked_for(desk, settings):
     task = replace(await desk.task(), **script("gone"))
-    assert lacks_of(task, Role.MEMBER, settings) == []
+    assert missing_programs(task, SpaceRole.MEMBER, settings) == []
 
 
 @pytest.mark.parametrize(("local", "told"), [(True, []), (False, [f"the program gone {INSTALL}"])])
@@ -87,11 +86,11 @@ async def test_a_daemon_tells_what_its_machine_lacks_and_a_terminal_does_not_gue
 ):
     await desk.space()
     task = await put_task(desk.store, LOCAL, "job", route="script", **script("gone"))
-    office = Office(
+    office = RequestContext(
         store=desk.store,
         caller=LOCAL,
         chance=FixedChance(),
-        sites=LocalSites(settings),
+        sites=LocalSiteChecker(settings),
         local=local,
     )
-    assert (await show_task(office, OneTask(task=task.name))).lacks == told
+    assert (await show_task(office, TaskSelector(task=task.name))).lacks == told

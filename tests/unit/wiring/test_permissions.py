@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.wiring import permissions
-from rota.wiring.permissions import make_private, permissive
-from rota.wiring.settings import read_settings
+from rota.app import file_modes
+from rota.app.file_modes import make_private, permissive
+from rota.app.settings import read_settings
 
 PEOPLES = ("rota.toml", "notes.txt", "rules/one.md", "spaces/main/work/run.sh", "spaces/main/a.db")
 OWN = (
@@ -91,12 +91,12 @@ def test_a_folder_in_which_everybody_has_files_is_no_home(home, settings):
 def test_folders_of_the_system_and_above_a_users_own_are_no_homes(monkeypatch, tmp_path):
     for folder in ("/", "/etc", "/usr", "/tmp", "/var/lib"):
         found, _ = read_settings(folder, None)
-        assert Path(folder) not in [own.path for own in permissions.own_of(found)]
+        assert Path(folder) not in [own.path for own in file_modes.own_of(found)]
     monkeypatch.setenv("HOME", str(tmp_path / "people" / "me"))
     (tmp_path / "people" / "me").mkdir(parents=True)
     for folder, is_one in (("people", False), ("people/me", True)):
         found, _ = read_settings(str(tmp_path / folder), None)
-        own = [own.path for own in permissions.own_of(found)]
+        own = [own.path for own in file_modes.own_of(found)]
         assert (tmp_path / folder in own) is is_one
 
 

@@ -1,7 +1,7 @@
 """What evaluates the checks of a process is one: its doors, mailboxes and attempts share seats."""
 
-from rota.wiring.keeping import probes_of
-from rota.wiring.settings import Settings
+from rota.app.composition import probes_of
+from rota.app.settings import Settings
 
 
 def test_all_of_a_process_evaluate_in_the_same_seats(tmp_path):

@@ -1,4 +1,4 @@
-"""Claude Code: its words, its environment and its tool servers."""
+"""Claude Code: its arguments, environment and tool servers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import json
 from collections.abc import Iterator, Sequence
 
 from rota.agents.claude.reader import ClaudeReader, message_of, name_of
-from rota.agents.kit import asking
-from rota.agents.kit.environment import environment
-from rota.agents.kit.lines import parse
-from rota.model.messages import ThreadMessage
-from rota.model.programs import Command
-from rota.model.wishes import Wish
-from rota.ports.agent import DESK, Abilities, File, McpServer, Prepared, Room
-from rota.ports.mailboxes import files_in
-from rota.rules.prompts import said_by
+from rota.agents.shared import capabilities
+from rota.agents.shared.capabilities import environment
+from rota.agents.shared.stream import parse
+from rota.model.agents import AgentSpec
+from rota.model.programs import Program
+from rota.model.threads import ThreadMessage
+from rota.ports.agent import (
+    DESK,
+    AgentCapabilities,
+    AgentWorkspace,
+    McpServer,
+    PreparedProgram,
+    WorkspaceFile,
+)
+from rota.ports.mailbox import files_in
+from rota.rules.prompts import sender_line
 
 SERVERS = "mcp.json"
 FIXED = {
@@ -43,7 +50,7 @@ class ClaudeAgent:
     """
 
     name = "claude"
-    abilities = Abilities(
+    abilities = AgentCapabilities(
         models=True,
         fallback_models=True,
         tools=True,
@@ -57,14 +64,14 @@ class ClaudeAgent:
         variables=VARIABLES,
     )
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: AgentSpec) -> None:
         """Refuse what Claude Code cannot do."""
-        asking.check(self.name, self.abilities, wish)
+        capabilities.check(self.name, self.abilities, wish)
 
-    def prepare(self, wish: Wish, room: Room) -> Prepared:
+    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
         """Return the program and the list of its tool servers."""
         self.check(wish)
-        asking.check_room(self.name, self.abilities, room)
+        capabilities.check_room(self.name, self.abilities, room)
         fixed = dict(FIXED)
         if room.servers:
             fixed["ENABLE_TOOL_SEARCH"] = "false"  # else their tools are not in the request
@@ -72,34 +79,36 @@ class ClaudeAgent:
             fixed["CLAUDE_CODE_ENABLE_TASKS"] = "0"  # which would take its place
         if room.isolated:
             fixed["IS_SANDBOX"] = "1"  # else root may not bypass permissions
-        command = Command(
+        command = Program(
             argv=tuple(_words(wish, room)),
             env=environment(room, VARIABLES, fixed),
             cwd=room.cwd,
             stdin=_input(wish.instructions, room),
             keep_stdin_open=room.steered,
         )
-        files = (File(name=SERVERS, content=_servers(room.servers)),) if room.servers else ()
-        return Prepared(command=command, files=files)
+        files = (
+            (WorkspaceFile(name=SERVERS, content=_servers(room.servers)),) if room.servers else ()
+        )
+        return PreparedProgram(command=command, files=files)
 
-    def reader(self, _wish: Wish, room: Room, /) -> ClaudeReader:
+    def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> ClaudeReader:
         """Return a reader of its stream."""
         return ClaudeReader(room.redactor, resumed=room.session is not None)
 
-    def steers(self, _wish: Wish, /) -> bool:
+    def steers(self, _wish: AgentSpec, /) -> bool:
         """Return that it takes messages while it works."""
         return True
 
     def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input, escaped as in a prompt."""
-        return _line(said_by(message, files), name_of(message.id))
+        return _line(sender_line(message, files), name_of(message.id))
 
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is."""
         return message_of(parse(line) or {})
 
 
-def _input(prompt: str, room: Room) -> bytes:
+def _input(prompt: str, room: AgentWorkspace) -> bytes:
     return _line(prompt) if room.steered else prompt.encode("utf-8", "replace")
 
 
@@ -109,7 +118,7 @@ def _line(text: str, name: str | None = None) -> bytes:
     return json.dumps({**told, **named}).encode() + b"\n"
 
 
-def _words(wish: Wish, room: Room) -> Iterator[str]:
+def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:
     yield from (room.program or "claude", "-p", "--output-format", "stream-json", "--verbose")
     if room.steered:
         yield from ("--input-format", "stream-json", "--replay-user-messages")
@@ -138,7 +147,7 @@ def _words(wish: Wish, room: Room) -> Iterator[str]:
         yield from ("--disallowedTools", *wish.denied_tools)
 
 
-def _of_desk(room: Room) -> Sequence[str]:
+def _of_desk(room: AgentWorkspace) -> Sequence[str]:
     """Return the tools that ask nobody: the desk sees to it by itself who may do what."""
     return [f"mcp__{DESK}"] if any(server.name == DESK for server in room.servers) else []
 

@@ -1,47 +1,67 @@
-"""Reads Claude Code's stream-json."""
+"""The stream-json output of Claude Code, and the todo lists in it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
-from rota.agents.claude.todos import TodoCalls
-from rota.agents.kit.answers import Answers
-from rota.agents.kit.diagnosis import instant
-from rota.agents.kit.judging import told
-from rota.agents.kit.lines import (
+from rota.agents.shared.diagnosis import instant
+from rota.agents.shared.reader import (
+    MOST_TODOS,
+    AnswerLog,
+    JsonReader,
+    TodoItem,
+    TodoTracker,
+    gist,
+    texts,
+    todo,
+)
+from rota.agents.shared.result import exit_sentence
+from rota.agents.shared.stream import (
+    LONGEST_NAME,
     TOO_LONG,
     Json,
     count,
+    detail,
     dollars,
     inside,
     items,
     mapping,
     number,
+    one_line,
     string,
     words,
 )
-from rota.agents.kit.reading import JsonReader, gist, texts
-from rota.agents.kit.text import LONGEST_NAME, detail, one_line
-from rota.model.faults import FaultKind
-from rota.model.said import Fault, Progress, Said, Session, Taken, ToolCall, Usage
-from rota.model.verdicts import Exit, Verdict
+from rota.model.agents import (
+    AgentError,
+    AgentErrorKind,
+    AgentMessageAccepted,
+    AgentProgress,
+    AgentResult,
+    AgentSessionStarted,
+    AgentToolCall,
+    AgentUsage,
+    ProcessExit,
+    Said,
+)
 from rota.ports.agent import Redaction
 
 SYNTHETIC = "<synthetic>"
 TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
 BY_NAME = {
-    "authentication_failed": FaultKind.AUTHENTICATION,
-    "billing_error": FaultKind.BILLING,
-    "max_turns": FaultKind.TURNS,
-    "error_max_turns": FaultKind.TURNS,
-    "model_not_found": FaultKind.UNKNOWN_MODEL,
-    "prompt_too_long": FaultKind.CONTEXT_TOO_LONG,
-    "rate_limit": FaultKind.RATE_LIMIT,
-    "overloaded": FaultKind.OVERLOAD,
-    "server_error": FaultKind.OVERLOAD,
-    "refusal": FaultKind.REFUSED,
+    "authentication_failed": AgentErrorKind.AUTHENTICATION,
+    "billing_error": AgentErrorKind.BILLING,
+    "max_turns": AgentErrorKind.TURNS,
+    "error_max_turns": AgentErrorKind.TURNS,
+    "model_not_found": AgentErrorKind.UNKNOWN_MODEL,
+    "prompt_too_long": AgentErrorKind.CONTEXT_TOO_LONG,
+    "rate_limit": AgentErrorKind.RATE_LIMIT,
+    "overloaded": AgentErrorKind.OVERLOAD,
+    "server_error": AgentErrorKind.OVERLOAD,
+    "refusal": AgentErrorKind.REFUSED,
 }
 """What Claude Code itself calls a failure, wherever it says so."""
 
@@ -71,17 +91,17 @@ class ClaudeReader(JsonReader):
         self._resumed = resumed
         self._named = ""
         self._lifted: float | None = None
-        self._unbilled = Usage()
+        self._unbilled = AgentUsage()
         self._message = ""
-        self._answers = Answers()
+        self._answers = AnswerLog()
         self._total = 0.0
-        self._todos = TodoCalls()
+        self._todos = ClaudeTodoTracker()
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one message says."""
         session = string(record, "session_id", most=LONGEST_NAME)
         if session:
-            yield Session(id=session)
+            yield AgentSessionStarted(id=session)
         match record.get("type"):
             case "assistant":
                 yield from self._assistant(record)
@@ -98,14 +118,14 @@ class ClaudeReader(JsonReader):
 
     def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
         """Yield that a result was there: it has done what it was told, and waits for more."""
-        yield Fault(kind=FaultKind.NO_RESULT, detail=TOO_LONG)
+        yield AgentError(kind=AgentErrorKind.NO_RESULT, detail=TOO_LONG)
 
-    def end(self, end: Exit) -> Verdict:
+    def end(self, end: ProcessExit) -> AgentResult:
         """Return what the attempt came to, counting also a turn that was never summed up."""
         verdict = super().end(end)
         return replace(verdict, usage=verdict.usage + self._unbilled)
 
-    def pending(self) -> Usage:
+    def pending(self) -> AgentUsage:
         """Return what was used in the turn that goes on."""
         return self._unbilled
 
@@ -114,7 +134,7 @@ class ClaudeReader(JsonReader):
         message = message_of(record)
         if message is not None:
             self._answers.go_on()
-            yield Taken(message=message)
+            yield AgentMessageAccepted(message=message)
 
     def _assistant(self, record: Json) -> Iterator[Said]:
         message = mapping(record, "message")
@@ -141,9 +161,9 @@ class ClaudeReader(JsonReader):
     def _system(self, record: Json) -> Iterator[Said]:
         match record.get("subtype"):
             case "api_retry":
-                yield Progress(message=_retry(record))
+                yield AgentProgress(message=_retry(record))
             case "permission_denied":
-                yield Progress(message=one_line(f"not allowed: {string(record, 'tool_name')}"))
+                yield AgentProgress(message=one_line(f"not allowed: {string(record, 'tool_name')}"))
 
     def _result(self, record: Json) -> Iterator[Said]:
         yield self._billed(record)
@@ -152,27 +172,27 @@ class ClaudeReader(JsonReader):
         if not erred and record.get("subtype") == "success":
             refused = record.get("stop_reason") == "refusal"
             yield (
-                Fault(kind=FaultKind.REFUSED, detail=detail(text))
+                AgentError(kind=AgentErrorKind.REFUSED, detail=detail(text))
                 if refused
                 else self._answers.result(text)
             )
             return
         explained = text or "\n".join(words(record, "errors")) or string(record, "subtype")
         status = number(record, "api_error_status")
-        fault = told(explained, None if status is None else int(status))
+        fault = exit_sentence(explained, None if status is None else int(status))
         kind = self._kind(record) or fault.kind
-        limited = kind is FaultKind.RATE_LIMIT
+        limited = kind is AgentErrorKind.RATE_LIMIT
         until = fault.until or (instant(self._lifted) if limited else None)
-        yield Fault(kind=kind, detail=fault.detail, until=until)
+        yield AgentError(kind=kind, detail=fault.detail, until=until)
 
-    def _kind(self, record: Json) -> FaultKind | None:
+    def _kind(self, record: Json) -> AgentErrorKind | None:
         names = (self._named, record.get("terminal_reason"), record.get("subtype"))
         found = (BY_NAME.get(name) for name in names if isinstance(name, str))
         return next((kind for kind in found if kind is not None), None)
 
-    def _billed(self, record: Json) -> Usage:
+    def _billed(self, record: Json) -> AgentUsage:
         """Return the turn's usage; the total it tells would count a resumed session again."""
-        self._unbilled, self._message = Usage(), ""
+        self._unbilled, self._message = AgentUsage(), ""
         usage = _usage(mapping(record, "usage"), "")
         models = mapping(record, "model_usage_since_last_result")
         known = [dollars(model, "costUSD") or 0.0 for model in models.values()]
@@ -180,7 +200,7 @@ class ClaudeReader(JsonReader):
         if inside(record, "model_usage_since_last_result") is None and not self._resumed:
             cost = self._since(dollars(record, "total_cost_usd"))
         most_used = max(models, key=lambda name: count(models, name, "outputTokens"), default="")
-        return Usage(
+        return AgentUsage(
             input=usage.input,
             output=usage.output,
             cached=usage.cached,
@@ -203,12 +223,12 @@ def _retry(record: Json) -> str:
     return f"the provider {answer}: retry {nth} of {most}"
 
 
-def _usage(usage: Json, model: str) -> Usage:
+def _usage(usage: Json, model: str) -> AgentUsage:
     read, written = (
         count(usage, "cache_read_input_tokens"),
         count(usage, "cache_creation_input_tokens"),
     )
-    return Usage(
+    return AgentUsage(
         input=count(usage, "input_tokens") + read + written,
         output=count(usage, "output_tokens"),
         cached=read,
@@ -216,6 +236,61 @@ def _usage(usage: Json, model: str) -> Usage:
     )
 
 
-def _tool(block: Json) -> ToolCall:
+def _tool(block: Json) -> AgentToolCall:
     name = string(block, "name", most=LONGEST_NAME)
-    return ToolCall(name=name, summary=gist(mapping(block, "input"), TELLING))
+    return AgentToolCall(name=name, summary=gist(mapping(block, "input"), TELLING))
+
+
+TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList"})
+"""Those that are about the list: the first writes all of it, the others one task at a time."""
+MOST_CALLS = 64
+
+
+class _Call(NamedTuple):
+    name: str
+    task: str
+    todos: tuple[TodoItem, ...]
+
+
+class ClaudeTodoTracker:
+    """What there is to do, from calls that were carried out: a refused one changes nothing."""
+
+    def __init__(self) -> None:
+        self._called: dict[str, _Call] = {}
+        self._todos = TodoTracker()
+
+    def note(self, block: Json) -> bool:
+        """Note a call until its result comes; return whether it is about the list."""
+        name, given = _name(block, "name"), mapping(block, "input")
+        if name not in TOOLS:
+            return False
+        todos = items(given, "todos") if name == "TodoWrite" else [given]
+        call = _Call(name, _name(given, "taskId"), tuple(map(todo, islice(todos, MOST_TODOS))))
+        if len(self._called) < MOST_CALLS:
+            self._called[_name(block, "id")] = call
+        return True
+
+    def results(self, record: Json) -> Iterator[AgentProgress]:
+        """Yield how far it is, if what a record brings back has changed that."""
+        for block in items(record, "message", "content"):
+            call = self._called.pop(_name(block, "tool_use_id"), None)
+            if call is not None and block.get("is_error") is not True:
+                self._change(call, mapping(record, "tool_use_result"))
+                yield from self._todos.progress()
+
+    def _change(self, call: _Call, result: Json) -> None:
+        """Change the list; a task of an earlier attempt counts once it is changed."""
+        match call.name:
+            case "TodoWrite":
+                self._todos.put_all((str(nth), one) for nth, one in enumerate(call.todos))
+            case "TaskCreate":
+                self._todos.put(_name(result, "task", "id"), *call.todos)
+            case "TaskUpdate" if result.get("success") is True:
+                self._todos.put(call.task, *call.todos)
+            case "TaskList":
+                tasks = items(result, "tasks")
+                self._todos.put_all((_name(task, "id"), todo(task)) for task in tasks)
+
+
+def _name(record: Json, *path: str) -> str:
+    return string(record, *path, most=LONGEST_NAME)

@@ -1,4 +1,4 @@
-"""Codex: its words, its environment and its tool servers."""
+"""Codex: its arguments, environment and tool servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from rota.agents.codex.reader import CodexReader
-from rota.agents.kit import asking
-from rota.agents.kit.environment import environment
-from rota.model.programs import Command
-from rota.model.wishes import Wish
-from rota.ports.agent import Abilities, McpServer, Prepared, Room
+from rota.agents.shared import capabilities
+from rota.agents.shared.capabilities import environment
+from rota.model.agents import AgentSpec
+from rota.model.programs import Program
+from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer, PreparedProgram
 
 BASE_URL = "OPENAI_BASE_URL"
 """Codex does not look there itself."""
@@ -25,7 +25,7 @@ class CodexAgent:
     """
 
     name = "codex"
-    abilities = Abilities(
+    abilities = AgentCapabilities(
         models=True,
         thinking=("none", "minimal", "low", "medium", "high", "xhigh"),
         permission_modes=("read-only", "workspace-write", "danger-full-access"),
@@ -36,34 +36,34 @@ class CodexAgent:
         variables=VARIABLES,
     )
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: AgentSpec) -> None:
         """Refuse what Codex cannot do."""
-        asking.check(self.name, self.abilities, wish)
+        capabilities.check(self.name, self.abilities, wish)
 
-    def prepare(self, wish: Wish, room: Room) -> Prepared:
+    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
         """Return the program."""
         self.check(wish)
-        asking.check_room(self.name, self.abilities, room)
+        capabilities.check_room(self.name, self.abilities, room)
         secrets = {
             _variable(server, name): value
             for server in room.servers
             for name, value in server.headers.items()
         }
         inner = {name: value for server in room.servers for name, value in server.env.items()}
-        command = Command(
+        command = Program(
             argv=tuple(_words(wish, room)),
             env=environment(room, VARIABLES, {**inner, **secrets}),
             cwd=room.cwd,
             stdin=wish.instructions.encode("utf-8", "replace"),
         )
-        return Prepared(command=command)
+        return PreparedProgram(command=command)
 
-    def reader(self, _wish: Wish, room: Room, /) -> CodexReader:
+    def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> CodexReader:
         """Return a reader of its stream."""
         return CodexReader(room.redactor, resumed=room.session is not None, used=room.used)
 
 
-def _words(wish: Wish, room: Room) -> Iterator[str]:
+def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:
     yield from (room.program or "codex", "exec", "--json", "--skip-git-repo-check")
     yield from ("--color", "never")
     yield from ("-c", "tools.update_plan.enabled=true")  # else it never tells how far it is

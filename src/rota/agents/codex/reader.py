@@ -1,16 +1,32 @@
-"""Reads what `codex exec --json` prints."""
+"""The output of `codex exec --json`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from rota.agents.kit.judging import told
-from rota.agents.kit.lines import TOO_LONG, Json, count, items, mapping, string
-from rota.agents.kit.reading import JsonReader, texts
-from rota.agents.kit.text import LONGEST_NAME, one_line
-from rota.model.faults import FaultKind
-from rota.model.said import Fault, Progress, Result, Said, Session, ToolCall, Usage
+from rota.agents.shared.reader import JsonReader, texts
+from rota.agents.shared.result import exit_sentence
+from rota.agents.shared.stream import (
+    LONGEST_NAME,
+    TOO_LONG,
+    Json,
+    count,
+    items,
+    mapping,
+    one_line,
+    string,
+)
+from rota.model.agents import (
+    AgentAnswer,
+    AgentError,
+    AgentErrorKind,
+    AgentProgress,
+    AgentSessionStarted,
+    AgentToolCall,
+    AgentUsage,
+    Said,
+)
 from rota.ports.agent import Redaction
 
 
@@ -30,18 +46,18 @@ class CodexReader(JsonReader):
         redactor: Redaction | None = None,
         *,
         resumed: bool = False,
-        used: Usage | None = None,
+        used: AgentUsage | None = None,
     ) -> None:
         super().__init__(redactor)
         self._of_session = resumed and used is None
         self._answer: str | None = ""
-        self._counted = used or Usage()
+        self._counted = used or AgentUsage()
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one event says."""
         match record.get("type"):
             case "thread.started":
-                yield Session(id=string(record, "thread_id", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "thread_id", most=LONGEST_NAME))
             case "turn.started":
                 self._answer = ""
             case "item.started" | "item.updated" | "item.completed" as stage:
@@ -50,9 +66,9 @@ class CodexReader(JsonReader):
                 yield self._used(mapping(record, "usage"))
                 yield self._ended()
             case "turn.failed":
-                yield told(string(record, "error", "message"))
+                yield exit_sentence(string(record, "error", "message"))
             case "error":
-                yield told(string(record, "message"))
+                yield exit_sentence(string(record, "message"))
 
     def read_mark(self, _mark: bytes, /) -> Iterator[Said]:
         """Note that its answer cannot be read; what it said before is not its answer."""
@@ -61,8 +77,8 @@ class CodexReader(JsonReader):
 
     def _ended(self) -> Said:
         if self._answer is None:
-            return Fault(kind=FaultKind.NO_RESULT, detail=TOO_LONG)
-        return Result(text=self._answer)
+            return AgentError(kind=AgentErrorKind.NO_RESULT, detail=TOO_LONG)
+        return AgentAnswer(text=self._answer)
 
     def _item(self, stage: str, item: Json) -> Iterator[Said]:
         begun, ended = stage == "item.started", stage == "item.completed"
@@ -73,26 +89,26 @@ class CodexReader(JsonReader):
             case "todo_list":
                 yield from _todo(item)
             case "command_execution" if begun:
-                yield ToolCall(name="shell", summary=one_line(string(item, "command")))
+                yield AgentToolCall(name="shell", summary=one_line(string(item, "command")))
             case "mcp_tool_call" if begun:
                 name = f"{string(item, 'server')}.{string(item, 'tool')}"
-                yield ToolCall(name=name[:LONGEST_NAME], summary=_arguments(item))
+                yield AgentToolCall(name=name[:LONGEST_NAME], summary=_arguments(item))
             case "file_change" if ended:
                 paths = (string(change, "path") for change in items(item, "changes"))
-                yield ToolCall(name="file_change", summary=one_line(", ".join(paths)))
+                yield AgentToolCall(name="file_change", summary=one_line(", ".join(paths)))
             case "web_search" if ended:
-                yield ToolCall(name="web_search", summary=one_line(string(item, "query")))
+                yield AgentToolCall(name="web_search", summary=one_line(string(item, "query")))
             case "error":
-                yield Progress(message=one_line(string(item, "message")))
+                yield AgentProgress(message=one_line(string(item, "message")))
 
-    def _used(self, usage: Json) -> Usage:
-        counted = Usage(
+    def _used(self, usage: Json) -> AgentUsage:
+        counted = AgentUsage(
             input=count(usage, "input_tokens"),
             output=count(usage, "output_tokens"),
             cached=count(usage, "cached_input_tokens"),
         )
         before, self._counted = self._counted, counted
-        return Usage(
+        return AgentUsage(
             input=max(0, counted.input - before.input),
             output=max(0, counted.output - before.output),
             cached=max(0, counted.cached - before.cached),
@@ -110,4 +126,6 @@ def _todo(item: Json) -> Iterator[Said]:
     done = sum(one.get("completed") is True for one in listed)
     todo = next((one for one in listed if one.get("completed") is not True), {})
     if listed:
-        yield Progress(percent=100.0 * done / len(listed), message=one_line(string(todo, "text")))
+        yield AgentProgress(
+            percent=100.0 * done / len(listed), message=one_line(string(todo, "text"))
+        )

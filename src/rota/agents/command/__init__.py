@@ -1,1 +1,1 @@
-"""Any program: instructions on its input or among its words, text or lines of Rota's out."""
+"""Any program: instructions on standard input or as arguments, text or JSON lines out."""

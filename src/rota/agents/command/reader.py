@@ -1,4 +1,4 @@
-"""Reads any program: lines of Rota's where it writes them, text everywhere else."""
+"""The output of any program: Rota's JSON lines where it writes them, text otherwise."""
 
 from __future__ import annotations
 
@@ -6,16 +6,30 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from rota.agents.kit import rota_lines
-from rota.agents.kit.judging import Heard, judge
-from rota.agents.kit.lines import TOO_LONG, Json, Line, Lines, parse
-from rota.agents.kit.reading import MOST_SAYINGS, texts, without_known
-from rota.agents.kit.text import LONGEST_TEXT, Gathered, decoded
-from rota.model.faults import FaultKind
-from rota.model.said import ColouredText, Fault, Result, Said
-from rota.model.texts import clean, coloured
-from rota.model.verdicts import Exit, Verdict
-from rota.model.wishes import Output
+from rota.agents.shared import line_protocol
+from rota.agents.shared.reader import MOST_SAYINGS, texts, without_known
+from rota.agents.shared.result import AgentTranscript, agent_result
+from rota.agents.shared.stream import (
+    LONGEST_TEXT,
+    TOO_LONG,
+    Json,
+    LineSplitter,
+    StreamLine,
+    TextExcerpt,
+    decoded,
+    parse,
+)
+from rota.model.agents import (
+    AgentAnswer,
+    AgentError,
+    AgentErrorKind,
+    AgentResult,
+    AgentStyledText,
+    OutputFormat,
+    ProcessExit,
+    Said,
+)
+from rota.model.text import clean, coloured
 from rota.ports.agent import Redaction
 from rota.rules.redaction import NOTHING_KNOWN
 
@@ -38,7 +52,7 @@ class CommandReader:
 
     def __init__(
         self,
-        output: Output,
+        output: OutputFormat,
         redactor: Redaction | None = None,
         *,
         told: bool = False,
@@ -46,9 +60,11 @@ class CommandReader:
     ) -> None:
         self._redactor = redactor or NOTHING_KNOWN
         self._output = output
-        self._heard = Heard(may_be_silent=True, has_provider=has_provider, own_errors=True)
-        self._lines = Lines(LAST if told else None)
-        self._text = Gathered()
+        self._heard = AgentTranscript(
+            may_be_silent=True, has_provider=has_provider, own_errors=True
+        )
+        self._lines = LineSplitter(LAST if told else None)
+        self._text = TextExcerpt()
 
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
         """Return what a line says."""
@@ -60,41 +76,41 @@ class CommandReader:
                 sayings.append(each)
         return sayings
 
-    def end(self, end: Exit) -> Verdict:
+    def end(self, end: ProcessExit) -> AgentResult:
         """Return what the attempt came to."""
         for line in self._lines.rest():
             for said in self._said(line):
                 self._heard.note(said)
         if self._heard.last is None and not self._heard.question:
             self._conclude()
-        return judge(self._heard, without_known(end, self._redactor), self._text.last_line)
+        return agent_result(self._heard, without_known(end, self._redactor), self._text.last_line)
 
-    def _said(self, line: Line) -> Iterator[Said]:
+    def _said(self, line: StreamLine) -> Iterator[Said]:
         record = parse(line.bytes, self._redactor) if line.whole and MARK in line.bytes else None
         told = None
         if record is not None and "rota" in record:
-            told = rota_lines.said(record, has_provider=self._heard.has_provider)
+            told = line_protocol.said(record, has_provider=self._heard.has_provider)
         if told is None or _is_unkept(told, record):
             yield from self._shown(line)
         yield from told or ()
 
-    def _shown(self, line: Line) -> Iterator[Said]:
+    def _shown(self, line: StreamLine) -> Iterator[Said]:
         raw = self._redactor.text(decoded(line.bytes))
         text = clean(raw)
         self._text.add(text)
         ansi = coloured(raw) if len(raw) <= LONGEST_TEXT else None
         if ansi is not None and text.strip():
-            yield ColouredText(text=text, ansi=ansi)
+            yield AgentStyledText(text=text, ansi=ansi)
         else:
             yield from texts(text)
         if line.mark is not None:
-            yield Fault(kind=FaultKind.NO_RESULT, detail=TOO_LONG)
+            yield AgentError(kind=AgentErrorKind.NO_RESULT, detail=TOO_LONG)
 
     def _conclude(self) -> None:
-        if self._output is Output.LINES:
+        if self._output is OutputFormat.LINES:
             return
-        text = self._text.last_line if self._output is Output.LAST_LINE else self._text.text()
-        self._heard.note(Result(text=text))
+        text = self._text.last_line if self._output is OutputFormat.LAST_LINE else self._text.text()
+        self._heard.note(AgentAnswer(text=text))
 
 
 def _is_unkept(told: Sequence[Said], record: Json | None) -> bool:
@@ -102,7 +118,7 @@ def _is_unkept(told: Sequence[Said], record: Json | None) -> bool:
 
     It is told to be a fault and was not meant as one, or has words that nobody knows.
     """
-    if record is not None and rota_lines.is_partly_kept(record):
+    if record is not None and line_protocol.is_partly_kept(record):
         return True
     meant = record is not None and record.get("rota") == "error"
-    return not meant and any(isinstance(said, Fault) for said in told)
+    return not meant and any(isinstance(said, AgentError) for said in told)

@@ -1,16 +1,16 @@
-"""The coding agent pi: its words and its environment."""
+"""The coding agent pi: its arguments and environment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rota.agents.kit import asking
-from rota.agents.kit.environment import environment
-from rota.agents.pi import steered, todos
-from rota.model.messages import ThreadMessage
-from rota.model.programs import Command
-from rota.model.wishes import Wish
-from rota.ports.agent import Abilities, File, Prepared, Room
+from rota.agents.pi import reader as pi_reader
+from rota.agents.shared import capabilities
+from rota.agents.shared.capabilities import environment
+from rota.model.agents import AgentSpec
+from rota.model.programs import Program
+from rota.model.threads import ThreadMessage
+from rota.ports.agent import AgentCapabilities, AgentWorkspace, PreparedProgram, WorkspaceFile
 
 FIXED = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
 VARIABLES = frozenset(
@@ -29,7 +29,7 @@ class PiAgent:
     """Runs pi without a terminal; a model is written `provider/name`."""
 
     name = "pi"
-    abilities = Abilities(
+    abilities = AgentCapabilities(
         models=True,
         tools=True,
         thinking=("off", "minimal", "low", "medium", "high", "xhigh"),
@@ -38,46 +38,46 @@ class PiAgent:
         variables=VARIABLES,
     )
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: AgentSpec) -> None:
         """Refuse what pi cannot do."""
-        asking.check(self.name, self.abilities, wish)
+        capabilities.check(self.name, self.abilities, wish)
 
-    def prepare(self, wish: Wish, room: Room) -> Prepared:
+    def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
         """Return the program, and the tool by which it keeps a list of its work."""
         self.check(wish)
-        asking.check_room(self.name, self.abilities, room)
-        command = Command(
+        capabilities.check_room(self.name, self.abilities, room)
+        command = Program(
             argv=tuple(_words(wish, room)),
             env=environment(room, VARIABLES, FIXED),
             cwd=room.cwd,
             stdin=_input(wish.instructions, room),
             keep_stdin_open=room.steered,
         )
-        listing = File(name=todos.EXTENSION, content=todos.extension())
-        return Prepared(command=command, files=(listing,) if _keeps_todos(wish) else ())
+        listing = WorkspaceFile(name=pi_reader.EXTENSION, content=pi_reader.extension())
+        return PreparedProgram(command=command, files=(listing,) if _keeps_todos(wish) else ())
 
-    def reader(self, _wish: Wish, room: Room, /) -> steered.SteeredPiReader:
+    def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> pi_reader.PiRpcReader:
         """Return a reader of its stream."""
-        return steered.SteeredPiReader(room.redactor)
+        return pi_reader.PiRpcReader(room.redactor)
 
-    def steers(self, _wish: Wish, /) -> bool:
+    def steers(self, _wish: AgentSpec, /) -> bool:
         """Return that it takes messages while it works."""
         return True
 
     def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input."""
-        return steered.line(message, files)
+        return pi_reader.line(message, files)
 
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is."""
-        return steered.message_in(line)
+        return pi_reader.message_in(line)
 
 
-def _input(prompt: str, room: Room) -> bytes:
-    return steered.opening(prompt) if room.steered else prompt.encode("utf-8", "replace")
+def _input(prompt: str, room: AgentWorkspace) -> bytes:
+    return pi_reader.opening(prompt) if room.steered else prompt.encode("utf-8", "replace")
 
 
-def _words(wish: Wish, room: Room) -> Iterator[str]:
+def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:
     yield room.program or "pi"
     yield from ("--mode", "rpc") if room.steered else ("--mode", "json", "--print")
     if room.session:
@@ -87,12 +87,12 @@ def _words(wish: Wish, room: Room) -> Iterator[str]:
     if wish.thinking:
         yield from ("--thinking", wish.thinking)
     if _keeps_todos(wish):
-        yield from ("--extension", f"{room.folder}/{todos.EXTENSION}")
+        yield from ("--extension", f"{room.folder}/{pi_reader.EXTENSION}")
     if wish.tools:
         yield from ("--tools", ",".join(wish.tools))
     elif wish.tools is not None:
         yield "--no-tools"
 
 
-def _keeps_todos(wish: Wish) -> bool:
-    return wish.tools is None or todos.TOOL in wish.tools
+def _keeps_todos(wish: AgentSpec) -> bool:
+    return wish.tools is None or pi_reader.TOOL in wish.tools

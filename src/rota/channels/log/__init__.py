@@ -1,1 +1,1 @@
-"""The log as a channel: every message becomes a line."""
+"""The log as a channel."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from rota.model.deliveries import Delivery
+from rota.model.notifications import Delivery
 
 log = logging.getLogger(__name__)
 

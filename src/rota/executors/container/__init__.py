@@ -1,1 +1,1 @@
-"""A program in a container of docker or podman, reached by their command line."""
+"""Containers of docker or podman, through their command lines."""

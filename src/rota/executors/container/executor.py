@@ -1,4 +1,4 @@
-"""The container: a program in an image, by the command line of docker or podman."""
+"""Programs in containers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import Unavailable
-from rota.executors.container.furnishing import furnish
-from rota.executors.container.lobby import lobby, trial
-from rota.executors.container.runtimes import ASKING, outdated
+from rota.executors.container.engine import (
+    ASKING,
+    LABEL,
+    ContainerEngine,
+    mounted,
+    outdated,
+    pinned,
+    run_arguments,
+)
 from rota.executors.container.seccomp import ARCHITECTURES, profile
-from rota.executors.container.words import LABEL, Engine, mounted, pinned, walls
-from rota.executors.kit.executor import Interpreter, Missing, Room, given, refuse
-from rota.executors.kit.holding import timed
-from rota.executors.kit.mounts import MountList
-from rota.executors.kit.spec import Spec, Term, Tree
-from rota.executors.kit.system import System
-from rota.model.programs import Command
-from rota.model.sites import Held
-from rota.rules.sites import BOUNDS
+from rota.executors.container.sidecar import furnish, lobby, trial
+from rota.executors.shared.mounts import MountAllowlist, SystemFolders, given
+from rota.executors.shared.resource_limits import timed
+from rota.keeper.build import Interpreter
+from rota.model.programs import LimitEnforcement, Program
+from rota.ports.executor import (
+    ExecutionSpec,
+    KeeperSpec,
+    MissingRequirement,
+    ProcessTreeMode,
+    StopSignalTarget,
+    refuse,
+)
+from rota.rules.task_spec import BOUNDS
 
 PATIENCE = 30.0
 ROUNDS = 4
@@ -45,15 +56,20 @@ class ContainerExecutor:
     certain_kill = False
 
     def __init__(
-        self, python: Interpreter, mounts: MountList, engine: Engine, *, machine: str = ""
+        self,
+        python: Interpreter,
+        mounts: MountAllowlist,
+        engine: ContainerEngine,
+        *,
+        machine: str = "",
     ) -> None:
         self._python = python
         self._mounts = mounts
         self._engine = engine
         self._machine = machine or platform.machine()
-        self._system = System.here()
+        self._system = SystemFolders.here()
 
-    def check(self) -> list[Missing]:
+    def check(self) -> list[MissingRequirement]:
         """Ask the engine whether it answers, and say what it cannot do."""
         missing = self._lacking()
         if missing:
@@ -62,55 +78,55 @@ class ContainerExecutor:
             self._ask("ps", "--quiet", "--filter", f"label={LABEL}=none")
         except Unavailable as fault:
             remedy = "start it, or let Rota's user reach it"
-            return [Missing(f"an answer of {self._engine.kind}", str(fault), remedy)]
+            return [MissingRequirement(f"an answer of {self._engine.kind}", str(fault), remedy)]
         missing = [*self._try_out(), *self._runtime()]
         if self._engine.kind != "podman":
             what = "mounts that are compared before the program starts"
-            missing.append(Missing(what, self._engine.kind, "use podman", needed=False))
+            missing.append(MissingRequirement(what, self._engine.kind, "use podman", needed=False))
         return missing
 
-    def _try_out(self) -> list[Missing]:
+    def _try_out(self) -> list[MissingRequirement]:
         """Try whether programs can be given ways to the desk and the gateway."""
         try:
             furnish(self._engine.words(), self._engine.env)
             self._ask("run", *trial(self._engine, self._python, self._system))
         except Unavailable as fault:
             remedy = f"let {self._engine.kind} show containers /usr and the Python that runs Rota"
-            return [Missing("ways out of containers", str(fault), remedy)]
+            return [MissingRequirement("ways out of containers", str(fault), remedy)]
         return []
 
-    def _runtime(self) -> list[Missing]:
+    def _runtime(self) -> list[MissingRequirement]:
         """Ask for the version of what runs containers; an engine that does not tell has no say."""
         told = self._ask(*ASKING.get(self._engine.kind, ("version",)), tolerant=True)
         return outdated(self._engine, told)
 
-    def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has walls
+    def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
         """Say that the engine holds every bound, or refuses to start."""
-        return dict.fromkeys(BOUNDS, Held.TOGETHER)
+        return dict.fromkeys(BOUNDS, LimitEnforcement.TOGETHER)
 
-    def wrap(self, command: Command, room: Room) -> Spec:
+    def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
         """Return the client of an engine that runs the program and nothing else."""
         refuse(self.name, self._lacking())
         engine = self._engine
         client = [word for n, v in engine.env.items() for word in ("--client", f"{n}={v}")]
         argv = self._python.module(
-            "rota.executors.container.launch",
+            "rota.executors.container.entrypoint",
             *(engine.kind, room.state, profile(self._machine), *client, *engine.words(), "--"),
             *(*lobby(engine, room, self._python, self._system), "--"),
-            *(*walls(engine, room), "--workdir", command.cwd),
+            *(*run_arguments(engine, room), "--workdir", command.cwd),
             *(*mounted(room, self._mounts.of(room)), "--"),
             *(pinned(engine, room.image), *command.argv),
         )
         wrapped = replace(command, argv=argv, env=given(command, room), cwd="/")
-        return Spec(
+        return KeeperSpec(
             name=room.name,
             command=wrapped,
             bounds=timed(room.bounds),
-            tree=Tree.GUARD,
-            term=Term.MAIN,
+            tree=ProcessTreeMode.GUARD,
+            term=StopSignalTarget.MAIN,
         )
 
-    def sweep(self, spec: Spec) -> None:
+    def sweep(self, spec: KeeperSpec) -> None:
         """Remove every container of the attempt; raise Unavailable while one is left."""
         for _ in range(ROUNDS):
             left = self._left(spec.name)
@@ -123,13 +139,13 @@ class ContainerExecutor:
     def _left(self, name: str) -> list[str]:
         return self._ask("ps", "--all", "--quiet", "--filter", f"label={LABEL}={name}").split()
 
-    def _lacking(self) -> list[Missing]:
+    def _lacking(self) -> list[MissingRequirement]:
         if self._machine not in ARCHITECTURES:
             known = " or ".join(ARCHITECTURES)
-            return [Missing("a list of forbidden calls", self._machine, f"use {known}")]
+            return [MissingRequirement("a list of forbidden calls", self._machine, f"use {known}")]
         if not Path(self._engine.program).is_file():
             remedy = "install docker or podman, or name its program in the settings"
-            return [Missing(self._engine.kind, self._engine.program, remedy)]
+            return [MissingRequirement(self._engine.kind, self._engine.program, remedy)]
         return []
 
     def _ask(self, *words: str, tolerant: bool = False) -> str:

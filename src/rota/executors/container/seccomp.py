@@ -1,11 +1,11 @@
-"""The list of forbidden system calls as container engines read it."""
+"""Forbidden system calls in the format of container engines."""
 
 from __future__ import annotations
 
 import errno
 import json
 
-from rota.executors.kit.calls import FAMILIES, FORBIDDEN, NEW_NAMESPACES, TERMINAL_TRICKS
+from rota.executors.shared.syscalls import FAMILIES, FORBIDDEN, NEW_NAMESPACES, TERMINAL_TRICKS
 
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 LOW_HALF = 0xFFFFFFFF

@@ -1,1 +1,1 @@
-"""Python callables inside Rota's own process: coroutines on the loop, functions in threads."""
+"""Python callables in this process."""

@@ -1,4 +1,4 @@
-"""Runs callables: coroutine functions on the event loop, plain functions in a pool of threads."""
+"""Runs callables: coroutines on the event loop, functions in threads."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import inspect
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rota.executors.inprocess.calls import BadResult, Function, encode_result, resolve
-from rota.executors.inprocess.child import path_of, run_in_child
-from rota.executors.inprocess.handle import RunHandle, Waits
-from rota.model.outcomes import DONE, Failed, Report, Succeeded
-from rota.ports.runner import Assignment
+from rota.executors.inprocess.child_process import path_of, run_in_child
+from rota.executors.inprocess.run_context import (
+    Function,
+    InvalidResult,
+    RunContext,
+    WaitForAnswer,
+    encode_result,
+    resolve,
+)
+from rota.model.attempts import DONE, Assignment, AttemptReport, Failed, Succeeded
 
 DOTTED = "python"
 """The route of tasks whose callable is named by a dotted path instead of being registered."""
 
 
-class InProcess:
+class InProcessRunner:
     """Serves one route for each registered callable, and dotted paths where that is allowed."""
 
     keeps = False
@@ -45,7 +50,7 @@ class InProcess:
     def let_go(self, run_id: int) -> None:
         """Nothing goes on without this process."""
 
-    async def run(self, assignment: Assignment) -> Report:
+    async def run(self, assignment: Assignment) -> AttemptReport:
         """Call the function of a run."""
         function = self._functions.get(assignment.lease.route)
         if function is None:
@@ -55,27 +60,29 @@ class InProcess:
             is_async = self._kinds[function] = inspect.iscoroutinefunction(inspect.unwrap(function))
         if assignment.task.policy.isolate:
             return await run_in_child(path_of(function), assignment)
-        handle = RunHandle(assignment)
+        handle = RunContext(assignment)
         try:
             if is_async:
                 result = await function(handle)
             else:
                 result = await self._in_thread(function, handle)
-        except Waits as waits:
-            return Report(outcome=waits.asked)
+        except WaitForAnswer as waits:
+            return AttemptReport(outcome=waits.asked)
         if result is None and not handle.messages:
             return DONE
         try:
             text = encode_result(result)
-        except BadResult as fault:
-            return Report(outcome=Failed(code="bad_result", message=str(fault), retryable=False))
-        return Report(outcome=Succeeded(result=text), messages=handle.messages)
+        except InvalidResult as fault:
+            return AttemptReport(
+                outcome=Failed(code="bad_result", message=str(fault), retryable=False)
+            )
+        return AttemptReport(outcome=Succeeded(result=text), messages=handle.messages)
 
     def waited(self, run_id: int) -> float | None:
         """Return how long a plain function waited for a thread; coroutines never wait."""
         return self._waits.get(run_id, 0.0)
 
-    async def _in_thread(self, function: Function, handle: RunHandle) -> object:
+    async def _in_thread(self, function: Function, handle: RunContext) -> object:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rota-run")
         context = contextvars.copy_context()

@@ -1,1 +1,1 @@
-"""A plain process of the host: bounded and ended for certain, but not walled in."""
+"""Plain processes of the host, bounded and not isolated."""

@@ -1,4 +1,4 @@
-"""A plain process: it sees what Rota sees, is bounded, and ends with its tree."""
+"""Programs as plain processes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import Unavailable
-from rota.executors.kit import start
-from rota.executors.kit.executor import Interpreter, Missing, Room, environment
-from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import held_apart, hold, holds, timed
-from rota.executors.kit.spec import Spec, Tree
-from rota.model.programs import Command
-from rota.model.sites import Held
+from rota.executors.shared import exec_program
+from rota.executors.shared.mounts import environment
+from rota.executors.shared.resource_limits import (
+    CgroupHierarchy,
+    clear,
+    enforced_limits,
+    limit_arguments,
+    limited_separately,
+    timed,
+)
+from rota.keeper.build import Interpreter
+from rota.model.programs import LimitEnforcement, Program
+from rota.ports.executor import ExecutionSpec, KeeperSpec, MissingRequirement, ProcessTreeMode
 
-START = str(Path(start.__file__))
+START = str(Path(exec_program.__file__))
 
 
 class ProcessExecutor:
@@ -28,7 +34,7 @@ class ProcessExecutor:
     name = "process"
 
     def __init__(
-        self, python: Interpreter, *, hierarchy: Hierarchy | None, certain_kill: bool
+        self, python: Interpreter, *, hierarchy: CgroupHierarchy | None, certain_kill: bool
     ) -> None:
         self._python = python
         self._hierarchy = hierarchy
@@ -36,15 +42,15 @@ class ProcessExecutor:
         self._counts_alone = certain_kill and os.geteuid() != 0
         self.certain_kill = certain_kill or bool(hierarchy and hierarchy.unified)
 
-    def check(self) -> list[Missing]:
+    def check(self) -> list[MissingRequirement]:
         """Say which bounds no control group holds."""
-        return held_apart(self._hierarchy, "pids", "memory", "cpu")
+        return limited_separately(self._hierarchy, "pids", "memory", "cpu")
 
-    def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has no walls
+    def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has no walls
         """Say which bounds hold for all processes together."""
-        return holds(self._hierarchy, counts_alone=self._counts_alone)
+        return enforced_limits(self._hierarchy, counts_alone=self._counts_alone)
 
-    def wrap(self, command: Command, room: Room) -> Spec:
+    def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
         """Return the program itself behind its bounds; one without bounds stands alone.
 
         To become a program by way of another costs it some milliseconds, and to join a group more.
@@ -55,13 +61,17 @@ class ProcessExecutor:
             )
         if room.bounds == timed(room.bounds) and not self._needs_group:
             plain = replace(command, env=environment(command, room))
-            return Spec(name=room.name, command=plain, bounds=room.bounds, tree=Tree.AUTO)
-        held = hold(room, self._hierarchy, counts_alone=self._counts_alone)
+            return KeeperSpec(
+                name=room.name, command=plain, bounds=room.bounds, tree=ProcessTreeMode.AUTO
+            )
+        held = limit_arguments(room, self._hierarchy, counts_alone=self._counts_alone)
         words = self._python.script(START, *held.outside, *held.inside, "--", *command.argv)
         wrapped = replace(command, argv=words, env=environment(command, room))
-        return Spec(name=room.name, command=wrapped, bounds=held.left, tree=Tree.AUTO)
+        return KeeperSpec(
+            name=room.name, command=wrapped, bounds=held.left, tree=ProcessTreeMode.AUTO
+        )
 
-    def sweep(self, spec: Spec) -> None:
+    def sweep(self, spec: KeeperSpec) -> None:
         """Remove the attempt's control group."""
         if self._hierarchy:
             clear(self._hierarchy, spec.name)

@@ -1,1 +1,1 @@
-"""A program behind the walls of bubblewrap: own files, own processes, no network but one socket."""
+"""Programs in bubblewrap: own files, own processes, no network but one socket."""

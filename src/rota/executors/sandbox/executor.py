@@ -1,4 +1,11 @@
-"""The sandbox: a program behind bubblewrap's walls, or no program at all."""
+"""Programs in bubblewrap, and its arguments.
+
+Beside bubblewrap's own words there are six that `enter` replaces just before it becomes
+bubblewrap, because they need something open: `--show ROOT PATH` and `--lend ROOT PATH` (a path of
+the host, read-only or writable, reached without following links), `--guard PATH NAME` (what a tool
+of the host would run later), `--outlet SOCKET PATH`, `--folder FOLDER PATH` (that holds nothing but
+a socket) and `--text PATH CONTENT` (a small file).
+"""
 
 from __future__ import annotations
 
@@ -8,26 +15,34 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rota.errors import Unavailable
-from rota.executors.kit.executor import (
+from rota.executors.sandbox.seccomp import MACHINES, filter_for
+from rota.executors.shared import exec_program, port_forward
+from rota.executors.shared.mounts import Mount, MountAllowlist, SystemFolders, environment
+from rota.executors.shared.resource_limits import (
+    CgroupHierarchy,
+    clear,
+    enforced_limits,
+    limit_arguments,
+    limited_separately,
+)
+from rota.keeper.build import Interpreter
+from rota.keeper.paths import steps_below
+from rota.model.programs import MIB, LimitEnforcement, NetworkAccess, Program
+from rota.model.spaces import SpaceRole
+from rota.ports.executor import (
     SEARCH_PATH,
-    Interpreter,
-    Missing,
-    Room,
-    environment,
+    EgressSocket,
+    ExecutionSpec,
+    KeeperSpec,
+    MissingRequirement,
+    ProcessTreeMode,
+    StopSignalTarget,
     refuse,
 )
-from rota.executors.kit.groups import Hierarchy, clear
-from rota.executors.kit.holding import held_apart, hold, holds
-from rota.executors.kit.mounts import MountList
-from rota.executors.kit.spec import Spec, Term, Tree
-from rota.executors.sandbox.filter import MACHINES, filter_for
-from rota.executors.sandbox.profile import Host, closing, last_steps, walls
-from rota.model.programs import Command
-from rota.model.sites import Held, Network
-from rota.model.spaces import Role
 
 NEEDED = ("--disable-userns", "--assert-userns-disabled", "--bind-fd", "--seccomp", "--size")
 PATIENCE = 10.0
@@ -46,21 +61,21 @@ class SandboxExecutor:
     def __init__(
         self,
         python: Interpreter,
-        mounts: MountList,
+        mounts: MountAllowlist,
         *,
-        hierarchy: Hierarchy | None = None,
+        hierarchy: CgroupHierarchy | None = None,
         search_path: str = SEARCH_PATH,
         machine: str = "",
-        host: Host | None = None,
+        host: HostFeatures | None = None,
     ) -> None:
         self._python = python
         self._mounts = mounts
         self._hierarchy = hierarchy
         self._search_path = search_path
         self._machine = machine or platform.machine()
-        self._host = host or Host.here()
+        self._host = host or HostFeatures.here()
 
-    def check(self) -> list[Missing]:
+    def check(self) -> list[MissingRequirement]:
         """Build the walls around /bin/true, and say what stood in the way."""
         missing = self._lacking()
         if missing:
@@ -69,21 +84,23 @@ class SandboxExecutor:
         lacking = [word for word in NEEDED if f"    {word} " not in told]
         if lacking:
             return [
-                Missing(f"bubblewrap with {', '.join(lacking)}", self._bubblewrap(), "update it")
+                MissingRequirement(
+                    f"bubblewrap with {', '.join(lacking)}", self._bubblewrap(), "update it"
+                )
             ]
         held = self._hierarchy.controllers if self._hierarchy else frozenset()
         unbounded = os.geteuid() == 0 and "pids" not in held
         missing = self._try_out() or ([UNBOUNDED] if unbounded else [])
-        return missing or held_apart(self._hierarchy, "memory", "cpu")
+        return missing or limited_separately(self._hierarchy, "memory", "cpu")
 
-    def holds(self, *, isolated: bool) -> Mapping[str, Held]:  # noqa: ARG002 - it has walls
+    def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
         """Say which bounds hold for all processes together."""
-        return holds(self._hierarchy, counts_alone=os.geteuid() != 0)
+        return enforced_limits(self._hierarchy, counts_alone=os.geteuid() != 0)
 
-    def wrap(self, command: Command, room: Room) -> Spec:
+    def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
         """Return the program behind its walls."""
         refuse(self.name, self._lacking())
-        held = hold(with_carriers(room), self._hierarchy, counts_alone=True)
+        held = limit_arguments(with_carriers(room), self._hierarchy, counts_alone=True)
         if held.inside and os.geteuid() == 0:
             refuse(self.name, [UNBOUNDED])
         seen, steps = last_steps(self._python, held.inside, room.outlet, room.desk)
@@ -91,19 +108,23 @@ class SandboxExecutor:
             *held.outside,
             self._bubblewrap(),
             base64.b64encode(filter_for(self._machine)).decode(),
-            *walls(self._host, self._python, room, self._mounts.of(room)),
+            *bwrap_arguments(self._host, self._python, room, self._mounts.of(room)),
             *seen,
             *closing(command),
             *("--", *steps, *command.argv),
         ]
-        argv = self._python.module("rota.executors.sandbox.enter", *words)
+        argv = self._python.module("rota.executors.sandbox.entrypoint", *words)
         env = environment(command, room)
         wrapped = replace(command, argv=argv, env=env, cwd="/")
-        return Spec(
-            name=room.name, command=wrapped, bounds=held.left, tree=Tree.AUTO, term=Term.ALL
+        return KeeperSpec(
+            name=room.name,
+            command=wrapped,
+            bounds=held.left,
+            tree=ProcessTreeMode.AUTO,
+            term=StopSignalTarget.ALL,
         )
 
-    def sweep(self, spec: Spec) -> None:
+    def sweep(self, spec: KeeperSpec) -> None:
         """Remove the attempt's control group; everything else went with its namespaces."""
         if self._hierarchy:
             clear(self._hierarchy, spec.name)
@@ -111,39 +132,43 @@ class SandboxExecutor:
     def _bubblewrap(self) -> str:
         return shutil.which("bwrap", path=self._search_path) or ""
 
-    def _lacking(self) -> list[Missing]:
+    def _lacking(self) -> list[MissingRequirement]:
         if self._machine not in MACHINES:
             known = " or ".join(MACHINES)
-            return [Missing("a filter of system calls", self._machine, f"use {known}")]
+            return [MissingRequirement("a filter of system calls", self._machine, f"use {known}")]
         if not self._bubblewrap():
-            return [Missing("bubblewrap", self._search_path, "install the package bubblewrap")]
+            return [
+                MissingRequirement(
+                    "bubblewrap", self._search_path, "install the package bubblewrap"
+                )
+            ]
         return []
 
-    def _try_out(self) -> list[Missing]:
-        bare = Room(
+    def _try_out(self) -> list[MissingRequirement]:
+        bare = ExecutionSpec(
             name="check",
             state="/nonexistent",
             folder="/",
             home="/tmp",  # noqa: S108 - the sandbox's own
-            role=Role.MEMBER,
-            network=Network.NONE,
+            role=SpaceRole.MEMBER,
+            network=NetworkAccess.NONE,
         )
         seen, steps = last_steps(self._python, ("--limit", "NPROC", "64"), None)
         words = [
             self._bubblewrap(),
             base64.b64encode(filter_for(self._machine)).decode(),
-            *walls(self._host, self._python, bare, ()),
+            *bwrap_arguments(self._host, self._python, bare, ()),
             *seen,
-            *closing(Command(argv=())),
+            *closing(Program(argv=())),
             *("--", *steps, "/bin/true"),
         ]
-        said = _said(self._python.module("rota.executors.sandbox.enter", *words))
+        said = _said(self._python.module("rota.executors.sandbox.entrypoint", *words))
         if not said:
             return []
-        return [Missing("a working sandbox", said, "allow user namespaces to this user")]
+        return [MissingRequirement("a working sandbox", said, "allow user namespaces to this user")]
 
 
-def with_carriers(room: Room) -> Room:
+def with_carriers(room: ExecutionSpec) -> ExecutionSpec:
     """Return a room in which what carries the ways out does not count as the program's.
 
     It is one process for each way, and one more while they are made.
@@ -154,7 +179,7 @@ def with_carriers(room: Room) -> Room:
     return replace(room, bounds=replace(room.bounds, processes=most + len(ways) + 1))
 
 
-UNBOUNDED = Missing(
+UNBOUNDED = MissingRequirement(
     "a bound on root's processes",
     "cgroup",
     "run Rota as a user of its own, or hand it a control group (Delegate=yes)",
@@ -176,3 +201,166 @@ def _said(argv: Sequence[str]) -> str:
         raise Unavailable(f"sandbox: {argv[0]} does not answer: {fault}") from fault
     text = done.stdout.decode(errors="replace").strip()
     return text if done.returncode == 0 else text or f"it ended with {done.returncode}"
+
+
+USER = 1000
+OWN_MEMORY = {"/dev/shm": 256 * MIB, "/tmp": 1024 * MIB, "/var/tmp": 256 * MIB}  # noqa: S108
+"""Folders in memory, bounded, gone with the program; none is larger than the memory it may use."""
+START = str(Path(exec_program.__file__))
+START_INSIDE = "/run/rota/start.py"
+FORWARD = str(Path(port_forward.__file__))
+FORWARD_INSIDE = "/run/rota/forward.py"
+SOCKET_INSIDE = "/run/rota/outlet.sock"
+DESK_INSIDE = "/run/rota/desk"
+FOLDER_INSIDE = "/run/rota/outlet"
+
+NAMESPACES = (
+    "--unshare-all",
+    "--unshare-user",
+    "--disable-userns",
+    "--assert-userns-disabled",
+)
+SESSION = ("--new-session", "--die-with-parent", "--cap-drop", "ALL")
+FROM_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+)
+"""What programs need of /etc to load libraries, trust certificates and tell the time."""
+FROM_ETC_ONLINE = ("hosts", "resolv.conf", "gai.conf")
+TELLTALE = ("keys", "key-users", "timer_list", "kallsyms", "latency_stats", "sched_debug", "scsi")
+"""What /proc tells about the whole machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFeatures:
+    """What the walls are built of here."""
+
+    links: Sequence[tuple[str, str]]
+    folders: Sequence[str]
+    etc: Sequence[str]
+    etc_online: Sequence[str]
+    telltale: Sequence[str]
+
+    @classmethod
+    def here(cls, root: str = "/") -> HostFeatures:
+        """Look at this machine."""
+        system = SystemFolders.here(root)
+        found = {"etc": FROM_ETC, "online": FROM_ETC_ONLINE, "proc": TELLTALE}
+        there = {
+            kind: [n for n in names if Path(root, "etc" if kind != "proc" else kind, n).exists()]
+            for kind, names in found.items()
+        }
+        return cls(
+            links=list(system.links),
+            folders=list(system.folders),
+            etc=there["etc"],
+            etc_online=there["online"],
+            telltale=there["proc"],
+        )
+
+
+def bwrap_arguments(
+    host: HostFeatures, python: Interpreter, room: ExecutionSpec, mounts: Sequence[Mount]
+) -> list[str]:
+    """Return everything but the program: namespaces, files, devices, in the order they are made."""
+    words = [*NAMESPACES]
+    if room.network is NetworkAccess.OPEN:
+        words.append("--share-net")
+    words += [*SESSION, "--uid", str(USER), "--gid", str(USER), "--hostname", "rota"]
+    words += [*_system(host, python, room), *_kernel(host, room), *_own(room, mounts)]
+    return words
+
+
+def _system(host: HostFeatures, python: Interpreter, room: ExecutionSpec) -> list[str]:
+    words = []
+    for folder in host.folders:
+        words += ["--ro-bind", folder, folder]
+    for target, link in host.links:
+        words += ["--symlink", target, link]
+    online = host.etc_online if room.network is NetworkAccess.OPEN else ()
+    for name in (*host.etc, *online):
+        words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    words += ["--text", "/etc/passwd", f"agent:x:{USER}:{USER}::{room.home}:/bin/sh\n"]
+    words += ["--text", "/etc/group", f"agent:x:{USER}:\n"]
+    words += ["--text", "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"]
+    if "hosts" not in online:
+        words += ["--text", "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"]
+    if steps_below("/usr", python.prefix) is None:
+        words += ["--ro-bind", python.prefix, python.prefix]
+    return words
+
+
+def _kernel(host: HostFeatures, room: ExecutionSpec) -> list[str]:
+    # To whoever is root outside the files below /proc/sys are their own: all of /proc is read-only.
+    words = ["--proc", "/proc"]
+    for name in host.telltale:
+        words += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+    words += ["--remount-ro", "/proc", "--dev", "/dev"]
+    for folder, size in OWN_MEMORY.items():
+        words += ["--size", str(min(size, room.bounds.memory_bytes or size)), "--tmpfs", folder]
+    return [*words, "--remount-ro", "/dev"]
+
+
+def _own(room: ExecutionSpec, mounts: Sequence[Mount]) -> list[str]:
+    words = []
+    for mount in mounts:
+        words += ["--lend" if mount.write else "--show", mount.root, mount.path]
+    for mount in mounts:
+        if mount.path == room.folder and mount.write:
+            for name in room.guarded:
+                words += ["--guard", room.folder, name]
+    return words
+
+
+def last_steps(
+    python: Interpreter,
+    limits: Sequence[str],
+    outlet: EgressSocket | None,
+    desk: EgressSocket | None = None,
+) -> tuple[list[str], list[str]]:
+    """Return what the last steps before the program need to see, and the steps themselves.
+
+    Each costs a start of Python, so there is none without a reason.
+    """
+    seen: list[str] = []
+    steps: list[str] = []
+    if limits:
+        seen += ["--ro-bind", START, START_INSIDE]
+        steps += [*python.script(START_INSIDE), *limits, "--"]
+    ways: list[str] = []
+    if outlet or desk:
+        seen += ["--ro-bind", FORWARD, FORWARD_INSIDE]
+    if outlet:
+        socket = SOCKET_INSIDE
+        if outlet.alone:
+            folder, _, name = outlet.socket.rpartition("/")
+            seen += ["--folder", folder, FOLDER_INSIDE]
+            socket = f"{FOLDER_INSIDE}/{name}"
+        else:
+            seen += ["--outlet", outlet.socket, SOCKET_INSIDE]
+        ways += [str(outlet.port), socket]
+    if desk:
+        folder, _, name = desk.socket.rpartition("/")
+        seen += ["--ro-bind", folder, DESK_INSIDE]
+        ways += [str(desk.port), f"{DESK_INSIDE}/{name}"]
+    if ways:
+        steps += [*python.script(FORWARD_INSIDE), *ways, "--"]
+    return seen, steps
+
+
+def closing(command: Program) -> list[str]:
+    """Return the last words: nothing of the root stays writable, and where the program starts."""
+    return ["--remount-ro", "/", "--chdir", os.path.normpath(command.cwd)]

@@ -1,1 +1,1 @@
-"""Define: a wish becomes a task, a schedule, a run, a cancellation or an answer."""
+"""Define: what people and programs ask for becomes tasks, schedules, runs and answers."""

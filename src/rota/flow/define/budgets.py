@@ -1,4 +1,4 @@
-"""Budgets: set them, and see what a day has used of them."""
+"""Set budgets, and see what a day has used of them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,41 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.errors import Invalid
-from rota.model.budgets import MICROS, NO_CAPS, USABLE, BudgetScope, Caps, Used
+from rota.model.budgets import MICROS, NO_CAPS, USABLE, BudgetCaps, BudgetScope, BudgetUsage
 from rota.model.instants import from_micros
 from rota.model.spaces import Space
 from rota.model.tasks import Task, TaskKind
-from rota.ports.agent import Agents
+from rota.ports.agent import AgentRegistry
 from rota.ports.store import Store
-from rota.rules.budgets import WORDS, Forecast, day_of, forecast, unpriced, unusable
-from rota.rules.permission import Caller, check_main, check_space
+from rota.rules.budgets import (
+    WORDS,
+    UsageForecast,
+    day_of,
+    forecast,
+    unpriced_models,
+    unusable_caps,
+)
+from rota.rules.permissions import Caller, check_main, check_space
 
 MOST_HISTORY = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BudgetStatus:
     """A budget as it stands today; one for each run has no day."""
 
     scope: BudgetScope
-    caps: Caps
-    used: Used | None
+    caps: BudgetCaps
+    used: BudgetUsage | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accounts:
+class BudgetReport:
     """Everything that holds for a task or a space, on the day that it is there."""
 
     day: str
-    budgets: list[Standing]
-    known: Forecast | None = None
+    budgets: list[BudgetStatus]
+    known: UsageForecast | None = None
 
 
 async def set_task_budget(
@@ -42,13 +49,13 @@ async def set_task_budget(
     caller: Caller,
     task: Task,
     scope: BudgetScope,
-    caps: Caps,
-    agents: Agents | None = None,
-) -> Accounts:
+    caps: BudgetCaps,
+    agents: AgentRegistry | None = None,
+) -> BudgetReport:
     """Set what each run of a task may use, or the task in a day; without caps it is taken away."""
     if caps and not USABLE[task.kind]:
         raise Invalid("task", task.name, "a callable has no budget: give this task a timeout")
-    for unit in unusable(task.kind, caps):
+    for unit in unusable_caps(task.kind, caps):
         advice = f"a {task.kind} uses no {WORDS[unit]}: cap its time"
         raise Invalid("task", task.name, advice)
     if agents is not None and task.kind is TaskKind.AGENT:
@@ -57,16 +64,18 @@ async def set_task_budget(
     return await task_accounts(store, task)
 
 
-def check_priced(agents: Agents, spec: Mapping[str, Any], caps: Caps) -> None:
+def check_priced(agents: AgentRegistry, spec: Mapping[str, Any], caps: BudgetCaps) -> None:
     """Refuse a budget of money for an agent of which nobody would know what it costs."""
     agent = agents.named(spec.get("agent"))
     tells, model = agent.abilities.money, spec.get("model")
-    why = unpriced(agent.name, model, agents.prices, tells=tells)
+    why = unpriced_models(agent.name, model, agents.prices, tells=tells)
     if caps.cost is not None and why is not None:
         raise Invalid("cost_usd", f"{caps.cost / MICROS:g}", why)
 
 
-async def set_space_budget(store: Store, caller: Caller, space: str, caps: Caps) -> Accounts:
+async def set_space_budget(
+    store: Store, caller: Caller, space: str, caps: BudgetCaps
+) -> BudgetReport:
     """Set what a space may use in a day; only who acts for everybody may."""
     check_space(caller, space)
     check_main(caller)
@@ -75,29 +84,33 @@ async def set_space_budget(store: Store, caller: Caller, space: str, caps: Caps)
     return await space_accounts(store, caller, space)
 
 
-async def task_accounts(store: Store, task: Task) -> Accounts:
+async def task_accounts(store: Store, task: Task) -> BudgetReport:
     """Return what holds for the runs of a task today, and what one usually uses."""
     space = await store.find_space(task.space)
     caps = await store.budgets_of(task.id, task.space_id)
     day = _today(store, space)
-    found = [Standing(scope=BudgetScope.RUN, caps=caps.get(BudgetScope.RUN, NO_CAPS), used=None)]
+    found = [
+        BudgetStatus(scope=BudgetScope.RUN, caps=caps.get(BudgetScope.RUN, NO_CAPS), used=None)
+    ]
     for scope, key in ((BudgetScope.TASK, task.id), (BudgetScope.SPACE, space.id)):
         used = await store.used_on(scope, key, day)
-        found.append(Standing(scope=scope, caps=caps.get(scope, NO_CAPS), used=used))
-    return Accounts(day=day, budgets=found, known=await forecast_of(store, task))
+        found.append(BudgetStatus(scope=scope, caps=caps.get(scope, NO_CAPS), used=used))
+    return BudgetReport(day=day, budgets=found, known=await forecast_of(store, task))
 
 
-async def space_accounts(store: Store, caller: Caller, name: str) -> Accounts:
+async def space_accounts(store: Store, caller: Caller, name: str) -> BudgetReport:
     """Return what a space may use and has used today."""
     check_space(caller, name)
     space = await store.find_space(name)
     caps = (await store.budgets_of(0, space.id)).get(BudgetScope.SPACE, NO_CAPS)
     day = _today(store, space)
     used = await store.used_on(BudgetScope.SPACE, space.id, day)
-    return Accounts(day=day, budgets=[Standing(scope=BudgetScope.SPACE, caps=caps, used=used)])
+    return BudgetReport(
+        day=day, budgets=[BudgetStatus(scope=BudgetScope.SPACE, caps=caps, used=used)]
+    )
 
 
-async def forecast_of(store: Store, task: Task) -> Forecast | None:
+async def forecast_of(store: Store, task: Task) -> UsageForecast | None:
     """Return what a run of a task will probably use; None if nothing is known."""
     if not USABLE[task.kind]:
         return None

@@ -1,4 +1,4 @@
-"""Keys: made, shown once, revoked."""
+"""Create, list and revoke keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime
 from rota.errors import Invalid, NotFound
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.keys import Key, KeyScope, NewKey
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 from rota.ports.store import Store
-from rota.rules.permission import Caller, check_grant, check_space, seen_space
+from rota.rules.permissions import Caller, check_grant, check_space, visible_space
 from rota.rules.tokens import SECRET_BYTES, digest_of, prefix_of, token_of
 
 LONGEST_NAME = 128
@@ -22,7 +22,7 @@ async def create_key(
     secret: bytes,
     *,
     space: str = "main",
-    role: Role | None = None,
+    role: SpaceRole | None = None,
     scopes: frozenset[KeyScope],
     expires_at: datetime | None = None,
 ) -> tuple[Key, str]:
@@ -37,7 +37,7 @@ async def create_key(
     if len(secret) != SECRET_BYTES:
         raise Invalid("secret", len(secret), f"needs {SECRET_BYTES} bytes")
     owner = await store.find_space(space)
-    wanted = role or min(owner.role, caller.role, key=(Role.MEMBER, Role.MAIN).index)
+    wanted = role or min(owner.role, caller.role, key=(SpaceRole.MEMBER, SpaceRole.MAIN).index)
     check_grant(caller, owner.role, wanted, scopes)
     key = await store.add_key(
         NewKey(
@@ -56,7 +56,7 @@ async def create_key(
 
 async def list_keys(store: Store, caller: Caller, space: str | None = None) -> list[Key]:
     """Return the keys a caller may know of, oldest first."""
-    shown = seen_space(caller, space)
+    shown = visible_space(caller, space)
     owner = None if shown is None else (await store.find_space(shown)).id
     return await store.list_keys(owner)
 

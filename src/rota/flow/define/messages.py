@@ -1,4 +1,4 @@
-"""What people say in a thread: written down, and read by a run that takes part in it."""
+"""Write a message and queue its reader; sessions of a thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rota.errors import Invalid, NotFound
-from rota.flow.define import adhoc
-from rota.flow.define.agents import with_agent
-from rota.flow.define.runs import encode_payload, template_for
-from rota.model.messages import (
+from rota.flow.define import tasks
+from rota.flow.define.policies import resolve_agent
+from rota.flow.define.runs import encode_payload, make_template
+from rota.model.agents import SessionContext
+from rota.model.runs import RunBatch, RunSource
+from rota.model.sessions import AgentSession, SessionFilter
+from rota.model.tasks import Task, TaskKind
+from rota.model.threads import (
     LARGEST_FILES,
     LONGEST_MESSAGE,
     MOST_FILES,
@@ -19,23 +23,19 @@ from rota.model.messages import (
     MessageFile,
     NewFile,
     NewMessage,
+    Thread,
     ThreadMessage,
 )
-from rota.model.runs import RunBatch, Source
-from rota.model.tasks import Task, TaskKind
-from rota.model.threads import Thread
-from rota.model.wishes import SessionContext
-from rota.ports.agent import Agents
+from rota.ports.agent import AgentRegistry
 from rota.ports.store import Store
-from rota.rules.addressing import asks
-from rota.rules.media import check_apart, file_name, mimetype_of
-from rota.rules.permission import Caller, check_claim, check_space, no_thread
-from rota.rules.queueing import conversation_of, reading_pool
+from rota.rules.messages import asks_for_answer, check_apart, file_name, mimetype_of
+from rota.rules.permissions import Caller, check_claim, check_space, may_act_for, thread_not_found
+from rota.rules.queue import conversation_of, reading_pool
 
 INSTRUCTIONS = "People have written to you in this conversation. Answer them."
 
 
-class Sending(NamedTuple):
+class NewAttachment(NamedTuple):
     """A file as somebody sends it; what it is may be left to its name."""
 
     name: str
@@ -46,7 +46,7 @@ class Sending(NamedTuple):
 async def say(
     store: Store,
     caller: Caller,
-    agents: Agents,
+    agents: AgentRegistry,
     thread: str,
     body: str,
     *,
@@ -54,7 +54,7 @@ async def say(
     sender: str | None = None,
     agent: str | None = None,
     follow_up: bool = False,
-    files: Sequence[Sending] = (),
+    files: Sequence[NewAttachment] = (),
 ) -> ThreadMessage:
     """Say something in a thread of a space, or send files; a thread that is new comes into being.
 
@@ -71,24 +71,24 @@ async def say(
     if found is None:
         check_claim(caller, space, thread)
     elif found.space != space:
-        raise no_thread(space, thread)
+        raise thread_not_found(space, thread)
     message = NewMessage(owner.id, thread, sender or caller.name, body, follow_up, sent)
-    if found is not None and not asks(found.trigger, body):
+    if found is not None and not asks_for_answer(found.trigger, body):
         return await store.say(message, None)
     task = None if found is None else await _answering(store, found)
     if task is None:
-        task = await adhoc.task_for(store, caller, TaskKind.AGENT, space)
+        task = await tasks.task_for(store, caller, TaskKind.AGENT, space)
         payload = _errand(agents, agent)
     else:
         payload = dict(READER)
-    template = template_for(task, Source.ENQUEUE, store.now())._replace(
+    template = make_template(task, RunSource.ENQUEUE, store.now())._replace(
         thread=thread, lane=conversation_of(task.id, thread), pool=reading_pool(task.policy)
     )
     reader = RunBatch(template=template, payloads=[encode_payload(payload)])
     return await store.say(message, reader)
 
 
-def _checked(files: Sequence[Sending]) -> tuple[NewFile, ...]:
+def _checked(files: Sequence[NewAttachment]) -> tuple[NewFile, ...]:
     """Return files as they are kept, or refuse them."""
     if len(files) > MOST_FILES:
         raise Invalid("files", len(files), f"send at most {MOST_FILES} with a message")
@@ -100,16 +100,16 @@ def _checked(files: Sequence[Sending]) -> tuple[NewFile, ...]:
     return tuple(_kept(name, file) for name, file in zip(names, files, strict=True))
 
 
-def _kept(name: str, file: Sending) -> NewFile:
+def _kept(name: str, file: NewAttachment) -> NewFile:
     content = file.content
     digest = hashlib.sha256(content).hexdigest()
     return NewFile(MessageFile(name, mimetype_of(name, file.type), len(content), digest), content)
 
 
-def _errand(agents: Agents, agent: str | None) -> dict[str, Any]:
+def _errand(agents: AgentRegistry, agent: str | None) -> dict[str, Any]:
     spec = {"instructions": INSTRUCTIONS, "context": SessionContext.GROUP.value}
     wanted = spec if agent is None else {**spec, "agent": agent}
-    return {**with_agent(agents, TaskKind.AGENT, wanted), "payload": dict(READER)}
+    return {**resolve_agent(agents, TaskKind.AGENT, wanted), "payload": dict(READER)}
 
 
 async def _answering(store: Store, thread: Thread) -> Task | None:
@@ -124,3 +124,53 @@ async def check_thread(store: Store, caller: Caller, thread: str, space: str) ->
     owner = await store.find_space(space)
     if await store.find_thread(thread) != owner.id:
         raise NotFound("thread", thread)
+
+
+MOST_AGENTS = 100
+
+
+async def find_session(
+    store: Store, caller: Caller, session_id: int, thread: str | None = None
+) -> AgentSession:
+    """Return a session; one of another space, or not of the thread, is not there at all."""
+    found = await store.get_session(session_id)
+    if found is None or not may_act_for(caller, found.space):
+        raise NotFound("session", session_id, "see `rota session list`")
+    if thread is not None and found.thread != thread:
+        raise NotFound("session", session_id, f"it does not belong to the thread {thread!r}")
+    return found
+
+
+async def current_of(
+    store: Store, caller: Caller, thread: str, space: str, agent: str | None
+) -> list[AgentSession]:
+    """Return what the next run of a thread would go on in, one session for each agent."""
+    await check_thread(store, caller, thread, space)
+    wanted = SessionFilter(
+        space=space, thread=thread, agent=agent, archived=False, limit=MOST_AGENTS
+    )
+    return await store.list_sessions(wanted)
+
+
+async def archive(
+    store: Store, caller: Caller, meant: Sequence[AgentSession], title: str | None
+) -> list[AgentSession]:
+    """Put sessions aside and return them as they are then."""
+    for session in meant:
+        await store.archive_session(session.id, title)
+    return [await find_session(store, caller, session.id) for session in meant]
+
+
+async def clear(store: Store, meant: Sequence[AgentSession]) -> None:
+    """Forget sessions."""
+    for session in meant:
+        await store.clear_session(session.id)
+
+
+async def resume(
+    store: Store, caller: Caller, meant: AgentSession, title: str | None
+) -> AgentSession:
+    """Let the next run go on in a session."""
+    if not await store.resume_session(meant.id, title):
+        raise NotFound("session", meant.id, "it was cleared meanwhile")
+    return await find_session(store, caller, meant.id)

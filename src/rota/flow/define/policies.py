@@ -1,16 +1,20 @@
-"""What a policy may say."""
+"""What the policy of a task may say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from datetime import timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from rota.errors import Invalid
-from rota.model.tasks import Overlap, Policy, TaskKind
-from rota.model.wishes import SessionContext
-from rota.rules.telling import MOST_PROGRESS
-from rota.rules.wishes import context_in
+from rota.model.agents import SessionContext
+from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Policy, Pool, Retry, TaskKind
+from rota.ports.agent import AgentRegistry
+from rota.rules.notifications import MOST_PROGRESS
+from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_context
+from rota.timing.durations import parse_duration
 
 LONGEST = timedelta(days=366)
 MOST_ATTEMPTS = 1_000
@@ -23,16 +27,16 @@ def check_policy(policy: Policy) -> None:
     """Refuse a policy that makes no sense, naming the field and what to do."""
     retry = policy.retry
     _between("retry.attempts", retry.attempts, 1, MOST_ATTEMPTS)
-    _span("retry.base", retry.base)
-    _span("retry.cap", retry.cap)
+    _check_duration("retry.base", retry.base)
+    _check_duration("retry.cap", retry.cap)
     _between("retry.factor", retry.factor, 1.0, 100.0)
     _between("retry.jitter", retry.jitter, 0.0, 10.0)
     for name in ("timeout", "idle_timeout", "grace", "deadline"):
-        _optional_span(name, getattr(policy, name))
-    _optional_span("retry.max_age", retry.max_age)
+        _check_optional_duration(name, getattr(policy, name))
+    _check_optional_duration("retry.max_age", retry.max_age)
     _between("priority", policy.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
     _between("catch_up.cap", policy.catch_up.cap, 1, MOST_CATCH_UP)
-    _span("catch_up.window", policy.catch_up.window)
+    _check_duration("catch_up.window", policy.catch_up.window)
     _between("disable_after", policy.disable_after, 0, MOST_ATTEMPTS)
     _between("progress", policy.progress, 0, MOST_PROGRESS)
     for name in ("lane", "group"):
@@ -47,7 +51,7 @@ def check_policy(policy: Policy) -> None:
 
 def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
     """Refuse what would let the runs of one conversation overlap."""
-    if context_in(spec) is SessionContext.ISOLATED:
+    if read_session_context(spec) is SessionContext.ISOLATED:
         return
     if policy.lane is not None:
         advice = "the context group has the lane of its thread; leave this out"
@@ -74,11 +78,112 @@ def _between(field: str, value: float, least: float, most: float) -> None:
         raise Invalid(field, value, f"must be from {least:g} to {most:g}")
 
 
-def _span(field: str, value: timedelta) -> None:
+def _check_duration(field: str, value: timedelta) -> None:
     if not timedelta() < value <= LONGEST:
         raise Invalid(field, value, "must be longer than nothing and at most 366 days")
 
 
-def _optional_span(field: str, value: timedelta | None) -> None:
+def _check_optional_duration(field: str, value: timedelta | None) -> None:
     if value is not None:
-        _span(field, value)
+        _check_duration(field, value)
+
+
+OF_PROGRAMS = frozenset({"output"})
+"""What scripts may want, too."""
+OF_AGENTS = ("agent", *(wish for wish in WISHES if wish not in OF_PROGRAMS))
+
+
+def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the name of its agent, so that no setting ever moves the task.
+
+    What the agent cannot do is refused here, naming the field.
+    """
+    if kind is not TaskKind.AGENT:
+        stray = next((name for name in OF_AGENTS if spec.get(name) is not None), None)
+        if stray is not None:
+            advice = "goes with instructions for an agent; leave it out"
+            raise Invalid(stray, spec[stray], advice)
+        return dict(spec)
+    agent = agents.named(spec.get("agent"))
+    spec = _with_model(agents, agent.name, spec)
+    if spec.get("answers") and not spec.get("context"):
+        spec = {**spec, "context": SessionContext.GROUP.value}  # whoever answers takes part
+    agent.check(read_agent_spec(spec))
+    return {**spec, "agent": agent.name}
+
+
+def _with_model(agents: AgentRegistry, agent: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record with the model of its tier, and a cheaper one if the settings name it.
+
+    Only models are kept: what the settings say of tiers later moves no task.
+    """
+    tier = spec.get("model_tier")
+    if tier is not None:
+        rest = {name: value for name, value in spec.items() if name != "model_tier"}
+        spec = {**rest, "model": agents.model_of(agent, tier)}
+    low = agents.tiers.get(agent, {}).get("low")
+    if low is None or spec.get("model") == low or spec.get(CHEAPER) == low:
+        return spec
+    return {**spec, CHEAPER: low}
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+NAMES = tuple(f.name for f in fields(Policy))
+
+
+def policy_from(options: Mapping[str, object], base: Policy | None = None) -> Policy:
+    """Return a policy with these options set; refuse unknown ones by name."""
+    changes: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in NAMES:
+            raise Invalid(name, value, f"no such option; there are {', '.join(NAMES)}")
+        changes[name] = _read(name, value)
+    policy = replace(base or Policy(), **changes)
+    check_policy(policy)
+    return policy
+
+
+def _read(name: str, value: object) -> object:
+    match name:
+        case "timeout" | "idle_timeout" | "grace" | "deadline":
+            return _read_duration(name, value)
+        case "pool":
+            return None if value is None else _choice(Pool, name, value)
+        case "overlap":
+            return None if value is None else _choice(Overlap, name, value)
+        case "on_lost":
+            return _choice(OnLost, name, value)
+        case "retry":
+            return _retry(value)
+        case "catch_up":
+            return _catch_up(value)
+        case _:
+            return value
+
+
+def _read_duration(name: str, value: object) -> timedelta | None:
+    if value is None or isinstance(value, timedelta):
+        return value
+    return parse_duration(str(value), field=name)
+
+
+def _choice(kind: type[Choice], name: str, value: object) -> Choice:
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise Invalid(name, value, f"choose one of {', '.join(kind)}") from None
+
+
+def _retry(value: object) -> Retry:
+    if isinstance(value, Retry):
+        return value
+    if isinstance(value, int):
+        return Retry(attempts=value)
+    raise Invalid("retry", value, "give a Retry or the number of attempts")
+
+
+def _catch_up(value: object) -> CatchUp:
+    if isinstance(value, CatchUp):
+        return value
+    return CatchUp(mode=_choice(CatchUpMode, "catch_up", value))

@@ -1,4 +1,4 @@
-"""Runs: queue, run now, backfill, cancel, answer."""
+"""Queue, run now, backfill, cancel and answer."""
 
 from __future__ import annotations
 
@@ -9,34 +9,49 @@ from datetime import datetime
 from typing import TypeAlias
 
 from rota.errors import Conflict, IllegalMove, Invalid, NotFound, Unavailable
-from rota.flow.define.names import get_task
-from rota.flow.plan import table_of
+from rota.flow.lookup import find_run, get_task
 from rota.flow.settle import decide_runs, settle_runs
-from rota.model.deeds import Deed
+from rota.model.attempts import AttemptReport, Cancelled
 from rota.model.ids import RunId
 from rota.model.instants import from_micros, maybe_micros, to_micros
-from rota.model.messages import is_to_read
-from rota.model.outcomes import Cancelled, Report
-from rota.model.runs import LONGEST_PAYLOAD, Enqueued, NewRun, Question, Run, RunBatch, Source
-from rota.model.settlements import Settlement
-from rota.model.states import FINISHED, Move, RunState
+from rota.model.json import encode
+from rota.model.runs import (
+    FINISHED,
+    LONGEST_PAYLOAD,
+    Enqueued,
+    NewRun,
+    Question,
+    Run,
+    RunBatch,
+    RunSource,
+    RunState,
+    RunTransition,
+)
+from rota.model.settlement import ApprovedAction, Settlement
 from rota.model.tasks import Task
-from rota.model.values import encode
+from rota.model.threads import is_to_read
 from rota.ports.clock import Random
 from rota.ports.store import Store
-from rota.rules.approvals import APPROVAL, APPROVE, check_decision
-from rota.rules.control import Control, check_in_time, control_of
-from rota.rules.permission import Caller, check_person, may_act_for
-from rota.rules.queueing import new_run, reading_pool
-from rota.rules.settlement import Context
-from rota.rules.settlement import answer as decide_answer
-from rota.rules.wishes import is_in_conversation
+from rota.rules.approvals import (
+    APPROVAL,
+    APPROVE,
+    ControlRequest,
+    check_decision,
+    check_in_time,
+    control_of,
+)
+from rota.rules.permissions import Caller, check_person
+from rota.rules.plans import timetable_for
+from rota.rules.queue import new_run, reading_pool
+from rota.rules.settlement import SettlementContext
+from rota.rules.settlement import settle_answer as decide_answer
+from rota.rules.task_spec import is_in_conversation
 
 LONGEST_KEY = 256
 LONGEST_ANSWER = 16 * 1024
 MOST_BACKFILLED = 1_000
 
-Deciding: TypeAlias = Callable[[Run, Control], Awaitable[Deed]]
+Deciding: TypeAlias = Callable[[Run, ControlRequest], Awaitable[ApprovedAction]]
 """Says what is done for an action that a run asked Rota for."""
 
 
@@ -73,7 +88,7 @@ async def run_now(
 ) -> Enqueued:
     """Queue a run of a task at once, even of a disabled one; its schedules do not move."""
     task = await get_task(store, caller, name, space)
-    return await enqueue(store, task, payload, key=key, source=Source.MANUAL)
+    return await enqueue(store, task, payload, key=key, source=RunSource.MANUAL)
 
 
 async def enqueue(
@@ -84,10 +99,10 @@ async def enqueue(
     key: str | None = None,
     at: datetime | None = None,
     priority: int | None = None,
-    source: Source = Source.ENQUEUE,
+    source: RunSource = RunSource.ENQUEUE,
 ) -> Enqueued:
     """Queue one run of a task that the caller may use."""
-    template = template_for(task, source, store.now(), at, priority)
+    template = make_template(task, source, store.now(), at, priority)
     return (await queue(store, [batch_of(template, payload, key)]))[0][0]
 
 
@@ -107,17 +122,17 @@ async def run_again(store: Store, caller: Caller, run_id: int) -> Enqueued:
         raise NotFound("task", run.task, "it was deleted; create it again first")
     payload = json.loads(run.payload)
     if is_to_read(payload):
-        template = template_for(tasks[0], Source.MANUAL, store.now())
+        template = make_template(tasks[0], RunSource.MANUAL, store.now())
         template = template._replace(pool=reading_pool(tasks[0].policy))
         again = await store.read_again(run.id, RunBatch(template=template, payloads=[run.payload]))
         if again is None:
             raise IllegalMove(run.state, "be tried again: what it was to read was read")
         return Enqueued(run_id=again)
-    return await enqueue(store, tasks[0], payload, source=Source.MANUAL)
+    return await enqueue(store, tasks[0], payload, source=RunSource.MANUAL)
 
 
-def template_for(
-    task: Task, source: Source, now: int, at: datetime | None = None, priority: int | None = None
+def make_template(
+    task: Task, source: RunSource, now: int, at: datetime | None = None, priority: int | None = None
 ) -> NewRun:
     """Return what runs of a task have in common, as its policy wants them queued."""
     return new_run(
@@ -188,12 +203,12 @@ async def backfill(
     batches = []
     for schedule in schedules:
         stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
-        table = table_of(schedule.rule, schedule.generation, stagger)
+        table = timetable_for(schedule.rule, schedule.generation, stagger)
         last = min(end, max(from_micros(now), schedule.cursor))
         slots = table.between(start, last, limit=MOST_BACKFILLED + 1) if start < last else ()
         for slot in slots:
             due = slot.due if to_micros(slot.due) > now else None
-            template = template_for(task, Source.BACKFILL, now, due)._replace(
+            template = make_template(task, RunSource.BACKFILL, now, due)._replace(
                 schedule_id=schedule.id,
                 slot_key=slot.key,
                 slot_at=to_micros(slot.at),
@@ -212,19 +227,6 @@ def created(outcomes: Sequence[Sequence[Enqueued]]) -> list[RunId]:
     return [o.run_id for results in outcomes for o in results if o.created]
 
 
-async def find_run(store: Store, caller: Caller, run_id: int) -> Run:
-    """Return a run by id; one of another space is not there at all."""
-    run = await store.get_run(run_id)
-    if run is None or not may_act_for(caller, run.space):
-        raise no_run(run_id)
-    return run
-
-
-def no_run(run_id: int) -> NotFound:
-    """Return what is said of a run that is not there, or not for the caller."""
-    return NotFound("run", run_id, "see `rota runs`")
-
-
 async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) -> Run:
     """End a run that has not begun, or ask whoever works on it to stop."""
     run = await find_run(store, caller, run_id)
@@ -238,7 +240,7 @@ async def cancel_run(store: Store, caller: Caller, run_id: int, chance: Random) 
         return await cancel_run(
             store, caller, run_id, chance
         )  # it went back to the queue meanwhile
-    report = Report(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
+    report = AttemptReport(outcome=Cancelled(reason=f"cancelled by {caller.name}"))
     standing = [facts for facts in await store.open_runs([run.id]) if facts.state is run.state]
     accepted = await settle_runs(store, [(facts, report) for facts in standing], chance)
     if not (standing and all(accepted)):  # it was claimed, or ended, meanwhile
@@ -251,7 +253,7 @@ async def end_of(store: Store, run: Run, why: str, chance: Random) -> Settlement
     if run.state in FINISHED:
         raise IllegalMove(run.state, "be cancelled: it has ended already")
     facts = [replace(one, state=RunState.QUEUED) for one in await store.open_runs([run.id])]
-    report = Report(outcome=Cancelled(reason=why))
+    report = AttemptReport(outcome=Cancelled(reason=why))
     return (await decide_runs(store, [(one, report) for one in facts], chance))[0]
 
 
@@ -274,7 +276,7 @@ async def answer_question(
         raise NotFound("question", question_id, "see `rota runs --state waiting`")
     run = await find_run(store, caller, question.run_id)
     if question.answered_at is not None or run.state is not RunState.WAITING:
-        raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
+        raise IllegalMove(run.state, f"take this {RunTransition.ANSWER}: the question is closed")
     if not 0 < len(text) <= LONGEST_ANSWER:
         raise Invalid("answer", text, f"needs 1 to {LONGEST_ANSWER} characters")
     check_decision(question, text, seen, store.now())
@@ -285,7 +287,7 @@ async def answer_question(
     facts = await store.open_runs([run.id])
     tasks = await store.get_tasks([run.task_id])
     followers = await store.successors([run.task_id])
-    context = Context(
+    context = SettlementContext(
         policy=tasks[0].policy,
         task=tasks[0].name,
         followers=tuple(followers.get(run.task_id, ())),
@@ -294,11 +296,13 @@ async def answer_question(
     settlement = decide_answer(facts[0], question.id, question.kind, text, caller.name, context)
     waits = facts[0].state is RunState.WAITING and facts[0].epoch == question.epoch
     if not waits or not await _settled(store, settlement, deed):
-        raise IllegalMove(run.state, f"take this {Move.ANSWER}: the question is closed")
+        raise IllegalMove(run.state, f"take this {RunTransition.ANSWER}: the question is closed")
     return await find_run(store, caller, run.id)
 
 
-async def _deed(run: Run, question: Question, now: int, decide: Deciding | None) -> Deed | None:
+async def _deed(
+    run: Run, question: Question, now: int, decide: Deciding | None
+) -> ApprovedAction | None:
     """Return what Rota does itself when a question is approved."""
     control = control_of(question)
     if control is None:
@@ -310,7 +314,7 @@ async def _deed(run: Run, question: Question, now: int, decide: Deciding | None)
     return await decide(run, control)
 
 
-async def _settled(store: Store, settlement: Settlement, deed: Deed | None) -> bool:
+async def _settled(store: Store, settlement: Settlement, deed: ApprovedAction | None) -> bool:
     if deed is None:
         return all(await store.settle([settlement]))
     return await store.approve(settlement, deed) is not None

@@ -1,4 +1,4 @@
-"""Schedules: declare, replace, drop; the rule is validated before anything is written."""
+"""Declare, replace and drop schedules."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.errors import Invalid, NotFound
-from rota.flow.define.names import check_name, get_task
-from rota.flow.define.standing import persistently, standing_schedules
+from rota.flow.lookup import check_name, get_task
+from rota.flow.task_changes import plan_due_then_list, retry_if_stale
 from rota.model.instants import from_micros, to_micros
-from rota.model.plans import PAST_ASKED_FOR, ScheduleState, StoredSchedule
-from rota.model.schedules import Rule, RuleKind
+from rota.model.schedules import PAST_ASKED_FOR, Rule, RuleKind, ScheduleState, StoredSchedule
 from rota.model.spaces import Space
 from rota.model.tasks import Task
 from rota.ports.store import Store
-from rota.rules.permission import Caller
-from rota.timing import natural, rules
+from rota.rules.permissions import Caller
+from rota.timing import natural_language, rule_builders
 from rota.timing.durations import format_duration, parse_duration
 from rota.timing.options import build
 from rota.timing.timetable import timetable
@@ -30,7 +29,7 @@ TOO_SHORT = 'at most once a second: use "1s" or longer; "1m" is a minute'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ScheduleSpec:
     """When a task is to run, as a caller says it; exactly one of the first six is given.
 
     No door sets `shortest`: what tests Rota itself may ask for intervals of milliseconds.
@@ -55,7 +54,7 @@ class Wish:
         return [kind for kind in KINDS if getattr(self, kind) is not None]
 
 
-def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rule:
+def build_rule(wish: ScheduleSpec, timezone: str, now: datetime, begun: datetime) -> Rule:
     """Return the rule a wish describes, for a schedule that was first declared at `begun`."""
     rule = _rule_from(wish, timezone, now, begun)
     if rule.kind is RuleKind.INTERVAL and parse_duration(rule.expression) < wish.shortest:
@@ -65,7 +64,7 @@ def build_rule(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rul
     return rule
 
 
-def _rule_from(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rule:
+def _rule_from(wish: ScheduleSpec, timezone: str, now: datetime, begun: datetime) -> Rule:
     given = wish.kinds
     if len(given) != 1:
         advice = f"give exactly one of {', '.join(KINDS)}"
@@ -75,26 +74,26 @@ def _rule_from(wish: Wish, timezone: str, now: datetime, begun: datetime) -> Rul
         raise Invalid("weekdays", wish.weekdays, "go only with times")
     match given[0]:
         case "cron":
-            return rules.cron(wish.cron or "", **options)
+            return rule_builders.cron(wish.cron or "", **options)
         case "every":
-            return rules.every(wish.every or "", anchor=wish.anchor or begun, **options)
+            return rule_builders.every(wish.every or "", anchor=wish.anchor or begun, **options)
         case "rrule":
-            return rules.rrule(wish.rrule or "", created_at=begun, **options)
+            return rule_builders.rrule(wish.rrule or "", created_at=begun, **options)
         case "at":
             at = _moment(wish.at or "", now, options["timezone"])
-            return rules.once(at, now=now, allow_past=wish.allow_past, **options)
+            return rule_builders.once(at, now=now, allow_past=wish.allow_past, **options)
         case "words":
-            said = natural.read(wish.words or "", now=now, timezone=options["timezone"])
+            said = natural_language.read(wish.words or "", now=now, timezone=options["timezone"])
             return build(said.kind, said.expression, anchor=said.anchor, **options)
         case _:
-            return rules.calendar(wish.times or "", weekdays=wish.weekdays, **options)
+            return rule_builders.calendar(wish.times or "", weekdays=wish.weekdays, **options)
 
 
 def _moment(at: str | datetime, now: datetime, timezone: str) -> str | datetime:
     """Return an instant; one that is said as `in 20 minutes` counts from now."""
     if not isinstance(at, str) or not at.strip().lower().startswith("in "):
         return at
-    said = natural.read(at, now=now, timezone=timezone)
+    said = natural_language.read(at, now=now, timezone=timezone)
     return said.expression if said.kind is RuleKind.ONCE else at
 
 
@@ -102,7 +101,7 @@ async def put_schedule(
     store: Store,
     caller: Caller,
     task_name: str,
-    wish: Wish,
+    wish: ScheduleSpec,
     *,
     space: str = "main",
     name: str = "default",
@@ -125,11 +124,11 @@ async def put_schedule(
             raise NotFound("schedule", name, "it was dropped at the same moment: try again")
         return found
 
-    return await persistently(put)
+    return await retry_if_stale(put)
 
 
 async def prepare_schedule(
-    store: Store, owner: Space, task_name: str, task: Task | None, wish: Wish, name: str
+    store: Store, owner: Space, task_name: str, task: Task | None, wish: ScheduleSpec, name: str
 ) -> dict[str, Any] | None:
     """Return what is to be written for a wish, or None if it stands there already.
 
@@ -143,7 +142,7 @@ async def prepare_schedule(
     if found is not None and _unchanged(found, wish, owner.timezone, begun):
         return None
     if found is not None and found.next_at is not None and found.next_at <= now:
-        await standing_schedules(store, found.task_id, to_micros(now))
+        await plan_due_then_list(store, found.task_id, to_micros(now))
         found = await _find(store, task, name)
     rule = build_rule(wish, owner.timezone, now, begun)
     generation = 1
@@ -171,14 +170,14 @@ async def _find(store: Store, task: Task | None, name: str) -> StoredSchedule | 
     return None if task is None else await store.find_schedule(task.id, name)
 
 
-def _unchanged(found: StoredSchedule, wish: Wish, timezone: str, begun: datetime) -> bool:
+def _unchanged(found: StoredSchedule, wish: ScheduleSpec, timezone: str, begun: datetime) -> bool:
     """Whether a wish describes the rule that stands there, also one that is not taken any more.
 
     A past `at` counts as the same wish.
     """
     again = replace(wish, allow_past=True) if wish.at is not None else wish
     rule = _rule_from(again, timezone, begun, begun)
-    return not _set_aside(found) and rules.to_record(rule) == json.loads(found.rule)
+    return not _set_aside(found) and rule_builders.to_record(rule) == json.loads(found.rule)
 
 
 def _set_aside(found: StoredSchedule) -> bool:
@@ -187,7 +186,7 @@ def _set_aside(found: StoredSchedule) -> bool:
 
 
 def _rule_of(found: StoredSchedule) -> Rule:
-    return rules.from_record(json.loads(found.rule))
+    return rule_builders.from_record(json.loads(found.rule))
 
 
 def _identity(rule: Rule) -> tuple[object, ...]:
@@ -201,7 +200,7 @@ def _record(
     return {
         "task_id": task_id,
         "name": name,
-        "rule": json.dumps(rules.to_record(rule)),
+        "rule": json.dumps(rule_builders.to_record(rule)),
         "generation": generation,
         "cursor": to_micros(cursor),
         "next_at": None if slot is None else to_micros(slot.due),
@@ -220,11 +219,11 @@ async def drop_schedule(
 
     async def drop() -> StoredSchedule:
         task = await get_task(store, caller, task_name, space)
-        standing = await standing_schedules(store, task.id, store.now())
+        standing = await plan_due_then_list(store, task.id, store.now())
         found = next((schedule for schedule in standing if schedule.name == name), None)
         if found is None:
             raise NotFound("schedule", name, f"see `rota task show {task_name}`")
         await store.drop_schedule(found)
         return found
 
-    return await persistently(drop)
+    return await retry_if_stale(drop)

@@ -1,13 +1,16 @@
-"""Spaces: create, change."""
+"""Spaces, limits, and the pause of everything."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from rota.errors import Conflict, Invalid, NotFound
-from rota.model.spaces import Role, Space
+from rota.errors import Conflict, Invalid, NotFound, NotPermitted
+from rota.model.schedules import Pauses
+from rota.model.spaces import Limit, LimitScope, Quota, Space, SpaceRole
+from rota.model.tasks import Pool
 from rota.ports.store import Store
-from rota.rules.permission import Caller, check_space
+from rota.rules.permissions import Caller, check_main, check_space
 from rota.timing.zones import zone
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
@@ -23,7 +26,7 @@ async def create_space(store: Store, caller: Caller, name: str, timezone: str) -
     try:
         await store.find_space(name)
     except NotFound:
-        return await store.add_space(name, Role.MEMBER, where.key)
+        return await store.add_space(name, SpaceRole.MEMBER, where.key)
     message = f"there is a space {name!r} already: change it with `rota space set`"
     raise Conflict(message)
 
@@ -34,3 +37,86 @@ async def set_space(store: Store, caller: Caller, name: str, timezone: str) -> S
     where = zone(timezone)
     await store.find_space(name)
     return await store.set_space(name, where.key)
+
+
+LONGEST_GROUP = 128
+
+
+async def list_limits(store: Store, caller: Caller) -> list[tuple[Limit, str]]:
+    """Return every limit with its key in words."""
+    _check(caller)
+    names = {str(space.id): space.name for space in await store.list_spaces()}
+    return [(limit, _words(limit, names)) for limit in await store.list_limits()]
+
+
+async def set_limit(store: Store, caller: Caller, wanted: Limit) -> None:
+    """Set a limit, replacing the one of its scope and key."""
+    _check(caller)
+    if wanted.rate is not None and wanted.scope is not LimitScope.GROUP:
+        raise Invalid("rate", wanted.rate, "rates are for groups: give --cap")
+    key = await _stored_key(store, wanted.scope, wanted.key)
+    await store.set_limits([replace(wanted, key=key)])
+
+
+async def remove_limit(store: Store, caller: Caller, scope: LimitScope, key: str) -> None:
+    """Take a limit away."""
+    _check(caller)
+    stored = await _stored_key(store, scope, key)
+    standing = {(limit.scope, limit.key) for limit in await store.list_limits()}
+    if (scope, stored) not in standing:
+        raise NotFound("limit", f"{scope} {key}".strip(), "see `rota limit list`")
+    await store.set_limits([Limit(scope=scope, key=stored)])
+
+
+def _check(caller: Caller) -> None:
+    if caller.role is not SpaceRole.MAIN:
+        message = "limits belong to the main space"
+        raise NotPermitted(message)
+
+
+async def _stored_key(store: Store, scope: LimitScope, key: str) -> str:
+    match scope:
+        case LimitScope.TOTAL:
+            if key:
+                raise Invalid("key", key, "the total has no key")
+            return ""
+        case LimitScope.POOL:
+            return _pool(key)
+        case LimitScope.SPACE:
+            what, slash, name = key.partition("/")
+            counted = what if what in set(Quota) else _pool(what, *Quota)
+            if not slash:
+                return counted
+            space = await store.find_space(name)
+            if counted in set(Quota) and space.role is SpaceRole.MAIN:
+                raise Invalid("key", key, "the role main has no quota: name a member space")
+            return f"{counted}/{space.id}"
+        case LimitScope.GROUP:
+            if not (0 < len(key) <= LONGEST_GROUP and key.isprintable()):
+                raise Invalid("key", key, f"name the group, in 1 to {LONGEST_GROUP} characters")
+            return key
+
+
+def _pool(key: str, *more: str) -> str:
+    if key not in {pool.value for pool in Pool}:
+        raise Invalid("key", key, f"name a pool: {' or '.join([*Pool, *more])}")
+    return key
+
+
+def _words(limit: Limit, names: dict[str, str]) -> str:
+    pool, slash, number = limit.key.partition("/")
+    if limit.scope is not LimitScope.SPACE or not slash:
+        return limit.key
+    return f"{pool}/{names.get(number, number)}"
+
+
+async def pause_all(store: Store, caller: Caller) -> Pauses:
+    """Let nothing new begin in any process; what runs goes on, slots that come due are skipped."""
+    check_main(caller)
+    return await store.pause(caller.name)
+
+
+async def resume_all(store: Store, caller: Caller) -> Pauses:
+    """Let work begin again, from now on; what came due meanwhile is not caught up."""
+    check_main(caller)
+    return await store.resume(caller.name)

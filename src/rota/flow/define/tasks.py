@@ -1,4 +1,4 @@
-"""Tasks: create, change, enable, disable, pause, delete."""
+"""Create, change, disable and delete tasks; one-off tasks."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rota.errors import Conflict, Invalid, NotFound
-from rota.flow.define.names import check_line, check_name, check_new_name, get_task
-from rota.flow.define.noticing import check_channel, check_place, usual_place
+from rota.flow.define.notifications import check_channel, check_target, default_target
 from rota.flow.define.policies import check_conversation, check_policy, check_timeouts
-from rota.flow.define.schedules import Wish, prepare_schedule
-from rota.flow.define.standing import persistently, standing_schedules
+from rota.flow.define.schedules import ScheduleSpec, prepare_schedule
 from rota.flow.define.threads import check_claimed
-from rota.model.instants import maybe_micros, to_micros
-from rota.model.outcomes import Cancelled, Report
-from rota.model.plans import StoredSchedule
-from rota.model.runs import OpenRun
-from rota.model.settlements import Settlement
-from rota.model.tasks import After, NewTask, Policy, Task, TaskKind
+from rota.flow.lookup import check_line, check_name, check_new_name, get_task
+from rota.flow.task_changes import cancel_runs, disable, plan_due_then_list, retry_if_stale
+from rota.model.instants import to_micros
+from rota.model.schedules import StoredSchedule
+from rota.model.tasks import After, NewTask, Policy, Pool, Task, TaskKind
 from rota.ports.store import Store
-from rota.rules.chaining import check_chain
-from rota.rules.done import check_done
-from rota.rules.permission import Caller, check_space
-from rota.rules.settlement import Context, settle
+from rota.rules.checks import check_done
+from rota.rules.permissions import Caller, check_space
+from rota.rules.queue import check_chain
+from rota.rules.task_spec import NAMES, ORIGIN
 
 LONGEST_TITLE = 200
 CODE = "code"
@@ -44,7 +41,7 @@ async def put_task(
     after: After | None = None,
     origin: str = "cli",
     replace: bool = False,
-    wish: Wish | None = None,
+    wish: ScheduleSpec | None = None,
     schedule: str = "default",
     thread: str | None = None,
     stood: int | None = None,
@@ -73,7 +70,7 @@ async def put_task(
     _check_standing(name, found, origin, replace=replace)
     stands = None if found is None else found.policy.deliver_to
     if policy.deliver_to is not None and policy.deliver_to != stands:
-        await check_place(store, caller, space, policy.deliver_to, "deliver_to")
+        await check_target(store, caller, space, policy.deliver_to, "deliver_to")
         if channels:
             await check_channel(store, channels, policy.deliver_to, thread, "deliver_to")
     await check_claimed(store, caller, space, thread)
@@ -101,7 +98,7 @@ async def put_task(
         dropped = await _schedule_of(store, standing, drops)
         return await store.put_task(task, after_id, record, dropped)
 
-    return await persistently(put)
+    return await retry_if_stale(put)
 
 
 def _check_title(title: str, found: Task | None) -> None:
@@ -126,13 +123,13 @@ def _check_standing(name: str, found: Task | None, origin: str, *, replace: bool
 async def _schedule_of(store: Store, task: Task | None, name: str | None) -> StoredSchedule | None:
     if task is None or name is None:
         return None
-    standing = await standing_schedules(store, task.id, store.now())
+    standing = await plan_due_then_list(store, task.id, store.now())
     return next((schedule for schedule in standing if schedule.name == name), None)
 
 
 async def usual_policy(store: Store, space_id: int, kind: TaskKind) -> Policy:
     """Return how a new task of a space goes about whatever is left out."""
-    place = await usual_place(store, space_id)
+    place = await default_target(store, space_id)
     return Policy(metered=kind is not TaskKind.PYTHON, deliver_to=place)
 
 
@@ -176,17 +173,11 @@ async def disable_task(
     if until is not None and to_micros(until) <= now:
         raise Invalid("until", until.isoformat(), "is in the past; give a time to come")
     why = reason or f"{'paused' if until else 'disabled'} by {caller.name}"
-    done = False
-    while not done:  # what a planner queues meanwhile is ended too
-        await standing_schedules(store, task.id, now)
-        queued = await store.queued_runs_of(task.id, planned_only=True)
-        unbegun = [run for run in queued if run.epoch == 0]
-        ends = _cancel_all(unbegun, task, "its task was disabled", now)
-        done = await store.disable_task(task, why, maybe_micros(until), ends)
+    await disable(store, task, why, until)
     return await get_task(store, caller, name, space)
 
 
-class Deletion(NamedTuple):
+class DeletedTask(NamedTuple):
     """A task that was taken out of use, and what became of its runs."""
 
     task: Task
@@ -199,29 +190,49 @@ async def delete_task(
     caller: Caller,
     name: str,
     space: str = "main",
-    about_to: Callable[[Deletion], None] | None = None,
-) -> Deletion:
+    about_to: Callable[[DeletedTask], None] | None = None,
+) -> DeletedTask:
     """Take a task out of use: queued runs are cancelled, running ones told to stop.
 
     Its history stays until retention, and its name may be used again. `about_to` is told of each
     try what it would come to.
     """
     task = await get_task(store, caller, name, space)
-    gone = Deletion(task, [], [])
+    gone = DeletedTask(task, [], [])
     done = False
     while not done:  # what is queued meanwhile is ended too
-        await standing_schedules(store, task.id, store.now())
+        await plan_due_then_list(store, task.id, store.now())
         queued = await store.queued_runs_of(task.id, planned_only=False)
         running = await store.running_runs_of(task.id)
-        ends = _cancel_all(queued, task, "its task was deleted", store.now())
-        gone = Deletion(task, [run.run_id for run in queued], running)
+        ends = cancel_runs(queued, task, "its task was deleted", store.now())
+        gone = DeletedTask(task, [run.run_id for run in queued], running)
         if about_to is not None:
             about_to(gone)
         done = await store.delete_task(task, ends, running)
     return gone
 
 
-def _cancel_all(runs: list[OpenRun], task: Task, reason: str, now: int) -> list[Settlement]:
-    context = Context(policy=task.policy, now=now)
-    report = Report(outcome=Cancelled(reason=reason))
-    return [settle(run, report, context) for run in runs]
+"""The origin of tasks that Rota brings along."""
+
+
+async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> Task:
+    """Return the task whose runs are a space's work of one kind that is done once."""
+    name = NAMES[kind]
+    owner = await store.find_space(space)
+    found = await store.find_task(owner.id, name)
+    if found is None:
+        return await put_task(
+            store,
+            caller,
+            name,
+            space=space,
+            title=f"What is done once by {'an agent' if kind is TaskKind.AGENT else 'a program'}",
+            kind=kind,
+            route=kind.value,
+            policy=Policy(pool=Pool.FOREGROUND),
+            origin=ORIGIN,
+        )
+    if found.origin != ORIGIN:
+        message = f"the task {name!r} has a name that Rota uses itself: rename it"
+        raise Conflict(message)
+    return found

@@ -1,4 +1,4 @@
-"""Threads: registered before anybody speaks there, found, and cancelled as a whole."""
+"""Register, find and cancel threads."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from typing import Any
 
 from rota.errors import Busy, Conflict, Invalid, NotFound
 from rota.flow.settle import settle_runs
-from rota.model.outcomes import Cancelled, Report
-from rota.model.spaces import Role, Space
-from rota.model.states import FINISHED, RunState
+from rota.model.attempts import AttemptReport, Cancelled
+from rota.model.runs import FINISHED, RunState
+from rota.model.spaces import Space, SpaceRole
 from rota.model.tasks import Task
 from rota.model.threads import NewThread, Thread, ThreadFilter
 from rota.ports.clock import Random
 from rota.ports.store import Store
-from rota.rules.inside import MOST_THREADS, check_conversation, check_threads
-from rota.rules.permission import Caller, check_claim, check_space, may_act_for, no_thread
-from rota.rules.wishes import is_in_conversation
+from rota.rules.permissions import (
+    MOST_THREADS,
+    Caller,
+    check_claim,
+    check_conversation,
+    check_space,
+    check_threads,
+    may_act_for,
+    thread_not_found,
+)
+from rota.rules.task_spec import is_in_conversation
 
 MOST_CANCELLED = 1_000
 MOST_FACTS = 16 * 1024
@@ -42,7 +50,7 @@ async def owner_of(store: Store, caller: Caller, key: str, space: str | None) ->
         check_claim(caller, owner, key)
         return owner
     if not may_act_for(caller, found.space):
-        raise no_thread(caller.space, key)
+        raise thread_not_found(caller.space, key)
     if space not in {None, found.space}:
         message = f"the thread {key!r} belongs to the space {found.space!r}, and stays there"
         raise Conflict(message)
@@ -51,13 +59,13 @@ async def owner_of(store: Store, caller: Caller, key: str, space: str | None) ->
 
 async def check_claimed(store: Store, caller: Caller, space: str, key: str | None) -> None:
     """Refuse a conversation that is another space's, or that is not the caller's to begin."""
-    if key is None or caller.role is Role.MAIN:
+    if key is None or caller.role is SpaceRole.MAIN:
         return
     owner = await store.thread_owner(key)
     if owner is None:
         check_claim(caller, space, key)
     elif owner != (await store.find_space(space)).id:
-        raise no_thread(space, key)
+        raise thread_not_found(space, key)
 
 
 async def register(
@@ -106,7 +114,7 @@ async def cancel_thread(
     """
     owner = await store.find_space(thread.space)
     why = f"cancelled by {caller.name}"
-    report = Report(outcome=Cancelled(reason=why))
+    report = AttemptReport(outcome=Cancelled(reason=why))
     meant = [run.run_id for run in await store.open_runs_in(owner.id, thread.key, MOST_CANCELLED)]
     ended = 0
     for _ in range(ROUNDS):

@@ -1,1 +1,1 @@
-"""Observe: read-only views of what is, what was, and why."""
+"""Read-only views of what is, what was, and why."""

@@ -1,4 +1,4 @@
-"""Readiness: what a daemon cannot do, from what it knows without trying anything.
+"""What a daemon cannot do at present, from what it knows.
 
 Nothing is written to find out: workers renew and beat all the time, so the last write is never old.
 """

@@ -1,20 +1,89 @@
-"""How the whole is doing: queue, workers, and what somebody should look at."""
+"""The queue, workers, who takes work, and warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
 
-from rota.flow.observe.hands import NOBODY, Idle, Own, hands_of
-from rota.flow.observe.passed_over import PassedOver, passed_over
-from rota.flow.observe.telling import counted, span, whole_line
+from rota.flow.observe.passed_over_slots import PassedOver, passed_over
+from rota.flow.observe.time_text import count_text, duration_text, whole_line
+from rota.model.clock_jumps import Leap
 from rota.model.instants import from_micros, maybe_instant
-from rota.model.leaps import Leap
-from rota.model.pauses import paused_since
-from rota.model.views import DeadView, QueueView, SlotView, WorkerView
+from rota.model.schedules import paused_since
+from rota.model.views import DeadDeliveriesView, QueueView, SlotView, WorkerView
 from rota.ports.store import Store
-from rota.rules.leaps import leapt_forward, planned_too_early
+from rota.rules.clock_jumps import leapt_forward, planned_too_early
+
+AGAIN = "`rota start` lets it work again"
+
+
+class IdleReason(NamedTuple):
+    """Why nobody takes work, and the step that helps."""
+
+    what: str
+    step: str
+
+    def sentence(self) -> str:
+        """Return both as one sentence."""
+        return f"{self.what}: {self.step}"
+
+
+NOBODY = IdleReason("nobody works", "start `rota up`")
+RESTING = IdleReason("the daemon is up and does not work", AGAIN)
+STOPPED = "stopped"
+IDLE = {
+    STOPPED: IdleReason("the daemon is stopped", AGAIN),
+    "stopping": IdleReason("the daemon is stopping and takes nothing new", AGAIN),
+    "ending": IdleReason(
+        "the daemon is ending and takes nothing new", "then start `rota up` again"
+    ),
+    "starting": IdleReason("the daemon is only starting", "wait a moment"),
+}
+"""By what a daemon says of itself."""
+
+
+class DaemonState(NamedTuple):
+    """What the daemon that answers says of itself: its state, and its worker, or what was it."""
+
+    state: str
+    worker: str | None
+
+
+class WorkerAvailability(NamedTuple):
+    """The workers, and what is to be told where none of them takes anything."""
+
+    workers: list[WorkerView]
+    idle: IdleReason
+
+
+class WorkerDirectory(Protocol):
+    """As much of a store as tells who works."""
+
+    async def list_workers(self) -> list[WorkerView]:
+        """Return every known worker."""
+
+    def roles_taken(self) -> bool | None:
+        """Return whether some process has the roles; None where only leases can tell."""
+
+
+async def worker_availability(
+    store: WorkerDirectory, own: DaemonState | None
+) -> WorkerAvailability:
+    """Return who works; `own` is the daemon that answers, if one does."""
+    workers = await store.list_workers()
+    if own is not None and own.state in IDLE:
+        return WorkerAvailability([_leaving(worker, own) for worker in workers], IDLE[own.state])
+    return WorkerAvailability(workers, RESTING if own is None and store.roles_taken() else NOBODY)
+
+
+def _leaving(worker: WorkerView, own: DaemonState) -> WorkerView:
+    """Return a worker; that of a stopped daemon has a lease for as long as programs of it go on."""
+    if worker.id != own.worker:
+        return worker
+    return replace(worker, leaving=True, gone=worker.gone or own.state == STOPPED)
+
 
 MOST_SLOTS = 100
 """Of how many slots it is told what is in them."""
@@ -25,7 +94,7 @@ OVERDUE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
+class WarningThresholds:
     """From when on something is worth a warning."""
 
     queue: int = 25
@@ -33,7 +102,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
+class StatusWarning:
     """Something to look at; the code is stable."""
 
     code: str
@@ -50,17 +119,20 @@ class Status:
     next_due: datetime | None
     ages: dict[str, float] = field(default_factory=dict)
     paused_since: datetime | None = None
-    warnings: list[Warned] = field(default_factory=list)
+    warnings: list[StatusWarning] = field(default_factory=list)
     slots: list[SlotView] = field(default_factory=list)
-    idle: Idle | None = None
+    idle: IdleReason | None = None
     """Why nobody takes work, if nobody does."""
 
 
 async def view_status(
-    store: Store, bounds: Thresholds, space_id: int | None = None, own: Own | None = None
+    store: Store,
+    bounds: WarningThresholds,
+    space_id: int | None = None,
+    own: DaemonState | None = None,
 ) -> Status:
     """Return how the whole is doing, or one space: then every number is its own."""
-    hands = await hands_of(store, own)
+    hands = await worker_availability(store, own)
     queue = await store.view_queue(space_id)
     slots = await store.used_slots(space_id, MOST_SLOTS) if queue.running else []
     leaps = await store.leaps()
@@ -86,11 +158,11 @@ def judge(
     queue: QueueView,
     workers: list[WorkerView],
     next_due: datetime | None,
-    bounds: Thresholds,
+    bounds: WarningThresholds,
     paused: datetime | None = None,
     held_back: tuple[int, str | None] = (0, None),
-    idle: Idle = NOBODY,
-    dead: DeadView | None = None,
+    idle: IdleReason = NOBODY,
+    dead: DeadDeliveriesView | None = None,
 ) -> Status:
     """Return the status that facts amount to."""
     oldest = {
@@ -121,80 +193,86 @@ def judge(
     )
 
 
-def _pause_warnings(paused: datetime | None) -> list[Warned]:
+def _pause_warnings(paused: datetime | None) -> list[StatusWarning]:
     if paused is None:
         return []
     sentence = f"everything is paused since {paused:%Y-%m-%d %H:%M} UTC: nothing new begins"
-    return [Warned(code="paused", sentence=sentence)]
+    return [StatusWarning(code="paused", sentence=sentence)]
 
 
-def _budget_warnings(runs: int, why: str | None) -> list[Warned]:
+def _budget_warnings(runs: int, why: str | None) -> list[StatusWarning]:
     if not runs:
         return []
-    sentence = f"{counted(runs, 'run')} held back by budgets: {why}"
-    return [Warned(code="budget_spent", sentence=sentence)]
+    sentence = f"{count_text(runs, 'run')} held back by budgets: {why}"
+    return [StatusWarning(code="budget_spent", sentence=sentence)]
 
 
-def _queue_warnings(now: datetime, queue: QueueView, bounds: Thresholds) -> list[Warned]:
+def _queue_warnings(
+    now: datetime, queue: QueueView, bounds: WarningThresholds
+) -> list[StatusWarning]:
     found = []
     if queue.ready >= bounds.queue:
-        sentence = f"{counted(queue.ready, 'run')} ready and not begun (warned from {bounds.queue})"
-        found.append(Warned(code="queue_depth_high", sentence=sentence))
+        sentence = (
+            f"{count_text(queue.ready, 'run')} ready and not begun (warned from {bounds.queue})"
+        )
+        found.append(StatusWarning(code="queue_depth_high", sentence=sentence))
     since = queue.oldest_running
     if since is not None and now - since >= bounds.running:
-        sentence = f"a run has been running for {span(now - since)}: rota runs --state running"
-        found.append(Warned(code="running_task_stale", sentence=sentence))
+        sentence = (
+            f"a run has been running for {duration_text(now - since)}: rota runs --state running"
+        )
+        found.append(StatusWarning(code="running_task_stale", sentence=sentence))
     if queue.stuck:
-        sentence = f"{counted(queue.stuck, 'run')} past the timeout and cannot be stopped"
-        found.append(Warned(code="run_stuck", sentence=sentence))
+        sentence = f"{count_text(queue.stuck, 'run')} past the timeout and cannot be stopped"
+        found.append(StatusWarning(code="run_stuck", sentence=sentence))
     if queue.quarantined:
         sentence = (
-            f"{counted(queue.quarantined, 'schedule')} set aside: the rule cannot be evaluated"
+            f"{count_text(queue.quarantined, 'schedule')} set aside: the rule cannot be evaluated"
         )
-        found.append(Warned(code="schedule_quarantined", sentence=sentence))
+        found.append(StatusWarning(code="schedule_quarantined", sentence=sentence))
     return found
 
 
 def _worker_warnings(
-    now: datetime, queue: QueueView, idle: Idle | None, next_due: datetime | None
-) -> list[Warned]:
+    now: datetime, queue: QueueView, idle: IdleReason | None, next_due: datetime | None
+) -> list[StatusWarning]:
     found = []
     work = queue.ready or queue.later or queue.held or queue.running or queue.schedules
     if idle is not None and work:
         sentence = f"there is work and {idle.sentence()}"
-        found.append(Warned(code="no_worker", sentence=sentence))
+        found.append(StatusWarning(code="no_worker", sentence=sentence))
     elif queue.unserved_routes:
         routes = ", ".join(queue.unserved_routes)
         sentence = f"no worker serves the route {routes}: its runs wait"
-        found.append(Warned(code="route_unserved", sentence=sentence))
+        found.append(StatusWarning(code="route_unserved", sentence=sentence))
     if next_due is not None and now - next_due > OVERDUE:
         why = "the planner does not keep up" if idle is None else idle.what
-        sentence = f"planning is due since {span(now - next_due)}: {why}"
-        found.append(Warned(code="planner_late", sentence=sentence))
+        sentence = f"planning is due since {duration_text(now - next_due)}: {why}"
+        found.append(StatusWarning(code="planner_late", sentence=sentence))
     return found
 
 
 def _leap_warnings(
     now: datetime, leap: Leap | None, early: Leap | None, passed: Sequence[PassedOver]
-) -> list[Warned]:
+) -> list[StatusWarning]:
     found = []
     if leap is not None:
         start, end = _utc(leap.start), _utc(leap.end)
-        length = span(from_micros(leap.end) - from_micros(leap.start))
+        length = duration_text(from_micros(leap.end) - from_micros(leap.start))
         sentence = f"the clock leapt forward by {length}: slots from {start} to {end} were missed"
-        found.append(Warned(code="clock_leapt", sentence=sentence))
+        found.append(StatusWarning(code="clock_leapt", sentence=sentence))
     if early is not None and from_micros(early.end) > now:
         sentence = (
             f"the clock was ahead and went back: slots up to {_utc(early.end)} "
             "that are planned already do not fire again"
         )
-        found.append(Warned(code="clock_returned", sentence=sentence))
+        found.append(StatusWarning(code="clock_returned", sentence=sentence))
     for one in passed:
         sentence = (
             f"{one.slots_told()} of {one.task} passed over while the clock was ahead; "
             f"to run them: {one.command()}"
         )
-        found.append(Warned(code="slots_passed_over", sentence=sentence))
+        found.append(StatusWarning(code="slots_passed_over", sentence=sentence))
     return found
 
 
@@ -202,7 +280,7 @@ def _utc(micros: int) -> str:
     return f"{from_micros(micros):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _delivery_warnings(dead: DeadView | None) -> list[Warned]:
+def _delivery_warnings(dead: DeadDeliveriesView | None) -> list[StatusWarning]:
     if dead is None:
         return []
     of, see = "", ""
@@ -210,7 +288,7 @@ def _delivery_warnings(dead: DeadView | None) -> list[Warned]:
         of, see = f" of run {dead.run_id}", f"; see `rota run {dead.run_id}`"
     were = "was" if dead.messages == 1 else "were"
     sentence = (
-        f"{counted(dead.messages, 'message')} of the last day {were} not sent, "
+        f"{count_text(dead.messages, 'message')} of the last day {were} not sent, "
         f"the last{of} to {dead.to}: {whole_line(dead.error)}{see}"
     )
-    return [Warned(code="deliveries_dead", sentence=sentence)]
+    return [StatusWarning(code="deliveries_dead", sentence=sentence)]

@@ -1,4 +1,4 @@
-"""Why: what became of a task's slots, in words.
+"""`rota why`: what became of a slot or a run, and for which reason.
 
 `explain` is pure: facts in, sentences out. Every slot in the span gets exactly one story, from its
 run, from the ledger, or from the rule when neither says anything.
@@ -6,28 +6,35 @@ run, from the ledger, or from the rule when neither says anything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from rota.flow.observe.checked import MARKS, WORDS, checked_of
-from rota.flow.observe.facts import Facts, Kind, Planned
-from rota.flow.observe.ledgered import is_passed_over, ledgered
-from rota.flow.observe.queueing import unminded, why_waiting
-from rota.flow.observe.telling import clock, counted, heard_of, span, wall, whole_line
-from rota.flow.plan import REPLACED
+from rota.flow.observe.time_text import (
+    clock_text,
+    count_text,
+    duration_text,
+    last_heartbeat_text,
+    wall_time_text,
+    whole_line,
+)
+from rota.flow.observe.views import MARKS, WORDS, check_state_of
+from rota.flow.observe.why_facts import PlannedInstant, SlotKind, WhyFacts
+from rota.model.clock_jumps import Leap
 from rota.model.events import Event
 from rota.model.instants import maybe_instant, to_micros
-from rota.model.pauses import paused_since, was_paused
-from rota.model.plans import LedgerRow, ScheduleState
-from rota.model.runs import Attempt, Run, Source
-from rota.model.states import RunState
-from rota.rules.catch_up import GRACE
-from rota.rules.next_checks import KEY as NEXT_CHECK
+from rota.model.runs import AttemptCause, EndedAttempt, QueueState, Run, RunSource, RunState
+from rota.model.schedules import LedgerReason, LedgerRow, ScheduleState, paused_since, was_paused
+from rota.model.spaces import Limit, LimitScope
+from rota.model.tasks import Policy
+from rota.rules.budgets import OVER
+from rota.rules.checks import KEY as NEXT_CHECK
+from rota.rules.plans import GRACE, REPLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class WhyEntry:
     """What became of one slot, of several that share a fate, or of a run that was asked for."""
 
     at: datetime
@@ -40,15 +47,15 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class WhyReport:
     """The whole answer: notes on the task, then one story after the other."""
 
     task: str
     notes: list[str] = field(default_factory=list)
-    stories: list[Story] = field(default_factory=list)
+    stories: list[WhyEntry] = field(default_factory=list)
 
 
-def explain(facts: Facts, zone: ZoneInfo) -> Why:
+def explain(facts: WhyFacts, zone: ZoneInfo) -> WhyReport:
     """Return what the facts amount to, told on the wall of a zone."""
     teller = _Teller(facts, zone)
     stories = teller.stories(facts.planned)
@@ -59,10 +66,10 @@ def explain(facts: Facts, zone: ZoneInfo) -> Why:
     elif facts.span.end <= facts.now and facts.after and facts.span.instant is None:
         upcoming = [p for p in facts.after if p.slot.at > facts.now]
         stories += [teller.unrecorded(p) for p in sorted(upcoming, key=lambda p: p.slot.at)]
-    return Why(task=facts.task.name, notes=notes, stories=stories)
+    return WhyReport(task=facts.task.name, notes=notes, stories=stories)
 
 
-def explain_run(facts: Facts, attempts: list[Attempt], zone: ZoneInfo) -> Why:
+def explain_run(facts: WhyFacts, attempts: list[EndedAttempt], zone: ZoneInfo) -> WhyReport:
     """Return what became of one run, and how its earlier attempts ended."""
     notes = [
         f"Attempt {attempt.number} ended as {attempt.outcome}: {_reason(attempt.error)}."
@@ -70,7 +77,7 @@ def explain_run(facts: Facts, attempts: list[Attempt], zone: ZoneInfo) -> Why:
         if attempt.error is not None
     ]
     notes += [sentence for event in facts.noticed for sentence in told_of(event)]
-    return Why(task=facts.task.name, notes=notes, stories=_Teller(facts, zone).stories([]))
+    return WhyReport(task=facts.task.name, notes=notes, stories=_Teller(facts, zone).stories([]))
 
 
 def _reason(error: str | None) -> str:
@@ -89,7 +96,7 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _holds(stories: list[Story], instant: datetime) -> bool:
+def _holds(stories: list[WhyEntry], instant: datetime) -> bool:
     return any(
         story.at <= instant + timedelta(minutes=1) and (story.until or story.at) >= instant
         for story in stories
@@ -99,7 +106,7 @@ def _holds(stories: list[Story], instant: datetime) -> bool:
 class _Teller:
     """Tells about one set of facts."""
 
-    def __init__(self, facts: Facts, zone: ZoneInfo) -> None:
+    def __init__(self, facts: WhyFacts, zone: ZoneInfo) -> None:
         self._facts = facts
         self._zone = zone
         self._names = {schedule.id: schedule.name for schedule in facts.schedules}
@@ -110,15 +117,17 @@ class _Teller:
         notes = []
         paused = maybe_instant(paused_since(facts.pauses))
         if paused is not None:
-            notes.append(f"Everything is paused since {wall(paused, self._zone)}.")
+            notes.append(f"Everything is paused since {wall_time_text(paused, self._zone)}.")
         if not task.enabled:
             at = task.disabled_at
-            since = "" if at is None else f" since {wall(at, self._zone)}"
+            since = "" if at is None else f" since {wall_time_text(at, self._zone)}"
             reason = f": {task.disabled_reason}" if task.disabled_reason else ""
             notes.append(f"The task is disabled{since}{reason}.")
         elif task.paused_until is not None and task.paused_until > facts.now:
             reason = f": {task.disabled_reason}" if task.disabled_reason else ""
-            notes.append(f"The task is paused until {wall(task.paused_until, self._zone)}{reason}.")
+            notes.append(
+                f"The task is paused until {wall_time_text(task.paused_until, self._zone)}{reason}."
+            )
         if task.after is not None:
             notes.append(f"It runs after {task.after.task}, on {task.after.on}.")
         elif not facts.schedules:
@@ -126,10 +135,12 @@ class _Teller:
         notes += self._schedule_notes()
         if facts.narrowed:
             hint = f"`rota why {task.name} TIME` tells of one slot, `rota runs --task {task.name}`"
-            start = wall(facts.span.start, self._zone)
+            start = wall_time_text(facts.span.start, self._zone)
             notes.append(f"What ended before {start} is not shown: {hint} of every run.")
         if facts.shortened:
-            notes.append(f"What comes after {wall(facts.span.end, self._zone)} is not shown.")
+            notes.append(
+                f"What comes after {wall_time_text(facts.span.end, self._zone)} is not shown."
+            )
         return notes
 
     def _schedule_notes(self) -> list[str]:
@@ -152,13 +163,15 @@ class _Teller:
         after = min((p.slot.at for p in self._facts.after), default=None)
         sides = []
         if before is not None:
-            sides.append(f"the one before it was {wall(before, self._zone)}")
+            sides.append(f"the one before it was {wall_time_text(before, self._zone)}")
         if after is not None:
-            sides.append(f"the next one is {wall(after, self._zone)}")
+            sides.append(f"the next one is {wall_time_text(after, self._zone)}")
         rest = f": {', '.join(sides)}" if sides else ""
-        return f"{wall(instant, self._zone)} is not a slot of {self._facts.task.name}{rest}."
+        return (
+            f"{wall_time_text(instant, self._zone)} is not a slot of {self._facts.task.name}{rest}."
+        )
 
-    def stories(self, planned: list[Planned], *, around: bool = False) -> list[Story]:
+    def stories(self, planned: list[PlannedInstant], *, around: bool = False) -> list[WhyEntry]:
         """Return one story for each slot and each run, in the order of time."""
         span_ = self._facts.span
         keys = {(p.schedule.id, p.slot.key) for p in planned}
@@ -185,13 +198,13 @@ class _Teller:
         ]
         return _joined(sorted(found, key=lambda story: (story.at, story.run_id or 0)))
 
-    def _of_run(self, run: Run, due: datetime | None) -> Story:
+    def _of_run(self, run: Run, due: datetime | None) -> WhyEntry:
         verdict, sentence = self._fate(run, due or run.slot_at)
         if run.slot_at is None:
             sentence = f"{_asked(run)}; {sentence}"
         elif run.state not in {RunState.SUCCEEDED, RunState.FAILED}:
             sentence += self._backfilled(run)
-        return Story(
+        return WhyEntry(
             at=run.slot_at or run.created_at,
             verdict=verdict,
             sentence=f"{sentence}; run {run.id}",
@@ -221,28 +234,28 @@ class _Teller:
         if run.started_at is None or run.took is None:
             return "ran", "it never began"
         tries = f" at attempt {run.epoch}" if run.epoch > 1 else ""
-        took = f"took {span(run.took)}{tries}{_known(run)}"
+        took = f"took {duration_text(run.took)}{tries}{_known(run)}"
         if due is None:
-            return "ran", f"ran at {clock(run.started_at, self._zone)}, {took}"
+            return "ran", f"ran at {clock_text(run.started_at, self._zone)}, {took}"
         late = run.started_at - due
-        began = f"ran at {clock(run.started_at, self._zone)}"
+        began = f"ran at {clock_text(run.started_at, self._zone)}"
         if late <= GRACE:
-            said = f" ({span(late)} late)" if late >= timedelta(milliseconds=500) else ""
+            said = f" ({duration_text(late)} late)" if late >= timedelta(milliseconds=500) else ""
             return "ran", f"{began}{said}{self._backfilled(run)}, {took}"
-        if run.source is Source.BACKFILL:
-            cause = f"it was backfilled at {wall(run.created_at, self._zone)}"
+        if run.source is RunSource.BACKFILL:
+            cause = f"it was backfilled at {wall_time_text(run.created_at, self._zone)}"
         elif run.created_at - due > GRACE:
             cause = "it was found late and caught up"
         elif run.retries or run.losses:
             cause = "an earlier attempt came to nothing"
         else:
             cause = "it waited in the queue"
-        return "late", f"{began}, {span(late)} late because {cause}, {took}"
+        return "late", f"{began}, {duration_text(late)} late because {cause}, {took}"
 
     def _backfilled(self, run: Run) -> str:
-        if run.source is not Source.BACKFILL:
+        if run.source is not RunSource.BACKFILL:
             return ""
-        return f", backfilled at {wall(run.created_at, self._zone)}"
+        return f", backfilled at {wall_time_text(run.created_at, self._zone)}"
 
     def _cancelled(self, run: Run) -> tuple[str, str]:
         if run.error != REPLACED:
@@ -254,12 +267,12 @@ class _Teller:
         for other in self._facts.runs:
             later = at is not None and other.slot_at is not None and other.slot_at > at
             if later and other.slot_at is not None and other.error != REPLACED:
-                return f"the slot of {clock(other.slot_at, self._zone)} (run {other.id})"
+                return f"the slot of {clock_text(other.slot_at, self._zone)} (run {other.id})"
         return "a later slot"
 
     def _running(self, run: Run) -> str:
         since = run.started_at or run.available_at
-        said = f"running for {span(self._facts.now - since)}, attempt {run.epoch}"
+        said = f"running for {duration_text(self._facts.now - since)}, attempt {run.epoch}"
         if run.stuck:
             said += ", past its timeout and not to be stopped"
         if run.cancel_requested_at is not None:
@@ -268,8 +281,8 @@ class _Teller:
             said += f", asked to stop ({why})" if why else ", asked to stop"
         heard = self._facts.heartbeats.get(run.id)
         if heard is not None:
-            said += f", {heard_of(heard, self._facts.now)}"
-        return said + self._trying_again(run) + unminded(self._facts)
+            said += f", {last_heartbeat_text(heard, self._facts.now)}"
+        return said + self._trying_again(run) + unsupervised_text(self._facts)
 
     def _trying_again(self, run: Run) -> str:
         """Return what an agent waits for that its provider has refused for a moment."""
@@ -278,13 +291,13 @@ class _Teller:
             return ""
         at = datetime.fromisoformat(str(fault.data["at"]))
         waits = at > self._facts.now
-        when = f"is tried again at {clock(at, self._zone)}" if waits else "was tried again"
+        when = f"is tried again at {clock_text(at, self._zone)}" if waits else "was tried again"
         return f"; {when} ({fault.data['retry']} of {fault.data['of']}): {fault.data['message']}"
 
     def _asking(self, run: Run) -> str:
         for question in self._facts.questions:
             if question.run_id == run.id and question.answered_at is None:
-                until = wall(question.expires_at, self._zone)
+                until = wall_time_text(question.expires_at, self._zone)
                 asked = whole_line(question.question)
                 return f'waits for an answer to question {question.id} until {until}: "{asked}"'
         return "waits for an answer"
@@ -293,15 +306,15 @@ class _Teller:
         """Whether any slot of a row has no run since."""
         return self._facts.filled.get((row.schedule_id, row.first_at), 0) < row.count
 
-    def _of_row(self, row: LedgerRow) -> Story:
-        several = f"{counted(row.count, 'slot')} " if row.count > 1 else ""
-        verdict, sentence = ledgered(row, self._facts, self._zone, self._next_run)
+    def _of_row(self, row: LedgerRow) -> WhyEntry:
+        several = f"{count_text(row.count, 'slot')} " if row.count > 1 else ""
+        verdict, sentence = ledger_text(row, self._facts, self._zone, self._next_run)
         filled = self._facts.filled.get((row.schedule_id, row.first_at), 0)
         if is_passed_over(row, self._facts.early):
             sentence += "; the clock was ahead then"
         if filled:
             sentence += f"; {filled} of them backfilled since"
-        return Story(
+        return WhyEntry(
             at=row.first_at,
             until=row.last_at if row.count > 1 else None,
             count=row.count,
@@ -310,36 +323,36 @@ class _Teller:
             schedule=row.schedule,
         )
 
-    def unrecorded(self, planned: Planned) -> Story:
+    def unrecorded(self, planned: PlannedInstant) -> WhyEntry:
         """Return the story of a slot that no row tells of."""
         verdict, sentence = self._without_row(planned)
-        return Story(
+        return WhyEntry(
             at=planned.slot.at,
             verdict=verdict,
             sentence=sentence,
             schedule=planned.schedule.name,
         )
 
-    def _without_row(self, planned: Planned) -> tuple[str, str]:
+    def _without_row(self, planned: PlannedInstant) -> tuple[str, str]:
         schedule, slot = planned.schedule, planned.slot
-        if planned.kind is Kind.QUIET:
+        if planned.kind is SlotKind.QUIET:
             return "skipped", "skipped: it falls into quiet hours"
-        if planned.kind is Kind.EXCLUDED:
+        if planned.kind is SlotKind.EXCLUDED:
             return "skipped", "skipped: the day is excluded"
         if slot.at > schedule.cursor:
             return self._to_come(planned)
         if slot.at > self._facts.now:
-            until = wall(schedule.cursor, self._zone)
+            until = wall_time_text(schedule.cursor, self._zone)
             return "missed", f"does not fire: the clock was ahead, the schedule stands at {until}"
         if slot.at <= schedule.created_at:
-            made = wall(schedule.created_at, self._zone)
+            made = wall_time_text(schedule.created_at, self._zone)
             return "no_slot", f"the schedule did not exist yet: it was made {made}"
         if slot.at <= schedule.updated_at:
-            changed = wall(schedule.updated_at, self._zone)
+            changed = wall_time_text(schedule.updated_at, self._zone)
             return "no_slot", f"its rule or its zone's data were others then, until {changed}"
         return "unknown", "no record is left: it is older than what is kept"
 
-    def _to_come(self, planned: Planned) -> tuple[str, str]:
+    def _to_come(self, planned: PlannedInstant) -> tuple[str, str]:
         task, now, slot = self._facts.task, self._facts.now, planned.slot
         if planned.schedule.state is ScheduleState.QUARANTINED:
             return "missed", f"not planned: the schedule was set aside ({planned.schedule.note})"
@@ -353,16 +366,18 @@ class _Teller:
         if slot.due > now:
             moved = ""
             if slot.due > slot.at:
-                moved = f", moved to {wall(slot.due, self._zone)} by quiet hours or jitter"
-            return "planned", f"due in {span(slot.due - now)}{moved}"
+                moved = (
+                    f", moved to {wall_time_text(slot.due, self._zone)} by quiet hours or jitter"
+                )
+            return "planned", f"due in {duration_text(slot.due - now)}{moved}"
         taken = any(worker.takes(now) for worker in self._facts.workers)
         advice = "the planner is about to see it" if taken else self._facts.idle.sentence()
-        return "overdue", f"due for {span(now - slot.due)} and not planned yet: {advice}"
+        return "overdue", f"due for {duration_text(now - slot.due)} and not planned yet: {advice}"
 
 
-def _joined(stories: list[Story]) -> list[Story]:
+def _joined(stories: list[WhyEntry]) -> list[WhyEntry]:
     """Tell slots that nobody has planned yet, or that never were, as one from oldest to newest."""
-    joined: list[Story] = []
+    joined: list[WhyEntry] = []
     for story in stories:
         last = joined[-1] if joined else None
         if last is not None and _is_more_of(last, story):
@@ -372,13 +387,13 @@ def _joined(stories: list[Story]) -> list[Story]:
     return joined
 
 
-def _is_more_of(last: Story, story: Story) -> bool:
+def _is_more_of(last: WhyEntry, story: WhyEntry) -> bool:
     same = (last.verdict, last.schedule) == (story.verdict, story.schedule)
     never = story.verdict == "no_slot" and last.sentence == story.sentence
     return same and (story.verdict == "overdue" or never)
 
 
-def _covers(row: LedgerRow, planned: Planned) -> bool:
+def _covers(row: LedgerRow, planned: PlannedInstant) -> bool:
     same = row.schedule_id == planned.schedule.id
     return same and row.first_at <= planned.slot.at <= row.last_at
 
@@ -389,7 +404,7 @@ def _number(run: Run) -> int:
 
 def _known(run: Run) -> str:
     """Return what is known of a run that calls itself done."""
-    checked = checked_of(run)
+    checked = check_state_of(run)
     told = [MARKS.get(run.mark) if run.mark else None, WORDS.get(checked) if checked else None]
     return "".join(f", {words}" for words in told if words)
 
@@ -400,3 +415,156 @@ def _asked(run: Run) -> str:
     if run.upstream_id is not None:
         return f"follows run {run.upstream_id}"
     return f"asked for ({run.source})"
+
+
+FOUND_LATE = frozenset(
+    {
+        LedgerReason.MISSED,
+        LedgerReason.TOO_LATE,
+        LedgerReason.COALESCED,
+        LedgerReason.CATCH_UP_CAP,
+    }
+)
+
+
+def is_passed_over(row: LedgerRow, early: Leap | None) -> bool:
+    """Whether slots of a row were found late by a clock that was ahead."""
+    if early is None or row.reason not in FOUND_LATE:
+        return False
+    return to_micros(row.last_at) >= early.start and to_micros(row.first_at) <= early.end
+
+
+def ledger_text(
+    row: LedgerRow, facts: WhyFacts, zone: ZoneInfo, next_run: Callable[[datetime], str]
+) -> tuple[str, str]:
+    """Return what became of the slots of a row, in one word and in a sentence."""
+    catch_up = facts.task.policy.catch_up
+    noted = wall_time_text(row.noted_at, zone)
+    match row.reason:
+        case LedgerReason.DISABLED:
+            return "skipped", "skipped: the task was disabled"
+        case LedgerReason.PAUSED:
+            all_of_it = was_paused(facts.pauses, to_micros(row.first_at))
+            whom = "everything" if all_of_it else "the task"
+            return "skipped", f"skipped: {whom} was paused"
+        case LedgerReason.OVERLAP:
+            return "skipped", "skipped: an earlier run was still going on (overlap skip)"
+        case LedgerReason.COALESCED:
+            return "coalesced", f"coalesced into {next_run(row.last_at)}"
+        case LedgerReason.RESTORED:
+            why = "nobody knows what ran between a backup and its restore"
+            return "unknown", f"not caught up: {why} ({noted})"
+        case LedgerReason.MISSED:
+            return "missed", f"missed: found at {noted}, and the task does not catch up"
+        case LedgerReason.TOO_LATE:
+            window = duration_text(catch_up.window)
+            return "missed", f"missed: found at {noted}, past the catch-up window of {window}"
+        case LedgerReason.CATCH_UP_CAP:
+            cap = count_text(catch_up.cap, "slot")
+            return "missed", f"missed: found at {noted}; only the newest {cap} are caught up"
+
+
+def why_waiting(run: Run, facts: WhyFacts, zone: ZoneInfo) -> str:
+    """Return what a queued run waits for, the first reason that holds."""
+    if run.place is QueueState.LATER:
+        return _later(run, facts, zone)
+    waited = f"in the queue for {duration_text(facts.now - run.available_at)}"
+    paused = maybe_instant(paused_since(facts.pauses))
+    if paused is not None:
+        return f"{waited}: everything is paused since {wall_time_text(paused, zone)}"
+    before = _before(run, facts) if run.place is QueueState.HELD else None
+    if before is not None:
+        return f"{waited}: {before}"
+    taking = [worker for worker in facts.workers if worker.takes(facts.now)]
+    if not taking:
+        return f"{waited}: {facts.idle.what}, {facts.idle.step}"
+    if not any(run.route in worker.routes for worker in taking):
+        return f"{waited}: no worker serves its route {run.route}"
+    reached = _reached(run, facts)
+    if reached is not None:
+        return f"{waited}: {reached}"
+    free = sum(worker.slots - worker.running for worker in taking)
+    if free <= 0:
+        return f"{waited}: every slot of the workers is busy"
+    return f"{waited}: ready, a worker is about to take it"
+
+
+def unsupervised_text(facts: WhyFacts) -> str:
+    """Return that nobody minds what is running, if nobody is there to do it."""
+    if any(worker.alive(facts.now) for worker in facts.workers):
+        return ""
+    return f"; {facts.idle.what}, {facts.idle.step}"
+
+
+def _later(run: Run, facts: WhyFacts, zone: ZoneInfo) -> str:
+    wait = duration_text(run.available_at - facts.now)
+    when = f"{wall_time_text(run.available_at, zone)}, in {wait}"
+    if run.cause is AttemptCause.RETRY:
+        return f"attempt {run.epoch} failed; it is tried again at {when}"
+    if run.error_code == OVER:
+        return f"held back until {when}: {run.error}"
+    return f"not yet due: it may begin at {when}"
+
+
+def _before(run: Run, facts: WhyFacts) -> str | None:
+    """Return what a run waits for in its lane; None for the head of a lane that is free."""
+    lane = [r for r in facts.unfinished if r.lane == run.lane and r.space == run.space]
+    for other in lane:
+        if other.state is RunState.RUNNING:
+            return f"its lane is busy with run {other.id} of {other.task}"
+    ready = [other for other in lane if other.place is QueueState.READY and other.id != run.id]
+    held = [other for other in lane if other.place is QueueState.HELD and _turn(other) < _turn(run)]
+    for other in (*ready, *sorted(held, key=_turn)):
+        return f"run {other.id} of {other.task} is before it in its lane"
+    return None
+
+
+def _turn(run: Run) -> tuple[int, datetime, int]:
+    return -run.priority, run.available_at, run.id
+
+
+def _reached(run: Run, facts: WhyFacts) -> str | None:
+    policy = facts.policies.get(run.task_id, facts.task.policy)
+    running = [r for r in facts.unfinished if r.state is RunState.RUNNING]
+    for limit in facts.limits:
+        counts = _counts(limit, run, policy)
+        if not counts:
+            continue
+        if limit.rate is not None and limit.period is not None and limit.scope is LimitScope.GROUP:
+            spent = f"{limit.rate} starts in {duration_text(limit.period)}"
+        else:
+            spent = ""
+        if limit.cap is not None:
+            used = sum(
+                _counts(limit, other, facts.policies.get(other.task_id, Policy()))
+                for other in running
+            )
+            if used >= limit.cap:
+                said = f"the limit of {count_text(limit.cap, 'run')} {_where(limit)} is reached"
+                scope = " ".join(filter(None, (limit.scope.value, limit.key)))
+                return f"{said}, which `rota limit set {scope} --cap N` changes"
+        if spent:
+            return f"the rate of {spent} {_where(limit)} may be spent"
+    return None
+
+
+def _counts(limit: Limit, run: Run, policy: Policy) -> bool:
+    if limit.scope is LimitScope.GROUP:
+        return policy.group == limit.key
+    if not policy.metered:
+        return False
+    if limit.scope is LimitScope.TOTAL:
+        return True
+    return limit.key.partition("/")[0] == run.pool
+
+
+def _where(limit: Limit) -> str:
+    match limit.scope:
+        case LimitScope.TOTAL:
+            return "in all"
+        case LimitScope.POOL:
+            return f"in the {limit.key} pool"
+        case LimitScope.SPACE:
+            return f"for one space in the {limit.key.partition('/')[0]} pool"
+        case LimitScope.GROUP:
+            return f"in the group {limit.key}"

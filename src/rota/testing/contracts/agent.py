@@ -8,14 +8,12 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Invalid
-from rota.model.faults import FaultKind
-from rota.model.outcomes import Cancelled, Failed, Succeeded
-from rota.model.verdicts import Exit, Stop
-from rota.model.wishes import SessionContext, Wish
-from rota.ports.agent import Agent, Room
+from rota.model.agents import AgentErrorKind, AgentSpec, ProcessExit, SessionContext, StopReason
+from rota.model.attempts import Cancelled, Failed, Succeeded
+from rota.ports.agent import Agent, AgentWorkspace
 
 SECRET_NAMES = ("ROTA_DATABASE", "GITHUB_TOKEN", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH")
-ROOM = Room(
+ROOM = AgentWorkspace(
     folder="/attempt",
     cwd="/work",
     home="/home/agent",
@@ -38,33 +36,35 @@ class AgentContract:
     """For an `agent` and a `wish` it can fulfil."""
 
     def test_what_is_run_is_decided_by_the_wish_and_the_room_alone(
-        self, agent: Agent, wish: Wish
+        self, agent: Agent, wish: AgentSpec
     ) -> None:
         assert agent.prepare(wish, ROOM) == agent.prepare(wish, ROOM)
 
-    def test_the_environment_is_chosen_by_name(self, agent: Agent, wish: Wish) -> None:
+    def test_the_environment_is_chosen_by_name(self, agent: Agent, wish: AgentSpec) -> None:
         env = agent.prepare(wish, ROOM).command.env
         assert not set(SECRET_NAMES) & set(env)
         assert not set(SECRET_NAMES) & agent.abilities.variables
         assert (env["HOME"], env["ROTA_RUN_ID"]) == ("/home/agent", "7")
         assert env["PATH"]
 
-    def test_no_key_is_among_the_words(self, agent: Agent, wish: Wish) -> None:
+    def test_no_key_is_among_the_words(self, agent: Agent, wish: AgentSpec) -> None:
         offered = dict.fromkeys(agent.abilities.variables, "a-key")
         command = agent.prepare(wish, replace(ROOM, offered=offered)).command
         assert not any("a-key" in word for word in command.argv)
         assert offered.items() <= command.env.items()
 
-    def test_the_instructions_arrive(self, agent: Agent, wish: Wish) -> None:
+    def test_the_instructions_arrive(self, agent: Agent, wish: AgentSpec) -> None:
         command = agent.prepare(replace(wish, instructions="weigh the hérons"), ROOM).command
         assert command.stdin == "weigh the hérons".encode()
         assert command.cwd == "/work"
 
-    def test_no_instructions_are_refused(self, agent: Agent, wish: Wish) -> None:
+    def test_no_instructions_are_refused(self, agent: Agent, wish: AgentSpec) -> None:
         with pytest.raises(Invalid, match="instructions"):
             agent.check(replace(wish, instructions=""))
 
-    def test_what_is_not_among_its_abilities_is_refused(self, agent: Agent, wish: Wish) -> None:
+    def test_what_is_not_among_its_abilities_is_refused(
+        self, agent: Agent, wish: AgentSpec
+    ) -> None:
         able = agent.abilities
         thinking = (*able.thinking, "high")[0]
         mode = (*able.permission_modes, "plan")[0]
@@ -86,33 +86,39 @@ class AgentContract:
                 agent.check(changed)
             assert refused.value.field == field
 
-    def test_rubbish_raises_nothing(self, agent: Agent, wish: Wish) -> None:
+    def test_rubbish_raises_nothing(self, agent: Agent, wish: AgentSpec) -> None:
         reader = agent.reader(wish, ROOM)
         for line in RUBBISH:
             reader.feed(line)
             reader.feed(line, cut=True)
-        assert reader.end(Exit(code=1)).fault is not None
+        assert reader.end(ProcessExit(code=1)).fault is not None
 
-    def test_what_is_said_depends_on_the_lines_alone(self, agent: Agent, wish: Wish) -> None:
+    def test_what_is_said_depends_on_the_lines_alone(self, agent: Agent, wish: AgentSpec) -> None:
         first, second = agent.reader(wish, ROOM), agent.reader(wish, ROOM)
         assert [first.feed(line) for line in RUBBISH] == [second.feed(line) for line in RUBBISH]
-        assert first.end(Exit(code=0)) == second.end(Exit(code=0))
+        assert first.end(ProcessExit(code=0)) == second.end(ProcessExit(code=0))
 
-    def test_no_bad_end_is_a_success(self, agent: Agent, wish: Wish) -> None:
-        for end in (Exit(code=1), Exit(code=127), Exit(signal=15), Exit(signal=9), Exit()):
+    def test_no_bad_end_is_a_success(self, agent: Agent, wish: AgentSpec) -> None:
+        for end in (
+            ProcessExit(code=1),
+            ProcessExit(code=127),
+            ProcessExit(signal=15),
+            ProcessExit(signal=9),
+            ProcessExit(),
+        ):
             verdict = agent.reader(wish, ROOM).end(end)
             assert isinstance(verdict.outcome, Failed)
             assert verdict.outcome.code == verdict.fault
 
-    def test_a_kill_by_somebody_else_is_out_of_memory(self, agent: Agent, wish: Wish) -> None:
-        verdict = agent.reader(wish, ROOM).end(Exit(code=137))
-        assert verdict.fault is FaultKind.OUT_OF_MEMORY
+    def test_a_kill_by_somebody_else_is_out_of_memory(self, agent: Agent, wish: AgentSpec) -> None:
+        verdict = agent.reader(wish, ROOM).end(ProcessExit(code=137))
+        assert verdict.fault is AgentErrorKind.OUT_OF_MEMORY
         assert isinstance(verdict.outcome, Failed)
         assert not verdict.outcome.retryable
 
-    def test_a_stop_is_what_it_was_for(self, agent: Agent, wish: Wish) -> None:
-        cancelled = agent.reader(wish, ROOM).end(Exit(code=0, stopped=Stop.CANCELLED))
-        late = agent.reader(wish, ROOM).end(Exit(signal=9, stopped=Stop.TIMEOUT))
+    def test_a_stop_is_what_it_was_for(self, agent: Agent, wish: AgentSpec) -> None:
+        cancelled = agent.reader(wish, ROOM).end(ProcessExit(code=0, stopped=StopReason.CANCELLED))
+        late = agent.reader(wish, ROOM).end(ProcessExit(signal=9, stopped=StopReason.TIMEOUT))
         assert isinstance(cancelled.outcome, Cancelled)
-        assert late.fault is FaultKind.TIMEOUT
+        assert late.fault is AgentErrorKind.TIMEOUT
         assert not isinstance(late.outcome, Succeeded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.model.instants import to_micros
-from rota.model.plans import Plan, StandingSchedule
+from rota.model.schedules import ScheduleCursor, SchedulePlan
 from rota.model.tasks import Overlap
 from rota.testing.bench import MINUTE, Bench
 
@@ -15,7 +15,7 @@ MARK = "1:data"
 class AlignContract:
     """What aligning reads, and the mark it leaves."""
 
-    async def _standing(self, bench: Bench) -> StandingSchedule:
+    async def _standing(self, bench: Bench) -> ScheduleCursor:
         (standing,) = await bench.store.standing_schedules(MARK, 0, 10)
         return standing
 
@@ -23,7 +23,7 @@ class AlignContract:
         task = await bench.task()
         stored = await bench.schedule(task, bench.every(MINUTE))
         now = bench.store.now()
-        assert await self._standing(bench) == StandingSchedule(
+        assert await self._standing(bench) == ScheduleCursor(
             id=stored.id,
             version=1,
             generation=1,
@@ -83,7 +83,7 @@ class AlignContract:
         await bench.schedule(task, bench.every(MINUTE))
         standing = await self._standing(bench)
         now = bench.store.now()
-        plan = Plan(
+        plan = SchedulePlan(
             schedule_id=standing.id,
             version=standing.version,
             was=standing.cursor,

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from rota.flow.define.runs import end_of
-from rota.flow.observe.verify import verify
-from rota.model.deeds import Deed
-from rota.model.runs import Lease
-from rota.model.settlements import Settlement
-from rota.model.states import RunState
-from rota.rules.approvals import APPROVE, DECISIONS, action_text
-from rota.rules.control import ROTA
-from rota.rules.settlement import Context, answer
+from rota.flow.observe.verification import verify
+from rota.model.runs import Lease, RunState
+from rota.model.settlement import ApprovedAction, Settlement
+from rota.rules.approvals import APPROVE, DECISIONS, ROTA, action_text
+from rota.rules.settlement import SettlementContext, settle_answer
 from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
 
@@ -27,7 +24,7 @@ class AnsweringContract:
     async def test_a_run_is_queued_with_the_answer_and_its_number_kept(self, bench: Bench) -> None:
         lease, approved = await _asked(bench)
         other = await bench.task("other")
-        deed = Deed(queues=bench.batch(other, [{"n": 1}]))
+        deed = ApprovedAction(queues=bench.batch(other, [{"n": 1}]))
         came = await bench.store.approve(approved, deed)
         (run_id,) = await bench.claim_ids(routes=[other.route])
         assert came is not None
@@ -41,7 +38,7 @@ class AnsweringContract:
     async def test_a_second_answer_does_nothing(self, bench: Bench) -> None:
         _, approved = await _asked(bench)
         other = await bench.task("other")
-        deed = Deed(queues=bench.batch(other, [None]))
+        deed = ApprovedAction(queues=bench.batch(other, [None]))
         assert await bench.store.approve(approved, deed) is not None
         assert await bench.store.approve(approved, deed) is None
         assert len(await bench.claim_ids(routes=[other.route])) == 1
@@ -50,14 +47,16 @@ class AnsweringContract:
         _, approved = await _asked(bench)
         other = await bench.task("other")
         await bench.enqueue(bench.batch(other, [1], ["k"]))
-        came = await bench.store.approve(approved, Deed(queues=bench.batch(other, [2], ["k"])))
+        came = await bench.store.approve(
+            approved, ApprovedAction(queues=bench.batch(other, [2], ["k"]))
+        )
         assert _told(came) == (False, "conflict")
 
     @pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.RUNNING])
     async def test_a_run_is_ended_as_it_stands_then(self, bench: Bench, state: RunState) -> None:
         _, approved = await _asked(bench)
         (run_id,) = await bench.queue(await bench.task("other"))
-        deed = Deed(ends=await _end(bench, run_id))
+        deed = ApprovedAction(ends=await _end(bench, run_id))
         lease = await bench.claim_one()
         if state is RunState.CANCELLED:  # it waits by then, and nobody works on it
             await bench.ask(lease)
@@ -72,7 +71,7 @@ class AnsweringContract:
         _, approved = await _asked(bench)
         other = await bench.task("other")
         (run_id,) = await bench.queue(other)
-        deed = Deed(ends=await _end(bench, run_id))
+        deed = ApprovedAction(ends=await _end(bench, run_id))
         assert await bench.end(await bench.claim_one())
         assert _told(await bench.store.approve(approved, deed)) == (False, "illegal_move")
         assert await bench.state(run_id) is RunState.SUCCEEDED
@@ -80,7 +79,7 @@ class AnsweringContract:
     async def test_what_is_known_already_is_kept_as_it_is(self, bench: Bench) -> None:
         lease, approved = await _asked(bench)
         known = '{"ok": true, "rows": [["ä"]]}'
-        assert await bench.store.approve(approved, Deed(known=known)) == known
+        assert await bench.store.approve(approved, ApprovedAction(known=known)) == known
         (question,) = await bench.store.list_questions([lease.run_id])
         assert question.outcome == known
 
@@ -95,9 +94,9 @@ async def _asked(bench: Bench) -> tuple[Lease, Settlement]:
     question = await bench.ask(lease, options=DECISIONS, **options)
     (facts,) = await bench.store.open_runs([lease.run_id])
     (asked,) = await bench.store.list_questions([lease.run_id])
-    context = Context(policy=task.policy, now=bench.store.now())
+    context = SettlementContext(policy=task.policy, now=bench.store.now())
     assert asked.id == question
-    return lease, answer(facts, asked.id, asked.kind, APPROVE, "ann", context)
+    return lease, settle_answer(facts, asked.id, asked.kind, APPROVE, "ann", context)
 
 
 async def _end(bench: Bench, run_id: int) -> Settlement:

@@ -7,15 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.asides import Aside
-from rota.model.checks import Checked, Mark
-from rota.model.outcomes import Failed, Outcome, Report, Succeeded
-from rota.model.runs import Lease, RunBatch
-from rota.model.states import Place, RunState
+from rota.model.attempts import AttemptReport, Failed, Outcome, Succeeded
+from rota.model.checks import CheckState, SuppressionReason
+from rota.model.runs import Lease, QueueState, RunBatch, RunState
+from rota.model.settlement import AttemptNotes
 from rota.model.tasks import Policy
 from rota.model.views import RunFilter
-from rota.rules.next_checks import next_run
-from rota.rules.settlement import Context, settle
+from rota.rules.checks import next_run
+from rota.rules.settlement import SettlementContext, settle
 from rota.testing.bench import Bench
 
 FOUND = json.dumps([{"check": "min_length", "passed": False, "evidence": "too short"}])
@@ -34,30 +33,32 @@ class AsideContract:
         self,
         bench: Bench,
         lease: Lease,
-        aside: Aside,
+        aside: AttemptNotes,
         outcome: Outcome | None = None,
         deliver_to: str | None = None,
     ) -> bool:
         (task,) = await bench.store.get_tasks([lease.task_id])
-        context = Context(policy=replace(task.policy, deliver_to=deliver_to), now=bench.store.now())
-        report = Report(outcome=outcome or Succeeded(), aside=aside)
+        context = SettlementContext(
+            policy=replace(task.policy, deliver_to=deliver_to), now=bench.store.now()
+        )
+        report = AttemptReport(outcome=outcome or Succeeded(), aside=aside)
         return (await bench.store.settle([settle(running(lease), report, context)]))[0]
 
     async def test_what_checks_found_stays_with_the_attempt(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        against = Aside(checks=FOUND, checked=Checked.CONTRADICTED)
+        against = AttemptNotes(checks=FOUND, checked=CheckState.CONTRADICTED)
         outcome = Failed(code="check_failed", message="too short")
         assert await self._end(bench, lease, against, outcome)
         run = await bench.run(lease.run_id)
-        assert (run.state, run.checked) == (RunState.FAILED, Checked.CONTRADICTED)
+        assert (run.state, run.checked) == (RunState.FAILED, CheckState.CONTRADICTED)
         (attempt,) = await bench.store.list_attempts(lease.run_id)
         assert attempt.checks == json.loads(FOUND)
 
     async def test_quiet_runs_are_counted_and_left_out(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        quiet = Aside(mark=Mark.QUIET, remembered='{"seen": 3}')
+        quiet = AttemptNotes(mark=SuppressionReason.QUIET, remembered='{"seen": 3}')
         assert await self._end(bench, lease, quiet, deliver_to="test:ann")
-        assert (await bench.run(lease.run_id)).mark is Mark.QUIET
+        assert (await bench.run(lease.run_id)).mark is SuppressionReason.QUIET
         assert await bench.store.list_runs(RunFilter(quiet=False)) == []
         assert len(await bench.store.list_runs(RunFilter())) == 1
         assert (await bench.store.count_runs(lease.task_id))["quiet"] == 1
@@ -69,18 +70,18 @@ class AsideContract:
     async def test_a_silent_success_is_delivered_to_nobody(self, bench: Bench) -> None:
         lease = await self._lease(bench)
         done = Succeeded(result='"nothing new"', silent=True)
-        assert await self._end(bench, lease, Aside(), done, deliver_to="test:ann")
+        assert await self._end(bench, lease, AttemptNotes(), done, deliver_to="test:ann")
         run = await bench.run(lease.run_id)
         assert (run.state, run.mark, run.result) == (
             RunState.SUCCEEDED,
-            Mark.SILENT,
+            SuppressionReason.SILENT,
             '"nothing new"',
         )
         assert await bench.store.list_deliveries(lease.run_id, 10) == []
 
     async def test_a_failure_remembers_and_queues_nothing(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        aside = Aside(remembered="1", next_check=await self._next(bench, lease, "1h"))
+        aside = AttemptNotes(remembered="1", next_check=await self._next(bench, lease, "1h"))
         assert await self._end(bench, lease, aside, Failed(code="x", message="x"))
         assert await bench.store.get_state(lease.task_id, "gate") is None
         assert len(await bench.store.list_runs(RunFilter())) == 1
@@ -95,10 +96,12 @@ class AsideContract:
         await bench.worker("w1", timedelta(days=9))
         await bench.queue(task, 2)
         first, second = await bench.claim(2)
-        assert await self._end(bench, first, Aside(next_check=await self._next(bench, first, "6h")))
         assert await self._end(
-            bench, second, Aside(next_check=await self._next(bench, second, "1s"))
+            bench, first, AttemptNotes(next_check=await self._next(bench, first, "6h"))
+        )
+        assert await self._end(
+            bench, second, AttemptNotes(next_check=await self._next(bench, second, "1s"))
         )
         (later,) = await bench.store.list_runs(RunFilter(state=RunState.QUEUED))
-        assert (later.place, later.upstream_id) == (Place.LATER, first.run_id)
+        assert (later.place, later.upstream_id) == (QueueState.LATER, first.run_id)
         assert later.available_at - bench.clock.now() == timedelta(minutes=10)

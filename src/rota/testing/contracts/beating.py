@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from rota.model.beats import Overdue, Sign
+from rota.model.attempts import Lost
+from rota.model.heartbeats import AttemptSample, MissedHeartbeat
 from rota.model.ids import Epoch, RunId
-from rota.model.outcomes import Lost
 from rota.model.runs import Lease
 from rota.testing.bench import Bench, micros
 from rota.testing.contracts.keeping import HOME, LONG, SHORT, kept_for
@@ -16,9 +16,9 @@ MINUTE = timedelta(minutes=1)
 PATIENCE = micros(2.5 * MINUTE)
 
 
-def sign_of(lease: Lease, **facts: Any) -> Sign:  # noqa: ANN401
+def sign_of(lease: Lease, **facts: Any) -> AttemptSample:  # noqa: ANN401
     """Return a sign of an attempt."""
-    return Sign(run_id=lease.run_id, epoch=lease.epoch, **facts)
+    return AttemptSample(run_id=lease.run_id, epoch=lease.epoch, **facts)
 
 
 class BeatingContract:
@@ -29,10 +29,10 @@ class BeatingContract:
         await bench.queue(await bench.task())
         return await bench.claim_one()
 
-    async def _beat(self, bench: Bench, *signs: Sign, worker: str = "w1") -> None:
+    async def _beat(self, bench: Bench, *signs: AttemptSample, worker: str = "w1") -> None:
         await bench.store.beat(worker, signs, bench.store.now() + PATIENCE)
 
-    async def _overdue(self, bench: Bench) -> list[Overdue]:
+    async def _overdue(self, bench: Bench) -> list[MissedHeartbeat]:
         return await bench.store.overdue(PATIENCE, 10)
 
     async def test_the_newest_sign_stands_and_is_no_event(self, bench: Bench) -> None:
@@ -52,8 +52,8 @@ class BeatingContract:
     async def test_nobody_tells_of_a_run_that_is_not_theirs(self, bench: Bench) -> None:
         lease = await self._running(bench)
         await self._beat(bench, sign_of(lease), worker="w2")
-        older = Sign(run_id=lease.run_id, epoch=Epoch(lease.epoch - 1))
-        stranger = Sign(run_id=RunId(lease.run_id + 1_000), epoch=Epoch(1))
+        older = AttemptSample(run_id=lease.run_id, epoch=Epoch(lease.epoch - 1))
+        stranger = AttemptSample(run_id=RunId(lease.run_id + 1_000), epoch=Epoch(1))
         await self._beat(bench, older, stranger)
         assert await bench.store.heartbeats([lease.run_id, stranger.run_id]) == {}
         await bench.end(lease)

@@ -1,11 +1,11 @@
-"""What stores built on `rota.stores.kit` promise about the caches of claiming."""
+"""What stores built on `rota.store` promise about the caches of claiming."""
 
 from __future__ import annotations
 
 from typing import cast
 
-from rota.stores.kit.session import Rows, Session
-from rota.stores.kit.store import SqlStore
+from rota.store.store import SqlStore
+from rota.store.transactions import QueryRows, Transaction
 from rota.testing.bench import Bench
 
 
@@ -22,11 +22,11 @@ class CacheContract:
         assert sorted(await bench.claim_ids()) == ids[:4]
 
 
-async def _forget(session: Session) -> None:
+async def _forget(session: Transaction) -> None:
     """Drop every head and every ping, as a restore from a damaged copy might."""
     found = await session.rows("find_heads")
     for pool in {row[0] for row in found}:
-        heads = Rows(
+        heads = QueryRows(
             {"space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]}
             for r in found
             if r[0] == pool

@@ -9,9 +9,20 @@ import pytest
 
 from rota.errors import Conflict, NotFound
 from rota.flow.define.runs import answer_question
+from rota.model.attempts import (
+    AgentSessionRef,
+    Cancelled,
+    KeptAttempt,
+    NewEvent,
+    OutputChunk,
+    OutputStream,
+    Relaunch,
+)
 from rota.model.events import EventName
-from rota.model.keeping import Happened, Heard, Kept, KeptSession, Pause, Stream
-from rota.model.messages import (
+from rota.model.runs import Lease, RunState
+from rota.model.sessions import AgentSession, SessionFilter
+from rota.model.tasks import Task
+from rota.model.threads import (
     LONGEST_MESSAGE,
     MOST_PENDING,
     READER,
@@ -19,17 +30,12 @@ from rota.model.messages import (
     NewMessage,
     ThreadMessage,
 )
-from rota.model.outcomes import Cancelled
-from rota.model.runs import Lease
-from rota.model.sessions import AgentSession, SessionFilter
-from rota.model.states import RunState
-from rota.model.tasks import Task
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import Bench, failed, micros
 
 HOME, HERE = "/home", "talk:here"
 LONG = timedelta(days=40)
-FIRST = KeptSession("codex", "s-1", 11, 7)
+FIRST = AgentSessionRef("codex", "s-1", 11, 7)
 PENDING, GIVEN, TAKEN, PASSED, _ = MessageState
 EVERY = SessionFilter()
 
@@ -47,7 +53,7 @@ class _Talk:
         return await self.keep(await self.bench.claim_one(), said, agent)
 
     async def keep(self, lease: Lease, said: str = "Look.", agent: str = "codex") -> Lease:
-        kept = Kept(
+        kept = KeptAttempt(
             run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
             executor="process", agent=agent, said=said,
         )  # fmt: skip
@@ -55,14 +61,14 @@ class _Talk:
         self.at[lease.run_id] = 0
         return lease
 
-    async def tell(self, lease: Lease, session: KeptSession) -> None:
+    async def tell(self, lease: Lease, session: AgentSessionRef) -> None:
         """Let an agent say which session it is in."""
         at = self.at[lease.run_id]
         self.at[lease.run_id] = at + 1
-        heard = [Heard(Stream.OUT, at, at + 1)]
+        heard = [OutputChunk(OutputStream.OUT, at, at + 1)]
         assert await self.store.hear(lease.run_id, lease.epoch, "w1", heard, session)
 
-    async def current(self, lease: Lease, agent: str = "codex") -> KeptSession | None:
+    async def current(self, lease: Lease, agent: str = "codex") -> AgentSessionRef | None:
         """Return what a run would go on in as part of its thread."""
         return await self.store.find_session(lease.run_id, agent, shared=True, own=False)
 
@@ -84,7 +90,7 @@ class SessionContract:
     async def test_a_session_is_kept_with_what_was_heard(self, bench: Bench) -> None:
         here = await talk(bench)
         lease = await here.begin("Look at the\n  inbox.")
-        gap = [Heard(Stream.OUT, 3, 4)]
+        gap = [OutputChunk(OutputStream.OUT, 3, 4)]
         assert not await here.store.hear(lease.run_id, lease.epoch, "w1", gap, FIRST)
         assert await here.current(lease) is None
         await here.tell(lease, FIRST)
@@ -165,8 +171,8 @@ class SessionContract:
         (kept,) = await here.store.kept_of(HOME)
         assert (kept.agent, kept.said) == ("codex", "Look.")
         paused = replace(kept, until=here.store.now())
-        why = Happened(EventName.FAULT, {"kind": "session_lost"})
-        assert await here.store.pause_kept(Pause(paused, why, FIRST), "w1")
+        why = NewEvent(EventName.FAULT, {"kind": "session_lost"})
+        assert await here.store.pause_kept(Relaunch(paused, why, FIRST), "w1")
         assert await here.current(lease) is None
 
     async def test_an_archived_one_can_be_resumed(self, bench: Bench) -> None:

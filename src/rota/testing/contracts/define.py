@@ -6,11 +6,10 @@ from collections.abc import Awaitable
 from datetime import timedelta
 
 from rota.errors import NotFound
-from rota.model.outcomes import Cancelled
-from rota.model.plans import ScheduleState
-from rota.model.runs import Source
-from rota.model.spaces import Role
-from rota.model.states import RunState
+from rota.model.attempts import Cancelled
+from rota.model.runs import RunSource, RunState
+from rota.model.schedules import ScheduleState
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, AfterOn, CatchUp, CatchUpMode, NewTask, Overlap, Policy, Retry
 from rota.model.threads import ThreadFilter
 from rota.testing.bench import MINUTE, Bench, failed
@@ -20,15 +19,15 @@ class SpaceContract:
     """Spaces and threads."""
 
     async def test_a_space_is_made_once(self, bench: Bench) -> None:
-        first = await bench.store.add_space("ann", Role.MEMBER, "Europe/Berlin")
-        again = await bench.store.add_space("ann", Role.MAIN, "UTC")
+        first = await bench.store.add_space("ann", SpaceRole.MEMBER, "Europe/Berlin")
+        again = await bench.store.add_space("ann", SpaceRole.MAIN, "UTC")
         assert first == again
-        assert (first.role, first.timezone) == (Role.MEMBER, "Europe/Berlin")
+        assert (first.role, first.timezone) == (SpaceRole.MEMBER, "Europe/Berlin")
         assert await bench.store.find_space("ann") == first
         assert await bench.store.list_spaces() == [first]
 
     async def test_a_spaces_zone_can_change(self, bench: Bench) -> None:
-        await bench.store.add_space("ann", Role.MEMBER, "UTC")
+        await bench.store.add_space("ann", SpaceRole.MEMBER, "UTC")
         assert (await bench.store.set_space("ann", "Asia/Tokyo")).timezone == "Asia/Tokyo"
         assert (await bench.store.find_space("ann")).timezone == "Asia/Tokyo"
 
@@ -125,7 +124,7 @@ class TaskContract:
 
     async def test_disabling_ends_queued_runs_in_one_step(self, bench: Bench) -> None:
         task = await bench.task()
-        (run_id,) = await bench.queue(task, source=Source.SLOT)
+        (run_id,) = await bench.queue(task, source=RunSource.SLOT)
         (facts,) = await bench.store.queued_runs_of(task.id, planned_only=True)
         ends = [await bench.decide(facts, Cancelled(reason="off"))]
         await bench.store.disable_task(task, "because", None, ends)
@@ -187,7 +186,8 @@ class TaskContract:
     async def test_queued_runs_of_a_task_are_those_that_wait(self, bench: Bench) -> None:
         task, other = await bench.task(), await bench.task("other")
         slot, asked = [
-            (await bench.queue(task, source=source))[0] for source in (Source.SLOT, Source.MANUAL)
+            (await bench.queue(task, source=source))[0]
+            for source in (RunSource.SLOT, RunSource.MANUAL)
         ]
         await bench.queue(other)
         found = await bench.store.queued_runs_of(task.id, planned_only=False)

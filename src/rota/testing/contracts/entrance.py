@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rota.errors import Conflict, NotFound, Rehearsed, Stale
+from rota.errors import Conflict, DryRunRolledBack, NotFound, Stale
+from rota.model.audit import KeptAnswer, NewAuditEntry
 from rota.model.instants import maybe_micros, to_micros
 from rota.model.keys import KeyScope, NewKey
-from rota.model.requests import KeptAnswer, NewRequest
-from rota.model.spaces import Role
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import NewTask, TaskKind
 from rota.model.views import TaskFilter
 from rota.ports.store import Store
@@ -31,7 +31,7 @@ class KeyContract:
                 name="one",
                 prefix="rota_1",
                 digest=digest,
-                role=Role.MEMBER,
+                role=SpaceRole.MEMBER,
                 scopes=frozenset({KeyScope.READ}),
                 created_by="ann",
                 expires_at=5,
@@ -80,9 +80,9 @@ class KeyContract:
 class RequestContract:
     """A change and the word of who asked for it are one transaction."""
 
-    def _request(self, **more: Any) -> NewRequest:  # noqa: ANN401 - fields of a request
+    def _request(self, **more: Any) -> NewAuditEntry:  # noqa: ANN401 - fields of a request
         about = {"task": "job"}
-        return NewRequest(caller="key:1", space="main", command="put_state", about=about, **more)
+        return NewAuditEntry(caller="key:1", space="main", command="put_state", about=about, **more)
 
     @pytest.mark.parametrize("key", [None, "k"])
     async def test_the_first_change_carries_the_request(
@@ -121,7 +121,7 @@ class RequestContract:
     async def test_a_rehearsed_run_is_not_there(self, bench: Bench, key: str | None) -> None:
         task = await bench.task()
         store = bench.store.behalf(self._request(key=key, digest=key, rehearsal=True))
-        with pytest.raises(Rehearsed):
+        with pytest.raises(DryRunRolledBack):
             await store.enqueue([bench.batch(task, [1])])
         assert await bench.store.list_requests(None, FAR, 10) == []
         assert await bench.store.count_runs(task.id) == {}
@@ -240,7 +240,7 @@ class RequestContract:
     async def test_a_rehearsal_changes_nothing(self, bench: Bench) -> None:
         task = await bench.task()
         store = bench.store.behalf(self._request(rehearsal=True))
-        with pytest.raises(Rehearsed):
+        with pytest.raises(DryRunRolledBack):
             await store.put_state(task.id, "a", "1", "ann")
         assert await bench.store.get_state(task.id, "a") is None
         assert await bench.store.list_requests(None, FAR, 10) == []

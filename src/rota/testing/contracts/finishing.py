@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
-from rota.flow.observe.facts import gather
 from rota.flow.observe.why import explain
+from rota.flow.observe.why_facts import load_facts
 from rota.flow.settle import running
-from rota.model.asides import Aside
-from rota.model.checks import Mark
+from rota.model.attempts import AttemptReport, Cancelled, Succeeded
+from rota.model.checks import SuppressionReason
 from rota.model.events import EventName
-from rota.model.outcomes import Cancelled, Report, Succeeded
-from rota.model.states import RunState
+from rota.model.runs import RunState
+from rota.model.settlement import AttemptNotes
 from rota.model.tasks import Task
-from rota.rules.settlement import Context, settle
+from rota.rules.settlement import SettlementContext, settle
 from rota.testing.bench import Bench, failed
 
 
@@ -55,7 +55,7 @@ class FinishingContract:
         assert (await bench.claimed()).leases == []
         names = [e.name for e in await bench.store.list_events(0, 1_000) if e.task_id == task.id]
         assert names.count(EventName.TASK_DISABLED) == 1
-        told = explain(await gather(bench.store, found, None), ZoneInfo("UTC"))
+        told = explain(await load_facts(bench.store, found, None), ZoneInfo("UTC"))
         assert any("it has succeeded, and was to run until then" in note for note in told.notes)
 
     async def test_a_success_that_comes_late_or_twice_ends_it_once(self, bench: Bench) -> None:
@@ -74,8 +74,10 @@ class FinishingContract:
         task = await self._task(bench)
         await bench.queue(task)
         lease = await bench.claim_one()
-        report = Report(outcome=Succeeded(), aside=Aside(mark=Mark.QUIET))
-        context = Context(policy=task.policy, now=bench.store.now())
+        report = AttemptReport(
+            outcome=Succeeded(), aside=AttemptNotes(mark=SuppressionReason.QUIET)
+        )
+        context = SettlementContext(policy=task.policy, now=bench.store.now())
         assert await bench.store.settle([settle(running(lease), report, context)]) == [True]
         assert (await bench.task_of(task)).enabled
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rota.errors import Fenced
-from rota.model.inside import Held
-from rota.model.requests import NewRequest
+from rota.model.audit import AttemptIdentity, NewAuditEntry
 from rota.model.runs import Lease
 from rota.model.tasks import Retry
 from rota.ports.store import Behalf
@@ -29,7 +28,7 @@ class HeldContract:
         return await bench.claim_one()
 
     def _behalf(self, bench: Bench, lease: Lease, epoch: int, **more: Any) -> Behalf:  # noqa: ANN401
-        request = NewRequest(
+        request = NewAuditEntry(
             caller=f"attempt:{lease.run_id}.{epoch}",
             space="main",
             command="put_state",
@@ -41,7 +40,7 @@ class HeldContract:
     async def test_an_attempt_that_goes_on_is_known(self, bench: Bench) -> None:
         lease = await self._running(bench)
         held = await bench.store.find_held(lease.run_id, lease.epoch)
-        assert held == Held(
+        assert held == AttemptIdentity(
             run_id=lease.run_id,
             epoch=lease.epoch,
             task_id=lease.task_id,

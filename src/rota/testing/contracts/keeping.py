@@ -7,35 +7,48 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.deliveries import DeliveryKind
+from rota.model.attempts import (
+    AgentSessionRef,
+    AttemptReport,
+    Cancelled,
+    Drained,
+    KeptAttempt,
+    Lost,
+    NewEvent,
+    OutputChunk,
+    OutputStream,
+    ProgressNotice,
+    Relaunch,
+    Succeeded,
+)
 from rota.model.events import EventName
 from rota.model.ids import Epoch
-from rota.model.keeping import ForPeople, Happened, Heard, Kept, KeptSession, Pause, Stream
-from rota.model.outcomes import Cancelled, Drained, Lost, Report, Succeeded
-from rota.model.runs import Lease
-from rota.model.settlements import NewDelivery
-from rota.model.states import RunState
-from rota.rules.settlement import Context, settle
+from rota.model.notifications import DeliveryKind
+from rota.model.runs import Lease, RunState
+from rota.model.settlement import NewDelivery
+from rota.rules.settlement import SettlementContext, settle
 from rota.testing.bench import Bench, failed, micros
 
 HOME = "/home"
 SHORT = timedelta(seconds=30)
 LONG = timedelta(minutes=15)
-OVERLOAD = Happened(EventName.FAULT, {"kind": "overload"})
-TALK = KeptSession("codex", "s-1", 11, 7)
+OVERLOAD = NewEvent(EventName.FAULT, {"kind": "overload"})
+TALK = AgentSessionRef("codex", "s-1", 11, 7)
 
 
-def kept_for(lease: Lease, nonce: str = "n1") -> Kept:
+def kept_for(lease: Lease, nonce: str = "n1") -> KeptAttempt:
     """Return the record of a keeper that is about to start."""
-    return Kept(
+    return KeptAttempt(
         run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce=nonce, boot="b", executor="process"
     )
 
 
-def said(start: int, end: int, *texts: str, stream: Stream = Stream.OUT) -> Heard:
+def said(start: int, end: int, *texts: str, stream: OutputStream = OutputStream.OUT) -> OutputChunk:
     """Return a part of a stream with the lines it came to."""
     lines = [{"stream": stream.value, "at": start, "text": text} for text in texts]
-    return Heard(stream, start, end, tuple(Happened(EventName.OUTPUT, line) for line in lines))
+    return OutputChunk(
+        stream, start, end, tuple(NewEvent(EventName.OUTPUT, line) for line in lines)
+    )
 
 
 def aloud(lease: Lease, body: str, kind: DeliveryKind = DeliveryKind.NOTICE) -> NewDelivery:
@@ -155,8 +168,8 @@ class KeepingContract:
         assert await hear(run_id, epoch, "w1", [said(0, 4, "one"), said(4, 8, "two")])
         assert not await hear(run_id, epoch, "w1", [said(4, 8, "two")])
         assert not await hear(run_id, epoch, "w1", [said(9, 12, "gap")])
-        assert await hear(run_id, epoch, "w1", [said(0, 5, "oops", stream=Stream.ERR)])
-        both = [said(8, 14, "three"), said(5, 9, "four", stream=Stream.ERR)]
+        assert await hear(run_id, epoch, "w1", [said(0, 5, "oops", stream=OutputStream.ERR)])
+        both = [said(8, 14, "three"), said(5, 9, "four", stream=OutputStream.ERR)]
         assert await hear(run_id, epoch, "w1", both)
         assert await self._texts(bench, lease) == ["one", "two", "oops", "three", "four"]
         (kept,) = await bench.store.kept_of(HOME)
@@ -170,7 +183,7 @@ class KeepingContract:
 
     async def test_one_stream_out_of_step_records_nothing_of_the_other(self, bench: Bench) -> None:
         lease = await self._begun(bench)
-        wrong = [said(0, 4, "one"), said(3, 9, "late", stream=Stream.ERR)]
+        wrong = [said(0, 4, "one"), said(3, 9, "late", stream=OutputStream.ERR)]
         assert not await bench.store.hear(lease.run_id, lease.epoch, "w1", wrong)
         assert await self._texts(bench, lease) == []
 
@@ -188,7 +201,7 @@ class KeepingContract:
     async def test_what_is_for_people_is_sent_with_what_says_it_once(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         run_id, epoch, hear = lease.run_id, lease.epoch, bench.store.hear
-        answer = ForPeople(aloud(lease, "one", DeliveryKind.RESULT))
+        answer = ProgressNotice(aloud(lease, "one", DeliveryKind.RESULT))
         part = said(0, 4)._replace(for_people=(answer,))
         assert not await hear(run_id, epoch, "w2", [part])
         assert await self._told(bench, lease) == []
@@ -196,7 +209,7 @@ class KeepingContract:
         assert not await hear(run_id, epoch, "w1", [part])
         assert await hear(run_id, epoch, "w1", [part._replace(start=4, end=8)])
         assert await self._told(bench, lease) == [("one", DeliveryKind.RESULT)]
-        late = said(8, 8)._replace(for_people=(answer, ForPeople(aloud(lease, "two"))))
+        late = said(8, 8)._replace(for_people=(answer, ProgressNotice(aloud(lease, "two"))))
         assert [await hear(run_id, epoch, who, [late]) for who in ("w2", "w1")] == [False, True]
         assert len(await self._told(bench, lease)) == 2, "without a byte more"
         assert await bench.end(lease)
@@ -206,7 +219,7 @@ class KeepingContract:
         gap = timedelta(seconds=8)
         for at, waited in enumerate((0, 1, 6, 1, 8, 8)):
             bench.clock.advance(timedelta(seconds=waited))
-            step = ForPeople(aloud(lease, f"step {at}"), 2, micros(gap))
+            step = ProgressNotice(aloud(lease, f"step {at}"), 2, micros(gap))
             both = (step, step._replace(delivery=aloud(lease, f"and {at}")))
             part = said(at, at + 1)._replace(for_people=both)
             assert await bench.store.hear(lease.run_id, lease.epoch, "w1", [part])
@@ -291,10 +304,12 @@ class KeepingContract:
         await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
         until = bench.store.now() + micros(SHORT)
         paused = replace(kept_for(lease), tries=1, until=until)
-        assert not await bench.store.pause_kept(Pause(paused, OVERLOAD), "w2")
-        assert not await bench.store.pause_kept(Pause(replace(paused, nonce="n0"), OVERLOAD), "w1")
-        assert await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
-        assert await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        assert not await bench.store.pause_kept(Relaunch(paused, OVERLOAD), "w2")
+        assert not await bench.store.pause_kept(
+            Relaunch(replace(paused, nonce="n0"), OVERLOAD), "w1"
+        )
+        assert await bench.store.pause_kept(Relaunch(paused, OVERLOAD), "w1")
+        assert await bench.store.pause_kept(Relaunch(paused, OVERLOAD), "w1")
         (kept,) = await bench.store.kept_of(HOME)
         assert (kept.tries, kept.until, kept.nonce, kept.out_at) == (1, until, "n1", 4)
         events = await bench.store.run_events(lease.run_id)
@@ -304,11 +319,11 @@ class KeepingContract:
         lease = await self._begun(bench)
         await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
         paused = replace(kept_for(lease), tries=1, until=bench.store.now())
-        await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        await bench.store.pause_kept(Relaunch(paused, OVERLOAD), "w1")
         again = replace(paused, nonce="n2", until=None, began=5, session=TALK)
         assert await bench.store.begin_kept(again, "w1")
         assert await bench.store.kept_of(HOME) == [again]
-        assert not await bench.store.pause_kept(Pause(paused, OVERLOAD), "w1")
+        assert not await bench.store.pause_kept(Relaunch(paused, OVERLOAD), "w1")
         assert await bench.store.hear(lease.run_id, lease.epoch, "w1", [said(0, 4, "two")])
         assert await self._texts(bench, lease) == ["one", "two"]
 
@@ -318,8 +333,8 @@ class KeepingContract:
         for outcome in (Succeeded(), failed("timeout", "too slow"), Cancelled(reason="no")):
             await bench.queue(task)
             lease = await bench.claim_one()
-            report = Report(outcome=outcome, ending=json.dumps(told))
-            context = Context(policy=task.policy, now=bench.store.now())
+            report = AttemptReport(outcome=outcome, ending=json.dumps(told))
+            context = SettlementContext(policy=task.policy, now=bench.store.now())
             settlement = settle(running(lease), report, context)
             assert await bench.store.settle([settlement]) == [True]
             (attempt,) = await bench.store.list_attempts(lease.run_id)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.flow.define.runs import answer_question
-from rota.model.outcomes import Cancelled, Drained, Lost
-from rota.model.states import Place, RunState
+from rota.model.attempts import Cancelled, Drained, Lost
+from rota.model.runs import QueueState, RunState
 from rota.model.tasks import Pool, Retry
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import Bench, failed
 
 
@@ -27,7 +27,7 @@ class LaneContract:
         ids = await bench.queue(await bench.task(lane="L"), 3)
         await bench.claim(0)
         places = [(await bench.run(run_id)).place for run_id in ids]
-        assert places == [Place.READY, Place.HELD, Place.HELD]
+        assert places == [QueueState.READY, QueueState.HELD, QueueState.HELD]
 
     async def test_lanes_do_not_wait_for_each_other(self, bench: Bench) -> None:
         ids = [
@@ -58,7 +58,7 @@ class LaneContract:
         (high,) = await bench.queue(task, priority=5)
         (lease,) = await bench.claim()
         assert lease.run_id == high
-        assert (await bench.run(low)).place is Place.HELD
+        assert (await bench.run(low)).place is QueueState.HELD
 
     async def test_foreground_decides_before_priority(self, bench: Bench) -> None:
         back = await bench.task("back", lane="L", priority=9)
@@ -98,7 +98,7 @@ class LaneContract:
         retry = Retry(attempts=3, base=timedelta(minutes=1), jitter=0)
         first, second = await bench.queue(await bench.task(lane="L", retry=retry), 2)
         await bench.end((await bench.claim())[0], failed())
-        assert (await bench.run(first)).place is Place.LATER
+        assert (await bench.run(first)).place is QueueState.LATER
         assert await bench.claim_ids() == [second]
 
     async def test_a_retry_waits_until_the_lane_is_free(self, bench: Bench) -> None:
@@ -109,7 +109,7 @@ class LaneContract:
         bench.clock.advance(minutes=2)
         await bench.store.promote(10)
         assert await bench.claim() == []
-        assert (await bench.run(first)).place is Place.HELD
+        assert (await bench.run(first)).place is QueueState.HELD
         await bench.end(second)
         assert await bench.claim_ids() == [first]
 
@@ -140,7 +140,7 @@ class LaneContract:
         for priority in (1, 5, 3, 2, 4):
             ids += await bench.queue(task, priority=priority)
             await bench.claim(0)
-        ready = [i for i in ids if (await bench.run(i)).place is Place.READY]
+        ready = [i for i in ids if (await bench.run(i)).place is QueueState.READY]
         assert ready == [ids[1]]
         order = []
         for _ in ids:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rota.model.clock_jumps import Leap, Leaps
 from rota.model.events import EventName
-from rota.model.leaps import Leap, Leaps
 from rota.testing.bench import Bench
 
 HOUR = 3_600_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.model.cursors import START, EventPage, EventTally, Position, cursor_at, position_of
+from rota.model.events import START, EventPage, EventPosition, EventTally, cursor_at, position_of
 from rota.testing.bench import MINUTE, Bench, failed
 
 
 async def page_after(
     bench: Bench,
-    after: Position | None,
+    after: EventPosition | None,
     most: int = 10,
     *,
     space_id: int | None = None,
@@ -25,7 +25,7 @@ async def page_after(
         await asyncio.sleep(0)
 
 
-async def end_of(bench: Bench) -> Position:
+async def end_of(bench: Bench) -> EventPosition:
     """Return the position of the newest event of all."""
     await page_after(bench, START)
     return await bench.store.events_end()
@@ -34,7 +34,7 @@ async def end_of(bench: Bench) -> Position:
 class EventOrderContract:
     """A reader goes on where it was, or is told that it cannot."""
 
-    async def _read(self, bench: Bench, after: Position | None, most: int = 3) -> list[int]:
+    async def _read(self, bench: Bench, after: EventPosition | None, most: int = 3) -> list[int]:
         found: list[int] = []
         while True:
             page = await page_after(bench, after, most)
@@ -130,7 +130,7 @@ class EventOrderContract:
 class TallyContract:
     """Events are counted where they are, piece by piece."""
 
-    async def _tally(self, bench: Bench, after: Position, most: int = 100) -> EventTally:
+    async def _tally(self, bench: Bench, after: EventPosition, most: int = 100) -> EventTally:
         await page_after(bench, after)
         return await bench.store.tally_events(after, most, [1_000_000, 5_000_000])
 

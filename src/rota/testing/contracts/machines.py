@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from rota.model.attempts import KeptAttempt
+from rota.model.heartbeats import KEEP_READINGS, MachineLoad, MachineSample
 from rota.model.ids import Epoch
-from rota.model.keeping import Kept
-from rota.model.machines import KEEP_READINGS, Load, Reading
 from rota.testing.bench import Bench
 from rota.testing.contracts.beating import PATIENCE, sign_of
 
 MINUTE = timedelta(minutes=1)
-BUSY = Load(cpu_percent=62.5, memory_bytes=3 << 30, memory_total=8 << 30)
+BUSY = MachineLoad(cpu_percent=62.5, memory_bytes=3 << 30, memory_total=8 << 30)
 
 
 class MachineContract:
@@ -22,7 +22,7 @@ class MachineContract:
 
     async def _history(
         self, bench: Bench, host: str | None = None, most: int = 10
-    ) -> list[Reading]:
+    ) -> list[MachineSample]:
         now = bench.store.now()
         return await bench.store.list_readings(0, now + 1, host, most)
 
@@ -33,7 +33,7 @@ class MachineContract:
         theirs = await bench.task("theirs", space="member")
         await bench.queue(mine)
         lease = await bench.claim_one("w1")
-        kept = Kept(
+        kept = KeptAttempt(
             run_id=lease.run_id, epoch=Epoch(lease.epoch), home="h1", nonce="n", boot="b",
             executor="tmux",
         )  # fmt: skip
@@ -42,15 +42,15 @@ class MachineContract:
         await bench.claim_one("w2")
         await self._read(bench)
         (reading,) = await self._history(bench)
-        assert reading == Reading(
+        assert reading == MachineSample(
             home="h1", host="here", at=bench.clock.now(),
             running=1, agents=1, panes=1, spaces=1, load=BUSY,
         )  # fmt: skip
 
     async def test_nothing_known_is_unknown_and_nothing_running_is_none(self, bench: Bench) -> None:
-        await bench.store.read_machine("nobody", "h1", "here", Load())
+        await bench.store.read_machine("nobody", "h1", "here", MachineLoad())
         (reading,) = await self._history(bench)
-        assert reading.load == Load(None, None, None)
+        assert reading.load == MachineLoad(None, None, None)
         assert (reading.running, reading.agents, reading.panes, reading.spaces) == (0, 0, 0, 0)
 
     async def test_two_at_one_instant_are_one(self, bench: Bench) -> None:

@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Conflict
-from rota.model.messages import (
+from rota.model.attempts import Cancelled
+from rota.model.tasks import Task
+from rota.model.threads import (
     LARGEST_FILES,
     MOST_PASSING_BYTES,
     MOST_PENDING_BYTES,
@@ -19,9 +21,7 @@ from rota.model.messages import (
     NewMessage,
     ThreadMessage,
 )
-from rota.model.outcomes import Cancelled
-from rota.model.tasks import Task
-from rota.stores.kit.workers import MOST_PRUNED_BYTES
+from rota.store.workers import MOST_PRUNED_BYTES
 from rota.testing.bench import Bench
 
 HERE = "cli:here"

@@ -7,17 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 from rota.flow.define.runs import answer_question
-from rota.flow.observe.verify import verify
-from rota.model.deliveries import Delivery, DeliveryKind, DeliveryState
-from rota.model.notices import Level
-from rota.model.outcomes import Asked, Cancelled, Expired, Lost, Succeeded
+from rota.flow.observe.verification import verify
+from rota.model.attempts import Cancelled, Expired, Lost, Succeeded, WaitingForAnswer
+from rota.model.notifications import Delivery, DeliveryKind, DeliveryState, NotificationLevel
 from rota.model.runs import Lease
 from rota.model.tasks import OnLost, Retry
-from rota.rules.notices import FLOORS
-from rota.rules.permission import LOCAL
+from rota.rules.notifications import FLOORS
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import MINUTE, Bench, failed
 
-ASKED = Asked(question="deploy?", context="build 7", options=("yes", "no"))
+ASKED = WaitingForAnswer(question="deploy?", context="build 7", options=("yes", "no"))
 
 
 class PreferenceContract:
@@ -64,7 +63,9 @@ class NoticeContract:
         await bench.queue(task)
         return await bench.claim_one()
 
-    async def _prefer(self, bench: Bench, to: str, level: Level = Level.NORMAL) -> None:
+    async def _prefer(
+        self, bench: Bench, to: str, level: NotificationLevel = NotificationLevel.NORMAL
+    ) -> None:
         channel, _, target = to.partition(":")
         space = await bench.space()
         await bench.store.set_preference(space.id, channel, target, FLOORS[level], usual=False)
@@ -101,10 +102,10 @@ class NoticeContract:
     async def test_below_its_level_nothing_is_delivered_and_the_record_says_so(
         self, bench: Bench
     ) -> None:
-        await self._prefer(bench, "log:loud", Level.URGENT)
-        await self._prefer(bench, "log:ops", Level.HIGH)
+        await self._prefer(bench, "log:loud", NotificationLevel.URGENT)
+        await self._prefer(bench, "log:ops", NotificationLevel.HIGH)
         await self._prefer(bench, "log:all")
-        lease = await self._lease(bench, priority=FLOORS[Level.HIGH])
+        lease = await self._lease(bench, priority=FLOORS[NotificationLevel.HIGH])
         assert await bench.end(lease, failed(retryable=False))
         assert [d.target for d in await self._told(bench)] == ["all", "ops"]
         events = await bench.store.run_events(lease.run_id)
@@ -112,7 +113,9 @@ class NoticeContract:
 
     async def test_another_space_is_told_nothing(self, bench: Bench) -> None:
         other = await bench.space("other")
-        await bench.store.set_preference(other.id, "log", "", FLOORS[Level.NORMAL], usual=False)
+        await bench.store.set_preference(
+            other.id, "log", "", FLOORS[NotificationLevel.NORMAL], usual=False
+        )
         assert await bench.end(await self._lease(bench), failed(retryable=False))
         assert await self._told(bench) == []
 
@@ -128,7 +131,7 @@ class NoticeContract:
 
     async def test_a_task_that_its_failures_disabled_is_told(self, bench: Bench) -> None:
         await self._prefer(bench, "log:ops")
-        await self._prefer(bench, "log:loud", Level.URGENT)
+        await self._prefer(bench, "log:loud", NotificationLevel.URGENT)
         lease = await self._lease(bench, disable_after=1)
         assert await bench.end(lease, failed(retryable=False))
         failure, disabled = await self._told(bench)
@@ -168,7 +171,7 @@ class NoticeContract:
     async def test_an_approval_shows_the_exact_action_and_its_hash(self, bench: Bench) -> None:
         lease = await self._lease(bench, deliver_to="log:")
         action = '{"action": "rm"}'
-        asked = Asked(question="may I?", action=action, options=("approve", "deny"))
+        asked = WaitingForAnswer(question="may I?", action=action, options=("approve", "deny"))
         assert await bench.end(lease, asked)
         (question,) = await bench.store.list_questions([lease.run_id])
         (told,) = await self._told(bench)

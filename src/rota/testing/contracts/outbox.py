@@ -6,11 +6,11 @@ import asyncio
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.deliveries import Delivery, DeliveryState
+from rota.model.attempts import AttemptReport, OutgoingMessage, Succeeded
 from rota.model.ids import RunId
-from rota.model.outcomes import Message, Report, Succeeded
-from rota.model.views import DeadView
-from rota.rules.settlement import Context, settle
+from rota.model.notifications import Delivery, DeliveryState
+from rota.model.views import DeadDeliveriesView
+from rota.rules.settlement import SettlementContext, settle
 from rota.testing.bench import MINUTE, Bench
 
 
@@ -23,11 +23,11 @@ class OutboxContract:
         await bench.queue(task)
         lease = await bench.claim_one()
         messages = tuple(
-            Message(client_id=str(n), channel="chat", target="ann", body=f"m{n}")
+            OutgoingMessage(client_id=str(n), channel="chat", target="ann", body=f"m{n}")
             for n in range(count)
         )
-        report = Report(outcome=Succeeded(), messages=messages)
-        context = Context(policy=task.policy, now=bench.store.now())
+        report = AttemptReport(outcome=Succeeded(), messages=messages)
+        context = SettlementContext(policy=task.policy, now=bench.store.now())
         await bench.store.settle([settle(running(lease), report, context)])
         return lease.run_id
 
@@ -58,7 +58,7 @@ class OutboxContract:
             state = DeliveryState.UNKNOWN if number == 2 else DeliveryState.DEAD
             await store.mark_delivery(delivery, state, f"why {number}", store.now())
         found = await store.dead_deliveries(None, since)
-        assert found == DeadView(2, RunId(run_id), "chat:ann", "why 1")
+        assert found == DeadDeliveriesView(2, RunId(run_id), "chat:ann", "why 1")
         (main, other) = (await bench.space("main"), await bench.space("other"))
         assert await store.dead_deliveries(main.id, since) == found
         assert await store.dead_deliveries(other.id, since) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.flow.plan import plan_schedule
-from rota.model.pauses import Pause, paused_since
+from rota.model.schedules import Pause, paused_since
+from rota.rules.plans import plan_schedule
 from rota.testing.bench import MINUTE, Bench
 
 HOUR = timedelta(hours=1)

@@ -8,20 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 from rota.flow.define.tasks import disable_task
+from rota.model.attempts import Cancelled
 from rota.model.instants import to_micros
-from rota.model.outcomes import Cancelled
-from rota.model.plans import (
-    DueSchedule,
-    LedgerEntry,
-    LedgerReason,
-    Plan,
-    ScheduleState,
-)
-from rota.model.runs import RunBatch, Source
-from rota.model.states import RunState
+from rota.model.runs import RunBatch, RunSource, RunState
+from rota.model.schedules import DueSchedule, LedgerEntry, LedgerReason, SchedulePlan, ScheduleState
 from rota.model.tasks import Overlap, Policy
-from rota.rules.permission import LOCAL
-from rota.rules.queueing import new_run
+from rota.rules.permissions import LOCAL
+from rota.rules.queue import new_run
 from rota.testing.bench import MINUTE, Bench
 
 FAR = 1 << 60
@@ -29,16 +22,16 @@ FAR = 1 << 60
 
 def run_of(due: DueSchedule, key: str, at: int) -> RunBatch:
     """Return a run of a slot."""
-    run = new_run(due.task_id, due.space_id, due.route, due.policy, Source.SLOT, at)
+    run = new_run(due.task_id, due.space_id, due.route, due.policy, RunSource.SLOT, at)
     return RunBatch(
         template=run._replace(schedule_id=due.id, slot_key=key, slot_at=at), payloads=["null"]
     )
 
 
-def plan_of(due: DueSchedule, *, minutes: int = 1, **parts: Any) -> Plan:  # noqa: ANN401
+def plan_of(due: DueSchedule, *, minutes: int = 1, **parts: Any) -> SchedulePlan:  # noqa: ANN401
     """Return a plan that moves a schedule by so many minutes."""
     cursor = due.cursor + minutes * 60_000_000
-    plan = Plan(
+    plan = SchedulePlan(
         schedule_id=due.id,
         version=due.version,
         was=due.cursor,
@@ -108,7 +101,7 @@ class PlanContract:
         (lease,) = await bench.claim()
         assert (lease.slot_key, lease.slot_micros) == ("g1:1", due.next_at)
         run = await bench.run(lease.run_id)
-        assert (run.source, run.schedule_id) == (Source.SLOT, due.id)
+        assert (run.source, run.schedule_id) == (RunSource.SLOT, due.id)
         (stored,) = await bench.store.list_schedules([due.task_id])
         assert to_micros(stored.cursor) == plan.cursor
         assert stored.next_at is not None
@@ -229,7 +222,7 @@ class PlanContract:
             for o in (
                 await bench.enqueue(
                     bench.batch(
-                        task, source=Source.BACKFILL, lane=lane, schedule_id=due.id, slot_key="c"
+                        task, source=RunSource.BACKFILL, lane=lane, schedule_id=due.id, slot_key="c"
                     )
                 )
             )[0]

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from rota.model.plans import DueSchedule, Plan, PlanStep
+from rota.model.schedules import DueSchedule, PlanStep, SchedulePlan
 from rota.model.tasks import Overlap
 from rota.testing.bench import MINUTE, Bench
 from rota.testing.contracts.plan import due_schedule, plan_of, run_of
 
 
-def _planned(due: DueSchedule, _: int) -> Plan:
+def _planned(due: DueSchedule, _: int) -> SchedulePlan:
     return plan_of(due, runs=(run_of(due, f"g1:{due.next_at}", due.next_at),))
 
 
@@ -24,7 +24,7 @@ class PlanStepContract:
         due = await due_schedule(bench)
         seen: list[tuple[DueSchedule, int]] = []
 
-        def decide(schedule: DueSchedule, now: int) -> Plan:
+        def decide(schedule: DueSchedule, now: int) -> SchedulePlan:
             seen.append((schedule, now))
             return _planned(schedule, now)
 
@@ -65,7 +65,7 @@ class PlanStepContract:
     async def test_what_is_claimed_beside_a_step_begins_after_it(self, bench: Bench) -> None:
         await due_schedule(bench)
 
-        def decide(schedule: DueSchedule, now: int) -> Plan:
+        def decide(schedule: DueSchedule, now: int) -> SchedulePlan:
             bench.clock.advance(seconds=1)
             return _planned(schedule, now)
 
@@ -77,7 +77,7 @@ class PlanStepContract:
     async def test_a_step_whose_decision_fails_changes_nothing(self, bench: Bench) -> None:
         due = await due_schedule(bench)
 
-        def fail(schedule: DueSchedule, now: int) -> Plan:
+        def fail(schedule: DueSchedule, now: int) -> SchedulePlan:
             message = f"{schedule.id} at {now}"
             raise ArithmeticError(message)
 
@@ -105,7 +105,7 @@ class PlanStepContract:
             await bench.schedule(task, bench.every("1h"), name=f"s{number}")
         bench.clock.advance(hours=1)
 
-        def slowly(schedule: DueSchedule, now: int) -> Plan:
+        def slowly(schedule: DueSchedule, now: int) -> SchedulePlan:
             bench.clock.advance(seconds=1)
             return _planned(schedule, now)
 

@@ -6,8 +6,7 @@ import asyncio
 import json
 from datetime import timedelta
 
-from rota.model.runs import Cause
-from rota.model.states import Place, RunState
+from rota.model.runs import AttemptCause, QueueState, RunState
 from rota.model.tasks import Pool
 from rota.testing.bench import Bench
 
@@ -41,8 +40,8 @@ class QueueContract:
     async def test_a_new_run_is_queued_and_nobodys(self, bench: Bench) -> None:
         (run_id,) = await bench.queue(await bench.task())
         run = await bench.run(run_id)
-        assert (run.state, run.place) == (RunState.QUEUED, Place.READY)
-        assert (run.epoch, run.cause) == (0, Cause.FIRST)
+        assert (run.state, run.place) == (RunState.QUEUED, QueueState.READY)
+        assert (run.epoch, run.cause) == (0, AttemptCause.FIRST)
         assert run.holder is None
         assert run.started_at is None
         assert run.finished_at is None
@@ -131,7 +130,7 @@ class LaterContract:
     async def test_a_later_run_cannot_be_claimed_before_its_time(self, bench: Bench) -> None:
         at = bench.clock.now() + timedelta(minutes=5)
         (run_id,) = await bench.queue(await bench.task(), at=at)
-        assert (await bench.run(run_id)).place is Place.LATER
+        assert (await bench.run(run_id)).place is QueueState.LATER
         bench.clock.advance(minutes=4)
         assert await bench.store.promote(100) == 0
         assert await bench.claim() == []
@@ -141,7 +140,7 @@ class LaterContract:
         (run_id,) = await bench.queue(await bench.task(), at=at)
         bench.clock.set(at)
         assert await bench.store.promote(100) == 1
-        assert (await bench.run(run_id)).place is Place.READY
+        assert (await bench.run(run_id)).place is QueueState.READY
         assert await bench.claim_ids() == [run_id]
 
     async def test_promoting_takes_the_earliest_first_and_no_more_than_asked(
@@ -151,7 +150,7 @@ class LaterContract:
         ids = [(await bench.queue(task, at=now + timedelta(minutes=m)))[0] for m in (3, 1, 2)]
         bench.clock.advance(minutes=10)
         assert await bench.store.promote(2) == 2
-        assert (await bench.run(ids[0])).place is Place.LATER
+        assert (await bench.run(ids[0])).place is QueueState.LATER
         assert await bench.store.promote(2) == 1
 
     async def test_a_time_in_the_past_means_now(self, bench: Bench) -> None:

@@ -7,26 +7,25 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.deliveries import DeliveryState
-from rota.model.events import EventName
-from rota.model.ids import Epoch, QuestionId, RunId
-from rota.model.outcomes import (
-    Asked,
+from rota.model.attempts import (
+    AttemptReport,
     Cancelled,
     Drained,
     Expired,
     Lost,
-    Message,
     Outcome,
-    Report,
+    OutgoingMessage,
     Succeeded,
+    WaitingForAnswer,
 )
-from rota.model.runs import Cause, Lease
-from rota.model.settlements import Settlement
-from rota.model.states import FINISHED, Place, RunState
+from rota.model.events import EventName
+from rota.model.ids import Epoch, QuestionId, RunId
+from rota.model.notifications import DeliveryState
+from rota.model.runs import FINISHED, AttemptCause, Lease, QueueState, RunState
+from rota.model.settlement import Settlement
 from rota.model.tasks import After, AfterOn, OnLost, Retry
 from rota.model.views import RunFilter
-from rota.rules.settlement import Context, answer, settle
+from rota.rules.settlement import SettlementContext, settle, settle_answer
 from rota.testing.bench import Bench, failed
 
 RETRY = Retry(attempts=3, base=timedelta(minutes=1), jitter=0)
@@ -59,7 +58,7 @@ class SettleContract:
             bench.clock.advance(seconds=1)
             assert await bench.end(lease, outcome)
             (attempt,) = await bench.store.list_attempts(lease.run_id)
-            assert (attempt.number, attempt.cause, attempt.worker) == (1, Cause.FIRST, "w1")
+            assert (attempt.number, attempt.cause, attempt.worker) == (1, AttemptCause.FIRST, "w1")
             assert attempt.ended_at - attempt.started_at == timedelta(seconds=1)
             assert attempt.outcome == state.value
             (event,) = await bench.store.run_events(lease.run_id)
@@ -85,9 +84,9 @@ class SettleContract:
         task = await bench.task(retry=RETRY)
         await bench.task("next", after=After(task="job"))
         await bench.queue(task, 2)
-        message = Message(client_id="m", channel="log", target="", body="hello")
-        done = Report(outcome=Succeeded(result="1"), messages=(message,))
-        for report in (done, Report(outcome=failed())):
+        message = OutgoingMessage(client_id="m", channel="log", target="", body="hello")
+        done = AttemptReport(outcome=Succeeded(result="1"), messages=(message,))
+        for report in (done, AttemptReport(outcome=failed())):
             lease = await bench.claim_one()
             assert await _end_with(bench, lease, report)
             before = await _everything(bench, lease)
@@ -159,7 +158,11 @@ class SettleContract:
         lease = await bench.claim_one()
         await bench.end(lease, failed("x", "first"))
         run = await bench.run(lease.run_id)
-        assert (run.state, run.place, run.cause) == (RunState.QUEUED, Place.LATER, Cause.RETRY)
+        assert (run.state, run.place, run.cause) == (
+            RunState.QUEUED,
+            QueueState.LATER,
+            AttemptCause.RETRY,
+        )
         assert run.available_at == bench.clock.now() + timedelta(minutes=1)
         assert (run.retries, run.error, run.holder) == (1, "first", None)
         assert await bench.events(lease.run_id) == ["run.retried"]
@@ -243,7 +246,7 @@ class FollowUpContract:
         second = await bench.task("second", after=After(task="first", on=AfterOn.ANY))
         await bench.queue(first)
         lease = await bench.claim_one()
-        await _end_with(bench, lease, Report(outcome=Succeeded(result='{"n": 1}')))
+        await _end_with(bench, lease, AttemptReport(outcome=Succeeded(result='{"n": 1}')))
         follower = await bench.claim_one()
         assert (follower.task_id, follower.key) == (second.id, f"after:{lease.run_id}")
         told = json.loads(follower.payload)["after"]
@@ -261,8 +264,8 @@ class FollowUpContract:
         old = await bench.claim_one()
         await bench.end(old, Lost(reason="gone"))
         new = await bench.claim_one()
-        message = Message(client_id="m", channel="log", target="", body="hello")
-        report = Report(outcome=Succeeded(), messages=(message,))
+        message = OutgoingMessage(client_id="m", channel="log", target="", body="hello")
+        report = AttemptReport(outcome=Succeeded(), messages=(message,))
         assert not await _end_with(bench, old, report)
         assert await bench.store.count_runs(second.id) == {}
         assert await bench.store.list_deliveries(None, 10) == []
@@ -275,8 +278,10 @@ class FollowUpContract:
         lease = await bench.claim_one()
         heard: list[str] = []
         bench.store.subscribe(heard.append)
-        message = Message(client_id="m", channel="chat", target="ann", body="hello")
-        await _end_with(bench, lease, Report(outcome=Succeeded(), messages=(message, message)))
+        message = OutgoingMessage(client_id="m", channel="chat", target="ann", body="hello")
+        await _end_with(
+            bench, lease, AttemptReport(outcome=Succeeded(), messages=(message, message))
+        )
         (delivery,) = await bench.store.list_deliveries(lease.run_id, 10)
         assert (delivery.channel, delivery.target, delivery.body) == ("chat", "ann", "hello")
         assert (delivery.state, delivery.tries) == (DeliveryState.PENDING, 0)
@@ -346,14 +351,16 @@ class QuestionContract:
         old = await bench.claim_one()
         await bench.end(old, Lost(reason="gone"))
         await bench.claim_one()
-        assert not await bench.end(old, Asked(question="still there?"))
+        assert not await bench.end(old, WaitingForAnswer(question="still there?"))
         assert await bench.store.list_questions([old.run_id]) == []
 
 
-async def _end_with(bench: Bench, lease: Lease, report: Report) -> bool:
+async def _end_with(bench: Bench, lease: Lease, report: AttemptReport) -> bool:
     (task,) = await bench.store.get_tasks([lease.task_id])
     followers = (await bench.store.successors([lease.task_id])).get(lease.task_id, [])
-    context = Context(policy=task.policy, followers=tuple(followers), now=bench.store.now())
+    context = SettlementContext(
+        policy=task.policy, followers=tuple(followers), now=bench.store.now()
+    )
     return (await bench.store.settle([settle(running(lease), report, context)]))[0]
 
 
@@ -373,7 +380,7 @@ async def _answer(
 ) -> bool:
     (task,) = await bench.store.get_tasks([lease.task_id])
     facts = running(lease)
-    context = Context(policy=task.policy, now=bench.store.now())
+    context = SettlementContext(policy=task.policy, now=bench.store.now())
     waiting = replace(facts, state=RunState.WAITING)
-    settlement = answer(waiting, QuestionId(question), kind, text, "ann", context)
+    settlement = settle_answer(waiting, QuestionId(question), kind, text, "ann", context)
     return (await bench.store.settle([settlement]))[0]

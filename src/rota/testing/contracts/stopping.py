@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.outcomes import Asked, Cancelled, Drained, Lost
-from rota.model.states import RunState
+from rota.model.attempts import Cancelled, Drained, Lost, WaitingForAnswer
+from rota.model.runs import RunState
 from rota.model.tasks import Retry
 from rota.testing.bench import Bench, failed
 
@@ -20,7 +20,12 @@ class StoppingContract:
         self, bench: Bench
     ) -> None:
         task = await bench.task(retry=RETRY)
-        for outcome in (failed(), Asked(question="Shall I?"), Drained(), Lost(reason="gone")):
+        for outcome in (
+            failed(),
+            WaitingForAnswer(question="Shall I?"),
+            Drained(),
+            Lost(reason="gone"),
+        ):
             await bench.queue(task)
             lease = await bench.claim_one()
             decided = await bench.decide(running(lease), outcome)

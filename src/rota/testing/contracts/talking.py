@@ -9,13 +9,26 @@ from datetime import timedelta
 import pytest
 
 from rota.errors import Conflict, Fenced
-from rota.flow.observe.verify import verify
+from rota.flow.observe.verification import verify
 from rota.flow.settle import settle_runs
-from rota.model.deliveries import DeliveryState
+from rota.model.attempt_requests import (
+    MOST_DEFERRED,
+    DeferredKind,
+    DeferredOperation,
+    DeferredResult,
+)
+from rota.model.attempts import (
+    AttemptReport,
+    Cancelled,
+    Drained,
+    Lost,
+    Outcome,
+    Succeeded,
+    WaitingForAnswer,
+)
 from rota.model.ids import Epoch, RunId
-from rota.model.outcomes import Asked, Cancelled, Drained, Lost, Outcome, Report, Succeeded
-from rota.model.states import RunState
-from rota.model.talking import MOST_DEFERRED, Deferred, DeferredKind, Put
+from rota.model.notifications import DeliveryState
+from rota.model.runs import RunState
 from rota.model.tasks import OnLost, Pool, Retry
 from rota.testing.bench import Bench, failed
 from rota.testing.fakes import FixedChance
@@ -33,10 +46,12 @@ class DeferredContract:
         talk = await talking(bench)
         lease, speaker = await talk.begin()
         await bench.store.put_state(talk.task.id, "old", "1", "ann")
-        drop = Deferred(kind=DeferredKind.FORGET, data='{"key": "old"}')
+        drop = DeferredOperation(kind=DeferredKind.FORGET, data='{"key": "old"}')
         operations = [talk.state("n", 1), talk.state("n", 2), drop, talk.seen("a", "b")]
-        assert await bench.store.defer(speaker, operations) == [Put.DEFERRED] * 4
-        assert await bench.store.defer(speaker, [talk.message(speaker, "bye")]) == [Put.DEFERRED]
+        assert await bench.store.defer(speaker, operations) == [DeferredResult.DEFERRED] * 4
+        assert await bench.store.defer(speaker, [talk.message(speaker, "bye")]) == [
+            DeferredResult.DEFERRED
+        ]
         assert await talk.values() == {"old": 1}
         assert await bench.store.list_deliveries(None, 10) == []
         assert await talk.end(lease)
@@ -56,7 +71,7 @@ class DeferredContract:
         (quiet, speaker), (loud, other), (waiting, _) = [await talk.begin() for _ in range(3)]
         await bench.store.defer(speaker, [talk.message(speaker, "later")])
         await bench.store.do_once(other, "paid", "{}")
-        asked = Asked(question="?", action="pay", options=("approve", "deny"))
+        asked = WaitingForAnswer(question="?", action="pay", options=("approve", "deny"))
         assert await talk.end(waiting, asked)
         ids = [quiet.run_id, loud.run_id, waiting.run_id]
         assert await bench.store.outward_of(ids) == {loud.run_id}
@@ -183,7 +198,9 @@ class EffectContract:
         other = talk.delivery(speaker, "hi", "in other words")
         again = await bench.store.do_once(speaker, "hi", "{}", other)
         assert again == replace(first, again=True)
-        assert await bench.store.defer(speaker, [talk.message(speaker, "hi")]) == [Put.ALREADY_DONE]
+        assert await bench.store.defer(speaker, [talk.message(speaker, "hi")]) == [
+            DeferredResult.ALREADY_DONE
+        ]
         assert await talk.end(lease)
         assert len(await bench.store.list_deliveries(None, 10)) == 1
         assert (await verify(bench.store)).violations == ()
@@ -216,8 +233,8 @@ class EffectContract:
         lease, speaker = await talk.begin()
         bye = talk.message(speaker, "bye")
         puts = await bench.store.defer(speaker, [bye, bye])
-        assert puts == [Put.DEFERRED, Put.ALREADY_DEFERRED]
-        assert await bench.store.defer(speaker, [bye]) == [Put.ALREADY_DEFERRED]
+        assert puts == [DeferredResult.DEFERRED, DeferredResult.ALREADY_DEFERRED]
+        assert await bench.store.defer(speaker, [bye]) == [DeferredResult.ALREADY_DEFERRED]
         assert await talk.end(lease)
         assert len(await bench.store.list_deliveries(None, 10)) == 1
 
@@ -285,7 +302,7 @@ class AskingContract:
         lease, speaker = await talk.begin()
         assert lease.epoch == 2
         puts = await bench.store.defer(speaker, [talk.message(speaker, "bye")])
-        assert puts == [Put.ALREADY_DEFERRED]
+        assert puts == [DeferredResult.ALREADY_DEFERRED]
         await bench.store.defer(speaker, [talk.state("after", 2)])
         assert await talk.end(lease)
         assert await talk.values() == {"before": 1, "after": 2}
@@ -353,7 +370,7 @@ class AskingContract:
         bench.clock.advance(minutes=1)
         await bench.store.fence()
         lost = await bench.store.lost_runs(10)
-        report = Report(outcome=Lost(reason="gone"))
+        report = AttemptReport(outcome=Lost(reason="gone"))
         assert await settle_runs(bench.store, [(run, report) for run in lost], FixedChance())
         assert await bench.state(lease.run_id) is RunState.WAITING
 

@@ -8,19 +8,19 @@ import pytest
 
 from rota.errors import Conflict, NotFound
 from rota.flow.define.threads import cancel_thread
-from rota.model.messages import (
+from rota.model.runs import OpenRun, RunState
+from rota.model.tasks import NewTask, Task, TaskKind
+from rota.model.threads import (
     MOST_PASSING,
     MOST_PENDING,
     READER,
     MessageState,
     NewMessage,
+    NewThread,
+    Thread,
     ThreadMessage,
 )
-from rota.model.runs import OpenRun
-from rota.model.states import RunState
-from rota.model.tasks import NewTask, Task, TaskKind
-from rota.model.threads import NewThread, Thread
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.bench import Bench
 from rota.testing.contracts.conversing import HERE, talk
 from rota.testing.fakes import FixedChance

@@ -8,11 +8,10 @@ import pytest
 
 from rota.errors import Conflict
 from rota.flow.settle import running
-from rota.model.messages import MOST_PENDING, READER, MessageState, NewMessage, ThreadMessage
-from rota.model.outcomes import Cancelled
-from rota.model.runs import Lease
-from rota.model.states import RunState
+from rota.model.attempts import Cancelled
+from rota.model.runs import Lease, RunState
 from rota.model.tasks import Retry, Task
+from rota.model.threads import MOST_PENDING, READER, MessageState, NewMessage, ThreadMessage
 from rota.testing.bench import Bench, failed
 
 HERE = "cli:here"

@@ -8,8 +8,7 @@ from typing import Any
 
 from rota.model.ids import TaskId
 from rota.model.instants import to_micros
-from rota.model.runs import Source
-from rota.model.states import RunState
+from rota.model.runs import RunSource, RunState
 from rota.model.views import RunFilter, RunView
 from rota.testing.bench import MINUTE, Bench, failed
 
@@ -79,7 +78,7 @@ class ViewContract:
             at = base + number * 60_000_000
             await bench.queue(
                 task,
-                source=Source.BACKFILL,
+                source=RunSource.BACKFILL,
                 schedule_id=stored.id,
                 slot_key=f"k{number}",
                 slot_at=at,

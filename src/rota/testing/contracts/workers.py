@@ -5,13 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.deliveries import DeliveryState
+from rota.model.attempts import (
+    AttemptReport,
+    Cancelled,
+    OutgoingMessage,
+    Succeeded,
+    WaitingForAnswer,
+)
 from rota.model.instants import to_micros
-from rota.model.outcomes import Asked, Cancelled, Message, Report, Succeeded
-from rota.model.states import RunState
+from rota.model.notifications import DeliveryState
+from rota.model.runs import RunState
 from rota.model.tasks import Retry
 from rota.model.views import RunFilter
-from rota.rules.settlement import Context, settle
+from rota.rules.settlement import SettlementContext, settle
 from rota.testing.bench import MINUTE, Bench, failed, micros
 
 TTL = timedelta(seconds=30)
@@ -139,7 +145,7 @@ class ExpiryContract:
     async def test_a_question_expires(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
         lease = await bench.claim_one()
-        await bench.end(lease, Asked(question="?", expires_in=MINUTE))
+        await bench.end(lease, WaitingForAnswer(question="?", expires_in=MINUTE))
         assert await bench.store.expired_runs(10) == []
         bench.clock.advance(MINUTE)
         (found,) = await bench.store.expired_runs(10)
@@ -224,9 +230,9 @@ class PruneContract:
         task = await bench.task()
         await bench.queue(task)
         lease = await bench.claim_one()
-        message = Message(client_id="m", channel="log", target="", body="hello")
-        report = Report(outcome=Succeeded(), messages=(message,))
-        context = Context(policy=task.policy, now=bench.store.now())
+        message = OutgoingMessage(client_id="m", channel="log", target="", body="hello")
+        report = AttemptReport(outcome=Succeeded(), messages=(message,))
+        context = SettlementContext(policy=task.policy, now=bench.store.now())
         await bench.store.settle([settle(running(lease), report, context)])
         bench.clock.advance(days=1)
         await bench.store.prune(bench.store.now(), 100)

@@ -17,7 +17,7 @@ from typing import Final
 import apsw
 
 import rota
-from rota.stores.kit.migrating import load_migrations
+from rota.store.sql_files import load_migrations
 from rota.testing.crash.asking import AskingDriver
 from rota.testing.crash.cases import KEEPING, Case
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_LOOK, Driver
@@ -118,7 +118,7 @@ class Upgrading(_Aftermath):
             version = connection.execute("pragma user_version").get
         finally:
             connection.close()
-        wanted = load_migrations("rota.stores.sqlite")[-1].number
+        wanted = load_migrations("rota.store.sqlite")[-1].number
         if (health, runs, version) != ("ok", len(before["runs"]), wanted):
             self.result.faults.append(f"lost: the snapshot is {health}, {runs} runs, {version}")
 

@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from rota.errors import IllegalMove
-from rota.flow.define.names import get_task
-from rota.flow.define.runs import batch_of, template_for
-from rota.model.deeds import Deed
-from rota.model.runs import Question, Source
+from rota.flow.define.runs import batch_of, make_template
+from rota.flow.lookup import get_task
+from rota.model.runs import Question, RunSource
+from rota.model.settlement import ApprovedAction
 from rota.ports.store import Store
 from rota.rules.approvals import APPROVE
-from rota.rules.permission import LOCAL
-from rota.rules.settlement import Context, answer
+from rota.rules.permissions import LOCAL
+from rota.rules.settlement import SettlementContext, settle_answer
 from rota.testing.crash.evidence import Evidence
 
 Patiently = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -32,10 +32,10 @@ async def approve(store: Store, question: Question, patiently: Patiently) -> Non
     """Approve a question, whose answer queues a run; IllegalMove if it is closed."""
     task = await patiently(partial(get_task, store, LOCAL, TASK))
     (facts,) = await patiently(partial(store.open_runs, [question.run_id]))
-    context = Context(policy=task.policy, now=store.now())
-    template = template_for(task, Source.ENQUEUE, store.now())
-    deed = Deed(queues=batch_of(template, {FIELD: question.id}))
-    settlement = answer(facts, question.id, question.kind, APPROVE, "caller", context)
+    context = SettlementContext(policy=task.policy, now=store.now())
+    template = make_template(task, RunSource.ENQUEUE, store.now())
+    deed = ApprovedAction(queues=batch_of(template, {FIELD: question.id}))
+    settlement = settle_answer(facts, question.id, question.kind, APPROVE, "caller", context)
     if await patiently(partial(store.approve, settlement, deed)) is None:
         raise IllegalMove(facts.state, "be answered: the question is closed")
 

@@ -19,17 +19,16 @@ from typing import Final
 from rota.errors import Fenced, IllegalMove, NotFound
 from rota.flow.define import runs, tasks
 from rota.flow.define.runs import answer_question
-from rota.model.codec import to_json
+from rota.model.attempt_requests import AttemptRef, DeferredKind, DeferredOperation
+from rota.model.attempts import WaitingForAnswer
 from rota.model.ids import Epoch, RunId
-from rota.model.outcomes import Asked
-from rota.model.runs import Run
-from rota.model.spaces import Role
-from rota.model.states import FINISHED, RunState
-from rota.model.talking import Deferred, DeferredKind, Speaker
+from rota.model.json import to_json
+from rota.model.runs import FINISHED, Run, RunState
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import Overlap, Policy, TaskKind
 from rota.ports.store import Store
 from rota.rules.effects import slot_of
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.crash.cases import Blow
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, verified
 from rota.testing.crash.kept import KeptDriver
@@ -42,7 +41,7 @@ LOOK_SECONDS: Final = 0.03
 LAST_MOMENT: Final = 2.0
 """How long a daemon has to die after the commit that ends its run."""
 BLOW_SECONDS: Final = 30.0
-QUESTION: Final = Asked(question="Shall I go on?", options=("yes", "no"))
+QUESTION: Final = WaitingForAnswer(question="Shall I go on?", options=("yes", "no"))
 PROGRAM: Final = """
 import json, os, sys, time
 run, epoch = os.environ["ROTA_RUN_ID"], os.environ["ROTA_ATTEMPT"]
@@ -77,7 +76,7 @@ class AskingDriver(KeptDriver):
         try:
             await store.find_space("main")
         except NotFound:
-            await store.add_space("main", Role.MAIN, "UTC")
+            await store.add_space("main", SpaceRole.MAIN, "UTC")
         await tasks.put_task(
             store,
             LOCAL,
@@ -138,7 +137,7 @@ class AskingDriver(KeptDriver):
         if run.id in self._asked:
             return
         space = await store.find_space("main")
-        speaker = Speaker(
+        speaker = AttemptRef(
             run_id=run.id,
             epoch=run.epoch,
             task_id=run.task_id,
@@ -148,8 +147,8 @@ class AskingDriver(KeptDriver):
         item = json.dumps({"items": [["", str(run.id), "null"]]})
         question = json.dumps(to_json(QUESTION))
         operations = [
-            Deferred(kind=DeferredKind.SEEN, data=item, name="seen"),
-            Deferred(kind=DeferredKind.QUESTION, data=question, name="question"),
+            DeferredOperation(kind=DeferredKind.SEEN, data=item, name="seen"),
+            DeferredOperation(kind=DeferredKind.QUESTION, data=question, name="question"),
         ]
         with suppress(Fenced):
             await store.defer(speaker, operations)

@@ -15,31 +15,28 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rota.doors.library.client import Rota
-from rota.doors.library.options import policy_from
 from rota.errors import Conflict, IllegalMove, NotFound, RotaError, Unavailable
-from rota.flow.define import keys, memory, pausing, schedules, spaces, tasks
-from rota.flow.define.names import get_task
-from rota.flow.define.runs import template_for
-from rota.flow.define.schedules import Wish
-from rota.flow.plan import plan_schedule
-from rota.model.beats import Overdue, Sign
-from rota.model.budgets import Amounts, BudgetScope, Caps, Spender
+from rota.flow.define import keys, schedules, spaces, task_state, tasks
+from rota.flow.define.policies import policy_from
+from rota.flow.define.runs import make_template
+from rota.flow.define.schedules import ScheduleSpec
+from rota.flow.lookup import get_task
+from rota.library.rota import Rota
+from rota.model.attempts import KeptAttempt, NewEvent, Relaunch
+from rota.model.audit import NewAuditEntry
+from rota.model.budgets import Amounts, BudgetCaps, BudgetHolder, BudgetScope
+from rota.model.clock_jumps import Leap
 from rota.model.events import EventName
+from rota.model.heartbeats import AttemptSample, MachineLoad, MissedHeartbeat
 from rota.model.ids import Epoch, RunId
 from rota.model.instants import from_micros, to_micros
-from rota.model.keeping import Happened, Kept, Pause
 from rota.model.keys import EVERY_SCOPE, Key
-from rota.model.leaps import Leap
-from rota.model.machines import Load
-from rota.model.messages import MessageFile, NewFile, NewMessage
-from rota.model.requests import NewRequest
-from rota.model.runs import RunBatch, Source
-from rota.model.spaces import Limit, Scope
-from rota.model.states import FINISHED, RunState
+from rota.model.runs import FINISHED, RunBatch, RunSource, RunState
+from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import After, AfterOn, Policy, Retry
-from rota.model.threads import NewThread
-from rota.rules.permission import LOCAL
+from rota.model.threads import MessageFile, NewFile, NewMessage, NewThread
+from rota.rules.permissions import LOCAL
+from rota.rules.plans import plan_schedule
 from rota.rules.tokens import SECRET_BYTES, digest_of
 from rota.testing.crash.approving import approve
 from rota.testing.crash.speaking import speak
@@ -158,7 +155,7 @@ class _Calls:
 
     async def _define(self) -> None:
         await _patiently(partial(spaces.set_space, self._store, LOCAL, "main", "UTC"))
-        limit = Limit(scope=Scope.GROUP, key=GROUP, cap=GROUP_CAP)
+        limit = Limit(scope=LimitScope.GROUP, key=GROUP, cap=GROUP_CAP)
         await _patiently(partial(self._store.set_limits, [limit]))
         again = self._number > 0
         for name, (work, options, after) in islice(TASKS.items(), 3 if again else None):
@@ -166,7 +163,7 @@ class _Calls:
         if again:
             return
         for name, every in SCHEDULES.items():
-            wish = Wish(every=every, shortest=every)
+            wish = ScheduleSpec(every=every, shortest=every)
             put = partial(schedules.put_schedule, self._store, LOCAL, name, wish)
             made = await _patiently(put)
             note("scheduled", sure=True, task=name, schedule=made.id)
@@ -227,13 +224,13 @@ class _Calls:
         name = f"passing{self._number}"
         await self._put(name, "quick", {})
         await self._remember(name)
-        wish = Wish(cron="0 0 1 1 *")
+        wish = ScheduleSpec(cron="0 0 1 1 *")
         await _patiently(partial(schedules.put_schedule, self._store, LOCAL, name, wish))
         await self._enqueue(name, FAR)
         await _patiently(partial(tasks.disable_task, self._store, LOCAL, name))
         await _patiently(partial(tasks.enable_task, self._store, LOCAL, name))
-        await _patiently(partial(pausing.pause_all, self._store, LOCAL))
-        await _patiently(partial(pausing.resume_all, self._store, LOCAL))
+        await _patiently(partial(spaces.pause_all, self._store, LOCAL))
+        await _patiently(partial(spaces.resume_all, self._store, LOCAL))
         await self._drop_schedule(name)
         with suppress(NotFound):  # it is gone, and the answer was lost
             await _patiently(partial(tasks.delete_task, self._store, LOCAL, name))
@@ -252,11 +249,11 @@ class _Calls:
         """Keep a value and an item for a task, and a key for whoever comes."""
         value = f"value {self._number}"
         for word in ("kept", "passing"):
-            await _patiently(partial(memory.put_state, self._store, LOCAL, name, word, value))
+            await _patiently(partial(task_state.put_state, self._store, LOCAL, name, word, value))
         with suppress(NotFound):  # it is gone, and the answer was lost
-            await _patiently(partial(memory.drop_state, self._store, LOCAL, name, "passing"))
+            await _patiently(partial(task_state.drop_state, self._store, LOCAL, name, "passing"))
         items = [("mail", f"item {self._number}", None)]
-        await _patiently(partial(memory.mark_seen, self._store, LOCAL, name, items))
+        await _patiently(partial(task_state.mark_seen, self._store, LOCAL, name, items))
         note("remembered", sure=True, task=name, value=value, item=items[0][1])
         secret = f"secret {self._number}".encode().ljust(SECRET_BYTES)
         key = await self._key(name, secret)
@@ -273,28 +270,30 @@ class _Calls:
     async def _keep(self) -> None:
         """Come to every transaction of a kept attempt, of a run that is nobody's."""
         store, run_id, home = self._store, RunId(NOBODYS), "nowhere"
-        kept = Kept(run_id=run_id, epoch=Epoch(1), home=home, nonce="", boot="", executor="process")
+        kept = KeptAttempt(
+            run_id=run_id, epoch=Epoch(1), home=home, nonce="", boot="", executor="process"
+        )
         await _patiently(partial(store.renew_home, home, "here", store.now()))
         await _patiently(partial(store.fence_home, home, "caller"))
         await _patiently(partial(store.begin_kept, kept, "caller"))
-        why = Happened(EventName.FAULT, {})
-        await _patiently(partial(store.pause_kept, Pause(kept, why), "caller"))
+        why = NewEvent(EventName.FAULT, {})
+        await _patiently(partial(store.pause_kept, Relaunch(kept, why), "caller"))
         await _patiently(partial(store.hear, run_id, kept.epoch, "caller", ()))
         await _patiently(partial(store.adopt, run_id, kept.epoch, "caller"))
         await _patiently(partial(store.begin_checks, run_id, kept.epoch))
         await _patiently(partial(store.drop_kept, run_id, kept.epoch))
-        sign = Sign(run_id=run_id, epoch=kept.epoch)
+        sign = AttemptSample(run_id=run_id, epoch=kept.epoch)
         await _patiently(partial(store.beat, "caller", [sign], store.now()))
-        await _patiently(partial(store.read_machine, "caller", home, "here", Load()))
-        overdue = Overdue(run_id, kept.epoch, store.now(), trusted=False, kept=False)
+        await _patiently(partial(store.read_machine, "caller", home, "here", MachineLoad()))
+        overdue = MissedHeartbeat(run_id, kept.epoch, store.now(), trusted=False, kept=False)
         await _patiently(partial(store.note_silence, {overdue: "nobody's"}))
         await _patiently(
-            partial(store.set_budget, BudgetScope.TASK, run_id, Caps(tokens=1), "caller")
+            partial(store.set_budget, BudgetScope.TASK, run_id, BudgetCaps(tokens=1), "caller")
         )
         place = (run_id, "log", "caller")
         await _patiently(partial(store.set_preference, *place, 0, usual=True))
         await _patiently(partial(store.drop_preference, *place))
-        spender = Spender(
+        spender = BudgetHolder(
             run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", began=0
         )
         await _patiently(partial(store.reserve, spender, "caller", Amounts(), Amounts(tokens=1)))
@@ -304,7 +303,9 @@ class _Calls:
         store, nobody = self._store, RunId(NOBODYS)
         task = await _patiently(partial(get_task, store, LOCAL, name))
         thread = f"crash:{self._number}"
-        template = template_for(task, Source.ENQUEUE, store.now(), from_micros(store.now()) + FAR)
+        template = make_template(
+            task, RunSource.ENQUEUE, store.now(), from_micros(store.now()) + FAR
+        )
         reader = RunBatch(template._replace(thread=thread, lane=thread), ["null"])
         text = f"message {self._number}"
         message = NewMessage(task.space_id, thread, "caller", text, files=FILES)
@@ -331,7 +332,7 @@ class _Calls:
         """Make a change under a key of its own, however often it takes."""
         task = await _patiently(partial(get_task, self._store, LOCAL, name))
         word = f"once {self._number}"
-        request = NewRequest(caller="caller", space="main", command="put", key=word, digest=word)
+        request = NewAuditEntry(caller="caller", space="main", command="put", key=word, digest=word)
         with suppress(Conflict):  # it was done, and the answer was lost
             put = partial(
                 self._store.behalf(request).put_state, task.id, "once", f'"{value}"', word
@@ -339,7 +340,7 @@ class _Calls:
             await _patiently(put)
         await _patiently(
             self._store.behalf(
-                NewRequest(caller="caller", space="main", command="note")
+                NewAuditEntry(caller="caller", space="main", command="note")
             ).note_request
         )
         found = await _patiently(partial(self._store.find_request, "caller", word))

@@ -26,7 +26,15 @@ ONCE: Final = frozenset(
     {
         *("add_space", "set_space", "add_thread", "enable_task", "disable_task", "delete_task"),
         *("put_schedule", "drop_schedule", "set_limits", "request_cancel", "align_schedules"),
-        *("register", "retire", "fence_others", "mark_stuck", "heal", "prune", "apply_plans"),
+        *(
+            "register",
+            "retire",
+            "fence_others",
+            "mark_stuck",
+            "rebuild_queue_heads",
+            "prune",
+            "apply_plans",
+        ),
         *(
             "add_key",
             "revoke_key",
@@ -39,10 +47,25 @@ ONCE: Final = frozenset(
         *("pause", "resume", "approve", "note_leap", "note_return"),
         *("renew_home", "fence_home", "begin_kept", "pause_kept", "hear", "adopt", "drop_kept"),
         "begin_checks",
-        *("beat", "note_silence", "read_machine", "defer", "do_once", "set_budget", "reserve"),
+        *(
+            "put_heartbeats",
+            "note_silence",
+            "read_machine",
+            "defer",
+            "do_once",
+            "set_budget",
+            "reserve",
+        ),
         *("set_preference", "drop_preference"),
         *("archive_session", "clear_session", "resume_session"),
-        *("put_thread", "say", "read_again", "give_messages", "box_message", "take_messages"),
+        *(
+            "put_thread",
+            "add_message",
+            "read_again",
+            "give_messages",
+            "box_message",
+            "take_messages",
+        ),
         *("snapshot", "lock", "crew", "drain", "kept", "mailbox", "check"),
     }
 )
@@ -76,7 +99,7 @@ FEW: Final = {
     "hear.statement": 1,
     "adopt.statement": 1,
     "drop_kept.statement": 1,
-    "beat.statement": 1,
+    "put_heartbeats.statement": 1,
     "note_silence.statement": 1,
     "read_machine.statement": 2,
     "set_budget.statement": 2,

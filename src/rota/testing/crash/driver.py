@@ -10,19 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rota.flow.observe.verify import verify
+from rota.app.addresses import store_at
+from rota.flow.observe.verification import verify
 from rota.runtime.clock import SystemClock
 from rota.testing.crash import witness
 from rota.testing.crash.cases import TOLD_TO_STOP, Blow, Case
 from rota.testing.crash.evidence import Database
-from rota.testing.crash.processes import (
-    Process,
-    start_caller,
-    start_daemon,
-    wait_for,
-)
+from rota.testing.crash.processes import Process, start_caller, start_daemon, wait_for
 from rota.testing.crash.verdict import judge
-from rota.wiring.addresses import store_at
 
 STRUCK_SECONDS: Final = 10.0
 CALLER_SECONDS: Final = 45.0

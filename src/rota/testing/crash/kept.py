@@ -16,20 +16,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from rota.app.addresses import store_at
 from rota.errors import NotFound
 from rota.flow.define import runs, tasks
 from rota.model.ids import RunId
-from rota.model.runs import Run
-from rota.model.spaces import Role
-from rota.model.states import FINISHED, RunState
+from rota.model.runs import FINISHED, Run, RunState
+from rota.model.spaces import SpaceRole
 from rota.model.tasks import Overlap, Policy, TaskKind
 from rota.ports.store import Store
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.testing.crash.cases import Blow
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, Driver, verified
 from rota.testing.crash.processes import Process, wait_for
-from rota.wiring.addresses import store_at
 
 Answer = TypeVar("Answer")
 
@@ -112,7 +111,7 @@ class KeptDriver(Driver):
         try:
             await store.find_space("main")
         except NotFound:
-            await store.add_space("main", Role.MAIN, "UTC")
+            await store.add_space("main", SpaceRole.MAIN, "UTC")
         for name in ("short", "long"):
             command = ["python3", "program.py", str(LINES), name, self._token]
             await tasks.put_task(

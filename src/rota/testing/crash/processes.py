@@ -23,9 +23,9 @@ from rota.testing.crash.caller import call
 from rota.timing.zones import zone
 
 LOADED: Final = (
-    *("rota.doors.cli.main", "rota.doors.cli.running", "rota.doors.cli.daemon"),
-    *("rota.doors.library.client", "rota.stores.sqlite.store", "rota.stores.postgres.store"),
-    *("rota.testing.crash.work", "rota.wiring.settings"),
+    *("rota.cli.main", "rota.cli.command_line", "rota.cli.daemon"),
+    *("rota.library.rota", "rota.store.sqlite.store", "rota.store.postgres.store"),
+    *("rota.testing.crash.work", "rota.app.settings"),
 )
 LOOK_SECONDS: Final = 0.004
 CRASHED: Final = 99
@@ -121,10 +121,10 @@ def start_daemon(log: Path, environment: dict[str, str], *, cold: bool = False) 
 
     def run() -> int:
         if cold:
-            command = [sys.executable, "-m", "rota.doors.cli.main", "up"]
+            command = [sys.executable, "-m", "rota.cli.main", "up"]
             os.execve(command[0], command, {**_inherited(), **environment})  # noqa: S606
         os.environ.update(environment)  # noqa: TID251 - of this process alone
-        from rota.doors.cli.main import main  # noqa: PLC0415 - loaded already
+        from rota.cli.main import main  # noqa: PLC0415 - loaded already
 
         return main(["up"])
 

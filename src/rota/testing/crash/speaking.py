@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from rota.errors import Fenced
-from rota.model.codec import to_json
+from rota.model.attempt_requests import AttemptRef, DeferredKind, DeferredOperation, DeferredResult
 from rota.model.ids import RunId
-from rota.model.settlements import NewDelivery
-from rota.model.states import RunState
-from rota.model.talking import Deferred, DeferredKind, Put, Speaker
+from rota.model.json import to_json
+from rota.model.runs import RunState
+from rota.model.settlement import NewDelivery
 from rota.ports.store import Store
 from rota.rules.effects import effect_key, slot_of
 from rota.testing.crash.evidence import Evidence
@@ -36,7 +36,7 @@ async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
         return
     space = await patiently(partial(store.find_space, "main"))
     slot = slot_of(run)
-    speaker = Speaker(
+    speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
     )
 
@@ -48,14 +48,14 @@ async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
     later = message(ENDED, f"run {run.id} has ended at attempt {run.epoch}")
     sent = {"slot": slot, "to": "log:", "delivery": to_json(later)}
     operations = [
-        Deferred(kind=DeferredKind.SEEN, data=json.dumps(item), name=SEEN),
-        Deferred(kind=DeferredKind.MESSAGE, data=json.dumps(sent), name=ENDED),
+        DeferredOperation(kind=DeferredKind.SEEN, data=json.dumps(item), name=SEEN),
+        DeferredOperation(kind=DeferredKind.MESSAGE, data=json.dumps(sent), name=ENDED),
     ]
     now = message(SAID, f"run {run.id} goes on")
     with suppress(Fenced):  # it has ended, or another attempt goes on
         puts = await patiently(partial(store.defer, speaker, operations))
         await patiently(partial(store.do_once, speaker, SAID, "{}", now))
-        if Put.ALREADY_DONE not in puts:
+        if DeferredResult.ALREADY_DONE not in puts:
             note("spoke", sure=True, run=run.id, epoch=run.epoch)
 
 

@@ -13,14 +13,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from rota.executors.inprocess.handle import RunHandle
+from rota.executors.inprocess.run_context import RunContext
 from rota.testing.crash.witness import note, noted
 
 PATIENCE_SECONDS = 3.0
 STUCK_SECONDS = 1.5
 LOOKS, LOOK_SECONDS = 40, 0.02
 
-Work = Callable[[RunHandle], Awaitable[object]]
+Work = Callable[[RunContext], Awaitable[object]]
 
 
 class Hopeless(Exception):
@@ -31,7 +31,7 @@ def witnessed(work: Work) -> Work:
     """Note the begin of every attempt, and its end unless it was cut off."""
 
     @wraps(work)
-    async def attempt(run: RunHandle) -> object:
+    async def attempt(run: RunContext) -> object:
         _note("begin", run)
         try:
             return await work(run)
@@ -41,56 +41,56 @@ def witnessed(work: Work) -> Work:
     return attempt
 
 
-def _note(what: str, run: RunHandle) -> None:
+def _note(what: str, run: RunContext) -> None:
     note(what, run=run.id, epoch=run.attempt, task=run.task)
 
 
 @witnessed
-async def quick(_: RunHandle) -> None:
+async def quick(_: RunContext) -> None:
     """End at once."""
     await asyncio.sleep(0)
 
 
 @witnessed
-async def short(_: RunHandle) -> dict[str, Any]:
+async def short(_: RunContext) -> dict[str, Any]:
     """Take a moment and have a result."""
     await asyncio.sleep(0.02)
     return {"done": True}
 
 
 @witnessed
-async def flaky(run: RunHandle) -> None:
+async def flaky(run: RunContext) -> None:
     """Fail twice before it works."""
     if run.attempt <= 2:
         raise Hopeless
 
 
 @witnessed
-async def doomed(_: RunHandle) -> None:
+async def doomed(_: RunContext) -> None:
     """Fail."""
     raise Hopeless
 
 
 @witnessed
-async def teller(run: RunHandle) -> None:
+async def teller(run: RunContext) -> None:
     """Send one message."""
     run.send(f"run {run.id} has something to say")
 
 
 @witnessed
-async def asker(run: RunHandle) -> str:
+async def asker(run: RunContext) -> str:
     """Wait for a person once."""
     return await run.ask("shall I go on?")
 
 
 @witnessed
-async def patient(_: RunHandle) -> None:
+async def patient(_: RunContext) -> None:
     """Wait to be cancelled, though not for ever."""
     await asyncio.sleep(PATIENCE_SECONDS)
 
 
 @witnessed
-async def spoken(run: RunHandle) -> None:
+async def spoken(run: RunContext) -> None:
     """Wait until somebody has spoken for this attempt, though not for long."""
     mine = {"what": "spoke", "run": run.id, "epoch": run.attempt}
     for _ in range(LOOKS):
@@ -99,21 +99,21 @@ async def spoken(run: RunHandle) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def threaded(run: RunHandle) -> None:
+def threaded(run: RunContext) -> None:
     """Work in a thread."""
     _note("begin", run)
     time.sleep(0.02)
     _note("end", run)
 
 
-def stuck(run: RunHandle) -> None:
+def stuck(run: RunContext) -> None:
     """Outlast its timeout in a thread that cannot be stopped."""
     _note("begin", run)
     time.sleep(STUCK_SECONDS)
     _note("end", run)
 
 
-def apart(run: RunHandle) -> None:
+def apart(run: RunContext) -> None:
     """Work in a process of its own, long enough to be left behind."""
     _note("begin", run)
     time.sleep(0.7)

@@ -10,16 +10,22 @@ import tempfile
 import time
 from pathlib import Path
 
-from rota.executors.kit.spec import Tree
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.attempts import NOBODY, python_for_everybody
 from rota.testing.keeper.kills import Killing, Result
 
 KILLS_A_ROUND = 100
 SECONDS_A_ROUND = 120.0
-TREES = {"both": [Tree.PIDNS, Tree.GUARD], "pidns": [Tree.PIDNS], "guard": [Tree.GUARD]}
+TREES = {
+    "both": [ProcessTreeMode.PIDNS, ProcessTreeMode.GUARD],
+    "pidns": [ProcessTreeMode.PIDNS],
+    "guard": [ProcessTreeMode.GUARD],
+}
 
 
-def play(seed: int, kills: int, trees: list[Tree], seconds: float, *, nobody: bool) -> Result:
+def play(
+    seed: int, kills: int, trees: list[ProcessTreeMode], seconds: float, *, nobody: bool
+) -> Result:
     """Play one round in a home of its own, which stays if something was wrong."""
     home = Path(tempfile.mkdtemp(prefix=f"rota-kills-{seed}-"))
     if nobody:

@@ -15,23 +15,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from rota.executors.kit.building import Program, build
-from rota.executors.kit.keeper.processes import children
-from rota.executors.kit.keeping import Identity, cancel, introduce, read_spool, start
-from rota.executors.kit.lease import Lease
-from rota.executors.kit.probing import Alive, Ended, probe
-from rota.executors.kit.spec import Spec, Term, Tree
-from rota.executors.kit.sweeping import marked, sweep
-from rota.executors.kit.wake import Wake
-from rota.model.keeping import Ending
-from rota.model.programs import Bounds, Command
+from rota.keeper.build import KeeperBinary, build
+from rota.keeper.cleanup import marked, sweep
+from rota.keeper.client import (
+    KeeperAlive,
+    KeeperEnded,
+    KeeperFifo,
+    KeeperIdentity,
+    KeeperLease,
+    cancel,
+    new_identity,
+    probe,
+    read_spool,
+    start,
+)
+from rota.keeper.linux import children
+from rota.model.attempts import ExitRecord
+from rota.model.programs import Program, ResourceLimits
+from rota.ports.executor import KeeperSpec, ProcessTreeMode, StopSignalTarget
 
 NOBODY = 65534
 LOOK_MILLISECONDS = 10
 PATIENCE = 20.0
 LAST_MOMENTS = 2.0
 SYSTEM_PYTHONS = tuple(f"/usr/{where}bin/python3.{sys.version_info[1]}" for where in ("", "local/"))
-SHORT_GRACE = Bounds(grace_seconds=0.3)
+SHORT_GRACE = ResourceLimits(grace_seconds=0.3)
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -47,7 +55,7 @@ def become_nobody() -> None:
     os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
-def keeper_program(home: Path) -> Program:
+def keeper_program(home: Path) -> KeeperBinary:
     """Return the keeper, run by an interpreter that this user can run."""
     program = build(home / "cache")
     return replace(program, python=python_for_everybody()) if os.geteuid() else program
@@ -56,23 +64,23 @@ def keeper_program(home: Path) -> Program:
 class Attempt:
     """One attempt and everything a test wants to know of it."""
 
-    def __init__(self, folder: Path, identity: Identity, wake: Wake) -> None:
+    def __init__(self, folder: Path, identity: KeeperIdentity, wake: KeeperFifo) -> None:
         self.folder = folder
         self.identity = identity
         self.wake = wake
         self.pid = 0
 
-    def look(self) -> Alive | Ended:
+    def look(self) -> KeeperAlive | KeeperEnded:
         """Look once."""
         return probe(self.folder, self.identity)
 
-    def ending(self, seconds: float = PATIENCE) -> Ending:
+    def ending(self, seconds: float = PATIENCE) -> ExitRecord:
         """Wait for the end."""
-        found: list[Ending] = []
+        found: list[ExitRecord] = []
 
         def ended() -> bool:
             seen = self.look()
-            if isinstance(seen, Ended):
+            if isinstance(seen, KeeperEnded):
                 found.append(seen.ending)
             return bool(found)
 
@@ -124,7 +132,7 @@ class Attempt:
 
     def clear_away(self) -> int:
         """End what is there, and return how much should not have been."""
-        ended = isinstance(self.look(), Ended)
+        ended = isinstance(self.look(), KeeperEnded)
         if ended:  # a keeper lives a moment longer than its ending
             with suppress(TimeoutError):
                 self.until(lambda: not self.processes(), LAST_MOMENTS)
@@ -147,11 +155,11 @@ def _text(path: Path) -> str:
 class Attempts:
     """A home for attempts; leaving it ends every process of theirs and says which were left."""
 
-    def __init__(self, tree: Tree = Tree.AUTO) -> None:
+    def __init__(self, tree: ProcessTreeMode = ProcessTreeMode.AUTO) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rota-keeper-"))
         self.tree = tree
         self.program = keeper_program(self.home)
-        self.wake = Wake(self.home / "wake")
+        self.wake = KeeperFifo(self.home / "wake")
         self.made: list[Attempt] = []
         self._numbers = itertools.count()
 
@@ -163,19 +171,19 @@ class Attempts:
         cwd: str = "/",
         stdin: bytes = b"",
         keep_stdin_open: bool = False,
-        term: Term = Term.ALL,
+        term: StopSignalTarget = StopSignalTarget.ALL,
         leftover: float = 0.3,
-        lease: Lease | None = None,
+        lease: KeeperLease | None = None,
         slack: float = 0.3,
         epoch: int = 0,
         home: Path | None = None,
-        bounds: Bounds = SHORT_GRACE,
+        bounds: ResourceLimits = SHORT_GRACE,
     ) -> Attempt:
         """Start an attempt."""
         name = f"{self.home.name}.{next(self._numbers)}"
-        command = Command(argv=argv, env=env, cwd=cwd, stdin=stdin, keep_stdin_open=keep_stdin_open)
-        spec = Spec(name=name, command=command, bounds=bounds, tree=self.tree, term=term)
-        attempt = Attempt((home or self.home) / name, introduce(name), self.wake)
+        command = Program(argv=argv, env=env, cwd=cwd, stdin=stdin, keep_stdin_open=keep_stdin_open)
+        spec = KeeperSpec(name=name, command=command, bounds=bounds, tree=self.tree, term=term)
+        attempt = Attempt((home or self.home) / name, new_identity(name), self.wake)
         self.made.append(attempt)
         kept = start(
             attempt.folder,

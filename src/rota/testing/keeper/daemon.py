@@ -16,12 +16,18 @@ from pathlib import Path
 
 import apsw
 
-from rota.executors.kit.keeping import Identity, introduce, read_spool, start
-from rota.executors.kit.lease import Lease
-from rota.executors.kit.probing import Ended, probe
-from rota.executors.kit.spec import Spec, Tree
-from rota.executors.kit.wake import Wake
-from rota.model.programs import Bounds, Command
+from rota.keeper.client import (
+    KeeperEnded,
+    KeeperFifo,
+    KeeperIdentity,
+    KeeperLease,
+    new_identity,
+    probe,
+    read_spool,
+    start,
+)
+from rota.model.programs import Program, ResourceLimits
+from rota.ports.executor import KeeperSpec, ProcessTreeMode
 from rota.testing.keeper.attempts import ENVIRONMENT, keeper_program
 from rota.testing.keeper.programs import COUNTING
 
@@ -58,7 +64,13 @@ class Daemon:
     """Keeps a number of attempts going until a file says stop, and ends when all have ended."""
 
     def __init__(
-        self, home: Path, trees: list[Tree], at_once: int, seed: int, *, patient: bool = True
+        self,
+        home: Path,
+        trees: list[ProcessTreeMode],
+        at_once: int,
+        seed: int,
+        *,
+        patient: bool = True,
     ) -> None:
         self.home = home
         self.trees = trees
@@ -79,8 +91,8 @@ class Daemon:
         self.epoch = int(self._one("select max(epoch) from epochs"))
         self.chance = random.Random(f"{seed}:{self.epoch}")
         self.program = keeper_program(home)
-        self.wake = Wake(home / "wake")
-        self.lease = Lease(home / "lease", self.epoch)
+        self.wake = KeeperFifo(home / "wake")
+        self.lease = KeeperLease(home / "lease", self.epoch)
         self.lease.renew(LEASE_SECONDS)
 
     def run(self) -> None:
@@ -95,7 +107,7 @@ class Daemon:
             if stopping and not living:
                 return
             for name, boot, nonce in living:
-                self._look(Identity(name=name, boot=boot, nonce=nonce))
+                self._look(KeeperIdentity(name=name, boot=boot, nonce=nonce))
             if not stopping and len(living) < self.at_once:
                 self._begin()
             elif poll.poll(LOOK_MILLISECONDS):
@@ -107,7 +119,7 @@ class Daemon:
 
     def _begin(self) -> None:
         number = self._one("select count(*) from attempts")
-        identity = introduce(f"{self.home.name}.{number}")
+        identity = new_identity(f"{self.home.name}.{number}")
         lines, strays = self.chance.randint(50, 1500), self.chance.randint(0, 3)
         code, tree = self.chance.choice([0, 0, 3]), self.chance.choice(self.trees)
         folder = self.home / identity.name
@@ -123,10 +135,10 @@ class Daemon:
         source = [self.program.python, "-I", "-S", "-c", COUNTING]
         pause = str(round(self.chance.uniform(0.0, 0.03), 3))
         argv = [*source, str(lines), str(strays), str(code), pause, str(folder)]
-        spec = Spec(
+        spec = KeeperSpec(
             name=identity.name,
-            command=Command(argv=argv, env=ENVIRONMENT),
-            bounds=Bounds(grace_seconds=0.3, hard_seconds=30.0),
+            command=Program(argv=argv, env=ENVIRONMENT),
+            bounds=ResourceLimits(grace_seconds=0.3, hard_seconds=30.0),
             tree=tree,
         )
         start(
@@ -140,10 +152,10 @@ class Daemon:
             leftover_seconds=0.2,
         )
 
-    def _look(self, identity: Identity) -> None:
+    def _look(self, identity: KeeperIdentity) -> None:
         folder = self.home / identity.name
         seen = probe(folder, identity)
-        ending = seen.ending if isinstance(seen, Ended) else None
+        ending = seen.ending if isinstance(seen, KeeperEnded) else None
         rest = ending is not None
         more = [self._tail(folder, identity.name, stream, rest=rest) for stream in STREAMS]
         if ending is None or any(more):

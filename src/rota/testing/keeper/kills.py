@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota.executors.kit.keeper.kernel import die_with_parent
-from rota.executors.kit.keeper.processes import all_pids, children, strike
-from rota.executors.kit.keeper.words import from_lines, read_file
-from rota.executors.kit.spec import Tree
-from rota.executors.kit.sweeping import sweep
+from rota.keeper.cleanup import sweep
+from rota.keeper.linux import all_pids, children, die_with_parent, strike
+from rota.keeper.protocol import from_lines, read_file
+from rota.ports.executor import ProcessTreeMode
 from rota.testing.keeper.attempts import become_nobody
 from rota.testing.keeper.daemon import REFUSED, STREAMS, Daemon, open_database
 
@@ -57,7 +56,13 @@ class Killing:
     """One run: a daemon with its attempts, and somebody who kills."""
 
     def __init__(
-        self, home: Path, seed: int, trees: list[Tree], *, at_once: int = 6, nobody: bool = False
+        self,
+        home: Path,
+        seed: int,
+        trees: list[ProcessTreeMode],
+        *,
+        at_once: int = 6,
+        nobody: bool = False,
     ) -> None:
         self.home = home
         self.seed = seed
@@ -195,7 +200,7 @@ class Killing:
             if reason in BROKEN_KEEPER:
                 told = read_file(str(self.home / name / "keeper.err")).decode(errors="replace")
                 self.result.faults.append(f"{name} ended with {reason}: {told}")
-            if not proven and tree == Tree.PIDNS:
+            if not proven and tree == ProcessTreeMode.PIDNS:
                 self.result.faults.append(f"{name} is unproven in a namespace")
             for stream, size in zip(STREAMS, sizes, strict=True):
                 find = "select at, line from lines where name = ? and stream = ? order by rowid"

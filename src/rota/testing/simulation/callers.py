@@ -9,15 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from rota.errors import Conflict, IllegalMove, RotaError, Unavailable
-from rota.flow.define import limits, pausing, runs, schedules, tasks
-from rota.flow.define.names import get_task
+from rota.flow.define import runs, schedules, spaces, tasks
+from rota.flow.lookup import get_task
 from rota.model.ids import RunId
 from rota.model.instants import from_micros
-from rota.model.runs import Question, RunBatch, Source
-from rota.model.states import RunState
+from rota.model.runs import Question, RunBatch, RunSource, RunState
 from rota.model.tasks import After, AfterOn, TaskKind
 from rota.model.views import RunFilter
-from rota.rules.permission import LOCAL
+from rota.rules.permissions import LOCAL
 from rota.testing.simulation.faults import Sea, SimStore
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.picture import FINISHED
@@ -146,14 +145,14 @@ class Caller:
 
     async def limit(self) -> None:
         """Set or remove a limit."""
-        await limits.set_limit(self._store, LOCAL, self._draw.limit())
+        await spaces.set_limit(self._store, LOCAL, self._draw.limit())
 
     async def pause(self) -> None:
         """Pause everything for a while; who dies meanwhile leaves it to the next one."""
         if self._draw.odds(0.7):
-            await pausing.pause_all(self._store, LOCAL)
+            await spaces.pause_all(self._store, LOCAL)
             await asyncio.sleep(self._draw.seconds(0.1, 5).total_seconds())
-        await pausing.resume_all(self._store, LOCAL)
+        await spaces.resume_all(self._store, LOCAL)
 
     # runs
 
@@ -167,7 +166,7 @@ class Caller:
         key = self._draw.one(KEYS) if self._draw.odds(0.5) else None
         payload = json.dumps(self._draw.number(0, 9) // 9 if key else self._draw.number(0, 99))
         count = 1 if key else self._draw.one((1, 1, 4))
-        template = runs.template_for(task, Source.ENQUEUE, self._store.now(), at)
+        template = runs.make_template(task, RunSource.ENQUEUE, self._store.now(), at)
         batch = RunBatch(template=template, payloads=[payload] * count, keys=[key] if key else ())
         for _ in range(MOST_TRIES if key else 1):
             try:

@@ -26,7 +26,7 @@ MOVES = {
     "running": {"queued", "waiting", "succeeded", "failed", "cancelled", "expired"},
     "waiting": {"queued", "failed", "cancelled", "expired"},
 }
-"""Where a run may go from where; a second opinion beside `rota.model.states`."""
+"""Where a run may go from where; a second opinion beside `rota.model.runs`."""
 
 DELIVERY_MOVES = {
     "pending": {"sending", "withdrawn"},

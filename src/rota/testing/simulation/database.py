@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
-from rota.stores.kit.queries import load_queries
-from rota.stores.sqlite.connection import PACKAGE, connect, migrate
-from rota.stores.sqlite.session import SqliteSession, transact
+from rota.store.sql_files import load_queries
+from rota.store.sqlite.connection import PACKAGE, connect, migrate
+from rota.store.sqlite.transactions import SqliteTransaction, transact
 from rota.testing.breaking import BreakingSession
 
 MEMORY = ":memory:"
@@ -49,7 +49,7 @@ class Database:
     def __init__(self) -> None:
         self._connection = _SPARE.pop() if _SPARE else _connected()
         self._connection.preupdate_hook(self._note)
-        self._session = SqliteSession(self._connection, load_queries(PACKAGE))
+        self._session = SqliteTransaction(self._connection, load_queries(PACKAGE))
         self._shapes = _shapes()
         self._changes: dict[tuple[object, ...], tuple[Any, Any]] = {}
 
@@ -112,7 +112,9 @@ class Database:
         return changes
 
 
-async def _broken(session: SqliteSession, operation: Operation, fuse: int, *args: object) -> object:
+async def _broken(
+    session: SqliteTransaction, operation: Operation, fuse: int, *args: object
+) -> object:
     return await operation(BreakingSession(session, fuse), *args)
 
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from rota.errors import Busy, Unavailable
 from rota.model.instants import to_micros
-from rota.model.plans import Decide, PlanStep
-from rota.stores.kit.plan import upcoming
-from rota.stores.sqlite.store import MemoryStore
+from rota.model.schedules import Decide, PlanStep
+from rota.store.plans import upcoming
+from rota.store.sqlite.store import MemoryStore
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Change, Database
 from rota.testing.simulation.history import History, Violation

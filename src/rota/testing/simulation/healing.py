@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 from rota.errors import Refused
 from rota.flow.define.runs import answer_question
-from rota.flow.define.standing import persistently
-from rota.flow.observe.verify import verify
-from rota.model.spaces import Limit, Scope
-from rota.rules.permission import LOCAL
+from rota.flow.observe.verification import verify
+from rota.flow.task_changes import retry_if_stale
+from rota.model.spaces import Limit, LimitScope
+from rota.rules.permissions import LOCAL
 from rota.testing.simulation.faults import Fault, Sea, SimStore
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.picture import FINISHED, process_of
@@ -62,7 +62,7 @@ class Healing:
     async def _lift_rates(self) -> None:
         limits = await self._store.list_limits()
         await self._store.set_limits(
-            [Limit(scope=Scope.GROUP, key=o.key) for o in limits if o.rate]
+            [Limit(scope=LimitScope.GROUP, key=o.key) for o in limits if o.rate]
         )
 
     def _check_schedules(self) -> None:
@@ -80,7 +80,7 @@ class Healing:
             for schedule in await self._store.list_schedules(tasks):
                 await self._store.drop_schedule(schedule)
 
-        await persistently(drop)
+        await retry_if_stale(drop)
 
     async def _answer(self) -> None:
         for question in list(self._picture.questions.values()):

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from rota.model.keeping import Reason, Stream
+from rota.model.attempts import ExitReason, OutputStream
 from rota.testing.simulation.database import Change, Row
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.machines import SLACK, Home, Keeper
@@ -62,8 +62,8 @@ class KeptJudge:
     def ended(self, keeper: Keeper) -> None:
         """A tree has ended: what it came to is what its spool says."""
         ending = keeper.ending
-        if ending is not None and (ending.reason, ending.code) == (Reason.EXITED, 0):
-            lines = keeper.spool(Stream.OUT).decode().splitlines()
+        if ending is not None and (ending.reason, ending.code) == (ExitReason.EXITED, 0):
+            lines = keeper.spool(OutputStream.OUT).decode().splitlines()
             said = json.dumps(lines[-1]) if lines else None
             self._reports[keeper.kept.run_id, keeper.kept.epoch] = said
 
@@ -128,7 +128,7 @@ class KeptJudge:
     def _whole(self, run: Row, row: Row) -> None:
         for keeper in self._trees[run.id]:
             if keeper.kept.epoch == run.epoch:
-                for stream, at in ((Stream.OUT, row.out_at), (Stream.ERR, row.err_at)):
+                for stream, at in ((OutputStream.OUT, row.out_at), (OutputStream.ERR, row.err_at)):
                     if at != len(keeper.spool(stream)):
                         detail = f"run {run.id} {stream}: {at} of {len(keeper.spool(stream))}"
                         _broken("everything that was said is on record", detail)
@@ -180,8 +180,8 @@ class KeptJudge:
             return
         trees = [tree for tree in self._trees[new.run_id] if tree.kept.nonce == new.nonce]
         for stream, start, end in (
-            (Stream.OUT, old.out_at, new.out_at),
-            (Stream.ERR, old.err_at, new.err_at),
+            (OutputStream.OUT, old.out_at, new.out_at),
+            (OutputStream.ERR, old.err_at, new.err_at),
         ):
             lines = told.pop((new.run_id, stream.value), [])
             written = trees[0].written(stream)[start:end].decode().splitlines() if trees else []

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rota.model.keeping import Ending, Kept, Reason, Spooled, Stream
-from rota.model.programs import Bounds
+from rota.model.attempts import ExitReason, ExitRecord, KeptAttempt, OutputStream, SpoolState
+from rota.model.programs import ResourceLimits
 from rota.testing.simulation.loop import SimLoop
 from rota.testing.simulation.processes import Process
 
@@ -25,7 +25,7 @@ class Line(NamedTuple):
     """What a program writes, so many seconds after its start."""
 
     after: float
-    stream: Stream
+    stream: OutputStream
     data: bytes
 
 
@@ -45,20 +45,26 @@ class Keeper:
     """One keeper and its tree."""
 
     def __init__(
-        self, home: Home, kept: Kept, program: Program, bounds: Bounds, *, certain: bool
+        self,
+        home: Home,
+        kept: KeptAttempt,
+        program: Program,
+        bounds: ResourceLimits,
+        *,
+        certain: bool,
     ) -> None:
         self.home = home
         self.kept = kept
         self.program = program
         self.certain = certain
         self.orphaned = False
-        self.ending: Ending | None = None
+        self.ending: ExitRecord | None = None
         self.ended_at: float | None = None
         self._born = home.loop.time()
         self._grace = bounds.grace_seconds
         self._hard = bounds.hard_seconds
         self._cancelled: float | None = None
-        self._cut: dict[Stream, int] = {}
+        self._cut: dict[OutputStream, int] = {}
 
     @property
     def lives(self) -> bool:
@@ -66,7 +72,7 @@ class Keeper:
         self.look()
         return self.orphaned or self.ending is None
 
-    def look(self) -> Ending | None:
+    def look(self) -> ExitRecord | None:
         """Return its ending, if time has brought one."""
         if self.ending is None and not self.orphaned:
             when, reason = min(self._ends(), key=lambda end: end[0])
@@ -74,24 +80,24 @@ class Keeper:
                 self._end(when, reason, proven=True)
         return self.ending
 
-    def _ends(self) -> Iterator[tuple[float, Reason]]:
+    def _ends(self) -> Iterator[tuple[float, ExitReason]]:
         polite = min(STUBBORN, self._grace) if self.program.stubborn else 0.0
-        yield self._born + self.program.seconds, Reason.EXITED
+        yield self._born + self.program.seconds, ExitReason.EXITED
         if self._hard is not None:
-            yield self._born + self._hard + polite, Reason.HARD_TIMEOUT
+            yield self._born + self._hard + polite, ExitReason.HARD_TIMEOUT
         if self._cancelled is not None:
-            yield self._cancelled, Reason.CANCELLED
-        yield self.home.lease + SLACK, Reason.LEASE_EXPIRED
+            yield self._cancelled, ExitReason.CANCELLED
+        yield self.home.lease + SLACK, ExitReason.LEASE_EXPIRED
 
-    def _end(self, when: float, reason: Reason, *, proven: bool) -> None:
+    def _end(self, when: float, reason: ExitReason, *, proven: bool) -> None:
         self.ended_at = when
-        self.ending = Ending(
+        self.ending = ExitRecord(
             reason=reason,
             nonce=self.kept.nonce,
-            code=self.program.code if reason is Reason.EXITED else None,
+            code=self.program.code if reason is ExitReason.EXITED else None,
             proven=proven,
-            out=Spooled(size=len(self.spool(Stream.OUT))),
-            err=Spooled(size=len(self.spool(Stream.ERR))),
+            out=SpoolState(size=len(self.spool(OutputStream.OUT))),
+            err=SpoolState(size=len(self.spool(OutputStream.ERR))),
         )
 
     def cancel(self, grace: float) -> None:
@@ -105,24 +111,24 @@ class Keeper:
         """Die at once; the tree dies too where a namespace holds it, and is an orphan elsewhere."""
         if self.look() is None and not self.orphaned:
             if self.certain:
-                self._end(self.home.loop.time(), Reason.LOST_KEEPER_DIED, proven=True)
+                self._end(self.home.loop.time(), ExitReason.LOST_KEEPER_DIED, proven=True)
             else:
                 self.orphaned = True
 
     def sweep(self) -> None:
         """End what is left of an orphaned tree, as a daemon does that has found the lock free."""
         self.orphaned = False
-        self._end(self.home.loop.time(), Reason.LOST_KEEPER_DIED, proven=False)
+        self._end(self.home.loop.time(), ExitReason.LOST_KEEPER_DIED, proven=False)
 
     def lose_power(self, share: float) -> None:
         """End without a word, and lose a part of what was spooled; an ending is written last."""
         if self.look() is None:
             self.orphaned = False
-            for stream in Stream:
+            for stream in OutputStream:
                 self._cut[stream] = int(len(self.written(stream)) * share)
-            self._end(self.home.loop.time(), Reason.LOST_REBOOT, proven=True)
+            self._end(self.home.loop.time(), ExitReason.LOST_REBOOT, proven=True)
 
-    def written(self, stream: Stream) -> bytes:
+    def written(self, stream: OutputStream) -> bytes:
         """Return what its program has written and its spool has taken."""
         until = self.ended_at
         if until is None:  # it may have ended, and nobody has looked
@@ -135,7 +141,7 @@ class Keeper:
         ]
         return b"".join(lines)[: self.program.room]
 
-    def spool(self, stream: Stream) -> bytes:
+    def spool(self, stream: OutputStream) -> bytes:
         """Return what can be read of a stream."""
         return self.written(stream)[: self._cut.get(stream)]
 

@@ -9,10 +9,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 
-from rota.model.deliveries import Delivery
-from rota.model.outcomes import DONE, Asked, Failed, Message, Report, Succeeded
+from rota.model.attempts import (
+    DONE,
+    Assignment,
+    AttemptReport,
+    Failed,
+    OutgoingMessage,
+    Succeeded,
+    WaitingForAnswer,
+)
+from rota.model.notifications import Delivery
 from rota.ports.channel import ChannelRefused
-from rota.ports.runner import Assignment
 from rota.testing.simulation.faults import Sea
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.processes import Process
@@ -74,7 +81,7 @@ class SimRunner:
     def let_go(self, run_id: int) -> None:
         """Nothing goes on without this process."""
 
-    async def run(self, assignment: Assignment) -> Report:
+    async def run(self, assignment: Assignment) -> AttemptReport:
         """Do whatever this attempt was drawn to do."""
         works, sea, lease = self._works, self._works.sea, assignment.lease
         way = works.way()
@@ -94,7 +101,7 @@ class SimRunner:
             sea.checker.reports[lease.run_id, lease.epoch] = report.outcome.result
         return report
 
-    async def _act(self, way: str, assignment: Assignment) -> Report:
+    async def _act(self, way: str, assignment: Assignment) -> AttemptReport:
         span = self._works.chance.random()
         match way:
             case "at once":
@@ -120,12 +127,12 @@ class SimRunner:
                 sea.history.note(self._process.name, "does not listen")
 
 
-def _report(way: str, assignment: Assignment, patience: timedelta) -> Report:
+def _report(way: str, assignment: Assignment, patience: timedelta) -> AttemptReport:
     epoch = assignment.lease.epoch
     match way:
         case "fail" | "fail for good":
             failed = Failed(code="broken", message="it broke", retryable=way == "fail")
-            return Report(outcome=failed)
+            return AttemptReport(outcome=failed)
         case "raise":
             message = "the work raised"
             raise LookupError(message)
@@ -136,19 +143,23 @@ def _report(way: str, assignment: Assignment, patience: timedelta) -> Report:
         case "flood":
             return _flood(epoch)
         case "ask" if len(assignment.answers) < 2:
-            question = Asked(question="Go on?", options=("yes", "no"), expires_in=patience)
-            return Report(outcome=question)
+            question = WaitingForAnswer(
+                question="Go on?", options=("yes", "no"), expires_in=patience
+            )
+            return AttemptReport(outcome=question)
         case _:
-            return Report(outcome=Succeeded(result=json.dumps({"epoch": epoch})))
+            return AttemptReport(outcome=Succeeded(result=json.dumps({"epoch": epoch})))
 
 
-def _flood(epoch: int) -> Report:
+def _flood(epoch: int) -> AttemptReport:
     messages = tuple(
-        Message(client_id=f"m{number}", channel="test", target=f"t{number % 3}", body="x" * 100)
+        OutgoingMessage(
+            client_id=f"m{number}", channel="test", target=f"t{number % 3}", body="x" * 100
+        )
         for number in range(12)
     )
     result = json.dumps({"epoch": epoch, "text": "x" * 5_000})
-    return Report(outcome=Succeeded(result=result), messages=messages)
+    return AttemptReport(outcome=Succeeded(result=result), messages=messages)
 
 
 class SimChannel:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from rota.model.codec import to_json
-from rota.model.outcomes import Asked
+from rota.model.attempt_requests import TALKING, AttemptRef, DeferredKind, DeferredOperation
+from rota.model.attempts import WaitingForAnswer
+from rota.model.json import to_json
 from rota.model.runs import Run
-from rota.model.settlements import NewDelivery
-from rota.model.talking import TALKING, Deferred, DeferredKind, Speaker
+from rota.model.settlement import NewDelivery
 from rota.ports.store import Store
 from rota.rules.effects import effect_key, slot_of
 from rota.testing.simulation.database import Change, Row
@@ -19,14 +19,14 @@ from rota.testing.simulation.picture import FINISHED, Commit, Picture
 from rota.testing.simulation.sometimes import Sometimes
 
 SEEN, LATER, NOW = "seen", "later", "now"
-QUESTION = Asked(question="Go on?", options=("yes", "no"))
+QUESTION = WaitingForAnswer(question="Go on?", options=("yes", "no"))
 
 
 async def speak(store: Store, run: Run, *, asks: bool) -> None:
     """Defer an item and a message for an attempt, send another at once, and perhaps ask."""
     space = await store.find_space(run.space)
     slot = slot_of(run)
-    speaker = Speaker(
+    speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
     )
 
@@ -39,12 +39,12 @@ async def speak(store: Store, run: Run, *, asks: bool) -> None:
     item = {"items": [["", f"{run.id}.{run.epoch}", "null"]]}
     sent = {"slot": slot, "to": "test:t0", "delivery": to_json(message(LATER))}
     operations = [
-        Deferred(kind=DeferredKind.SEEN, data=json.dumps(item), name=SEEN),
-        Deferred(kind=DeferredKind.MESSAGE, data=json.dumps(sent), name=LATER),
+        DeferredOperation(kind=DeferredKind.SEEN, data=json.dumps(item), name=SEEN),
+        DeferredOperation(kind=DeferredKind.MESSAGE, data=json.dumps(sent), name=LATER),
     ]
     if asks and run.route in TALKING:
         data = json.dumps(to_json(QUESTION))
-        operations.append(Deferred(kind=DeferredKind.QUESTION, data=data, name="question"))
+        operations.append(DeferredOperation(kind=DeferredKind.QUESTION, data=data, name="question"))
     await store.defer(speaker, operations)
     await store.do_once(speaker, NOW, "{}", message(NOW))
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import TypeVar
 
-from rota.flow.define.schedules import Wish
-from rota.model.spaces import Limit, Scope
+from rota.flow.define.schedules import ScheduleSpec
+from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Policy, Pool, Retry
 
 Item = TypeVar("Item")
@@ -77,21 +77,21 @@ class Draw:
             deliver_to=self.one((None, None, "test:inbox", "test:desk")),
         )
 
-    def wish(self, now: datetime) -> Wish:
+    def wish(self, now: datetime) -> ScheduleSpec:
         """Return a schedule."""
         match self.number(0, 9):
             case 0:
-                return Wish(at=(now + self.seconds(1, 60)).replace(microsecond=0))
+                return ScheduleSpec(at=(now + self.seconds(1, 60)).replace(microsecond=0))
             case 1 | 2:
-                return Wish(cron=self.one(("*/1 * * * *", "*/2 * * * *", "*/5 * * * *")))
+                return ScheduleSpec(cron=self.one(("*/1 * * * *", "*/2 * * * *", "*/5 * * * *")))
             case 3:
-                return Wish(cron=self.one(("30 2 * * *", "0 3 * * *")), timezone=BERLIN)
+                return ScheduleSpec(cron=self.one(("30 2 * * *", "0 3 * * *")), timezone=BERLIN)
             case 4:
-                return Wish(
+                return ScheduleSpec(
                     times=self.one((("02:15", "02:45"), ("02:59", "03:01"))), timezone=BERLIN
                 )
             case _:
-                return Wish(every=timedelta(seconds=self.one((2, 5, 7, 11, 20, 45))))
+                return ScheduleSpec(every=timedelta(seconds=self.one((2, 5, 7, 11, 20, 45))))
 
     def limit(self) -> Limit:
         """Return a limit, or the end of one."""
@@ -99,14 +99,16 @@ class Draw:
         pool = self.one(tuple(Pool)).value
         match self.number(0, 4):
             case 0:
-                return Limit(scope=Scope.TOTAL, cap=cap)
+                return Limit(scope=LimitScope.TOTAL, cap=cap)
             case 1:
-                return Limit(scope=Scope.POOL, key=pool, cap=cap)
+                return Limit(scope=LimitScope.POOL, key=pool, cap=cap)
             case 2:
                 key = self.one((pool, f"{pool}/main", f"{pool}/guests"))
-                return Limit(scope=Scope.SPACE, key=key, cap=cap)
+                return Limit(scope=LimitScope.SPACE, key=key, cap=cap)
             case 3:
-                return Limit(scope=Scope.GROUP, key=self.one(("blue", "red")), cap=cap)
+                return Limit(scope=LimitScope.GROUP, key=self.one(("blue", "red")), cap=cap)
             case _:
                 period = timedelta(seconds=self.one((2, 10)))
-                return Limit(scope=Scope.GROUP, key="red", rate=self.one((1, 3)), period=period)
+                return Limit(
+                    scope=LimitScope.GROUP, key="red", rate=self.one((1, 3)), period=period
+                )

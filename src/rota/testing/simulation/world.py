@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from rota.agents.command.agent import CommandAgent
-from rota.agents.command.script import ScriptAgent
+from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.errors import RotaError, Unavailable
-from rota.flow.execute.kept import KeptWork
-from rota.flow.execute.terms import Terms
-from rota.model.spaces import Role
+from rota.flow.attempt.attempt import KeeperLeaseTerms
+from rota.flow.attempt.runner import AttemptRunner
+from rota.model.spaces import SpaceRole
 from rota.ports.agent import Agent
-from rota.runtime.crew import Crew, CrewSettings
-from rota.runtime.pulse import MARGIN
+from rota.runtime.heartbeats import MARGIN
+from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.testing.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller
 from rota.testing.simulation.checker import Checker
 from rota.testing.simulation.database import Database
@@ -46,7 +45,7 @@ BEGINNINGS = (
 LEASE = timedelta(seconds=12)
 """Shorter than in earnest, so that more of them end in a history."""
 DRAIN = timedelta(seconds=5)
-TERMS = Terms(seconds=15.0, doubt=20.0, renew=6.0)
+TERMS = KeeperLeaseTerms(seconds=15.0, doubt=20.0, renew=6.0)
 EDGES = (LEASE.total_seconds() * (1 - 1 / MARGIN), LEASE.total_seconds(), TERMS.seconds)
 """When somebody gives something up: what ends about then meets it on its way."""
 AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CommandAgent(), ScriptAgent())}
@@ -75,7 +74,7 @@ class Member:
     lives: int = 0
     home: Home | None = None
     process: Process | None = None
-    crew: Crew | None = None
+    crew: Supervisor | None = None
     store: SimStore | None = field(default=None, repr=False)
 
 
@@ -180,8 +179,8 @@ class World:
     async def _set_up(self) -> None:
         process = Process("setup", self.loop)
         store = SimStore(self.sea, process, SimClock(self.time, timedelta()))
-        main = await store.add_space("main", Role.MAIN, "UTC")
-        await store.add_space("guests", Role.MEMBER, "UTC")
+        main = await store.add_space("main", SpaceRole.MAIN, "UTC")
+        await store.add_space("guests", SpaceRole.MEMBER, "UTC")
         await store.set_preference(main.id, "test", "t1", 0, usual=False)
         await store.set_preference(main.id, "test", "t2", 1, usual=False)
         caller = Caller(self.sea, store, self.draw, 1.0)
@@ -234,7 +233,7 @@ class World:
         everything = self.sea.alone or member is self.crews[0]
         routes = [ROUTE, OTHER_ROUTE] if everything else [ROUTE]
         home = member.home or self.machines[0].homes[0]
-        settings = CrewSettings(
+        settings = SupervisorSettings(
             worker_id=process.name,
             home=home.name,
             host=home.machine.name,
@@ -249,7 +248,7 @@ class World:
         )
         runner = SimRunner(self.works, process, routes)
         channels = {"test": SimChannel(self.works)}
-        kept = KeptWork(
+        kept = AttemptRunner(
             store,
             SimYard(self.sea, process, home, self.works.chance),
             AGENTS,
@@ -259,7 +258,7 @@ class World:
             offered={},
             terms=TERMS,
         )
-        member.crew = Crew(
+        member.crew = Supervisor(
             store, [runner, kept], channels, settings, clock, self._chance, keepers=kept
         )
         try:

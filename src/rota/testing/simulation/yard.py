@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from rota.errors import Unavailable
-from rota.model.beats import Sign
-from rota.model.keeping import Ending, Kept, Reason, Stream
-from rota.model.programs import Bounds
-from rota.model.sites import Site
-from rota.model.spaces import Role
-from rota.ports.agent import Prepared, Room
-from rota.ports.runner import Assignment
+from rota.model.attempts import Assignment, ExitReason, ExitRecord, KeptAttempt, OutputStream
+from rota.model.heartbeats import AttemptSample
+from rota.model.programs import ResourceLimits, Site
+from rota.model.spaces import SpaceRole
+from rota.ports.agent import AgentWorkspace, PreparedProgram
 from rota.testing.simulation.faults import Fault, Sea
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.machines import Home, Keeper, Line, Program
@@ -64,16 +62,22 @@ class SimYard:
         site: Site,  # noqa: ARG002
         offered: Mapping[str, str],
         ids: Mapping[str, str],
-    ) -> Room:
+    ) -> AgentWorkspace:
         """Return folders that nobody looks into."""
-        return Room(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
+        return AgentWorkspace(folder="/room", cwd="/work", home="/home", offered=offered, ids=ids)
 
-    def mailbox(self, kept: Kept) -> str:  # noqa: ARG002
+    def mailbox(self, kept: KeptAttempt) -> str:  # noqa: ARG002
         """Nobody here has one."""
         return "/mailbox"
 
     async def start(
-        self, kept: Kept, room: Room, site: Site, role: Role, prepared: Prepared, bounds: Bounds
+        self,
+        kept: KeptAttempt,
+        room: AgentWorkspace,
+        site: Site,
+        role: SpaceRole,
+        prepared: PreparedProgram,
+        bounds: ResourceLimits,
     ) -> None:
         """Start a keeper in a thread: who stops waiting for it does not stop the thread."""
         del room, site, role, prepared
@@ -85,7 +89,9 @@ class SimYard:
         self._process.call(self._spawn, kept, bounds, started, after=LONGEST_START * drawn)
         await started
 
-    def _spawn(self, kept: Kept, bounds: Bounds, started: asyncio.Future[None]) -> None:
+    def _spawn(
+        self, kept: KeptAttempt, bounds: ResourceLimits, started: asyncio.Future[None]
+    ) -> None:
         home, sea = self._home, self._sea
         if home.holder is not self._process or home.lease < sea.loop.time():
             sea.sometimes.hit("a program is not started because the promise has ended")
@@ -98,7 +104,7 @@ class SimYard:
         if not started.done():
             started.set_result(None)
 
-    def _program(self, kept: Kept) -> Program:
+    def _program(self, kept: KeptAttempt) -> Program:
         """Draw what a program does; in a healed world all of them are well-behaved."""
         draw = self._chance.random
         healed = self._sea.healed.is_set()
@@ -106,7 +112,7 @@ class SimYard:
         lines = [
             Line(
                 draw() * seconds,
-                Stream.ERR if draw() < 0.2 else Stream.OUT,
+                OutputStream.ERR if draw() < 0.2 else OutputStream.OUT,
                 b"e%d line %d\n" % (kept.epoch, n),
             )
             for n in range(1 if healed else int(draw() * 6))
@@ -125,14 +131,14 @@ class SimYard:
             room=int(draw() * 40) if full else None,
         )
 
-    def look(self, kept: Kept) -> Ending | None:
+    def look(self, kept: KeptAttempt) -> ExitRecord | None:
         """Return how an attempt ended; what is left of an orphaned tree is ended first."""
         keeper = self._home.keepers.get(_name(kept))
         if keeper is None:
             reboot = kept.boot != self.boot
-            reason = Reason.LOST_REBOOT if reboot else Reason.LOST_NEVER_STARTED
+            reason = ExitReason.LOST_REBOOT if reboot else ExitReason.LOST_NEVER_STARTED
             self._sea.sometimes.hit(f"kept: {reason.value}")
-            return Ending(reason=reason, proven=True)
+            return ExitRecord(reason=reason, proven=True)
         if keeper.look() is None and keeper.orphaned:
             self._sea.sometimes.hit("an orphaned tree is swept")
             keeper.sweep()
@@ -142,27 +148,27 @@ class SimYard:
             self._sea.checker.kept.ended(keeper)
         return ending
 
-    def beside(self, kept: Kept) -> Sequence[Kept]:  # noqa: ARG002
+    def beside(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:  # noqa: ARG002
         """Nothing runs beside an attempt here."""
         return ()
 
-    def wrote(self, kept: Kept) -> bool | None:  # noqa: ARG002
+    def wrote(self, kept: KeptAttempt) -> bool | None:  # noqa: ARG002
         """Nothing leads outside here."""
         return None
 
-    def read(self, kept: Kept, stream: Stream, offset: int, most: int) -> bytes:
+    def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset."""
         keeper = self._home.keepers.get(_name(kept))
         return b"" if keeper is None else keeper.spool(stream)[offset : offset + most]
 
-    def input(self, kept: Kept) -> tuple[bytes, bool]:  # noqa: ARG002 - none of them is steered
+    def input(self, kept: KeptAttempt) -> tuple[bytes, bool]:  # noqa: ARG002 - none of them is steered
         """Return that the input of a program has ended."""
         return b"", True
 
-    def write(self, kept: Kept, offset: int, data: bytes, *, end: bool = False) -> None:
+    def write(self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False) -> None:
         """Write nothing: the input has ended."""
 
-    def cancel(self, kept: Kept, grace_seconds: float, why: str) -> None:
+    def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
         """Ask a keeper to end its tree."""
         keeper = self._home.keepers.get(_name(kept))
         if keeper is not None:
@@ -173,24 +179,24 @@ class SimYard:
         """No program here writes one."""
         return None
 
-    async def sweep(self, kept: Kept) -> None:
+    async def sweep(self, kept: KeptAttempt) -> None:
         """Nothing outlives a tree here."""
 
-    async def unswept(self, known: Sequence[Kept]) -> Sequence[Kept]:  # noqa: ARG002
+    async def unswept(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:  # noqa: ARG002
         """Nothing outlives a tree here."""
         return ()
 
-    def pane(self, kept: Kept) -> str | None:  # noqa: ARG002
+    def pane(self, kept: KeptAttempt) -> str | None:  # noqa: ARG002
         """There are no panes here."""
         return None
 
-    async def forget(self, kept: Kept) -> None:
+    async def forget(self, kept: KeptAttempt) -> None:
         """Delete the folder of an attempt."""
         keeper = self._home.keepers.pop(_name(kept), None)
         if keeper is not None and keeper.lives:
             self._sea.loop.fail(Violation("only what has ended is forgotten", _name(kept)))
 
-    async def tidy(self, known: Sequence[Kept]) -> None:
+    async def tidy(self, known: Sequence[KeptAttempt]) -> None:
         """Delete what has ended long ago and is not known any more.
 
         What ended a moment ago may have begun after somebody looked for what is known.
@@ -201,16 +207,18 @@ class SimYard:
             if ended is not None and ended < before:
                 del self._home.keepers[name]
 
-    async def sign(self, kept: Kept) -> Sign:
+    async def sign(self, kept: KeptAttempt) -> AttemptSample:
         """Return that an attempt is there; no keeper here falls silent while it lives."""
         keeper = self._home.keepers.get(_name(kept))
-        return Sign(run_id=kept.run_id, epoch=kept.epoch, alive=keeper is not None and keeper.lives)
+        return AttemptSample(
+            run_id=kept.run_id, epoch=kept.epoch, alive=keeper is not None and keeper.lives
+        )
 
-    def rouse(self, kept: Kept, *, for_good: bool) -> bool:  # noqa: ARG002
+    def rouse(self, kept: KeptAttempt, *, for_good: bool) -> bool:  # noqa: ARG002
         """Nobody here has to be woken."""
         return False
 
-    async def rung(self, kept: Kept, seconds: float) -> None:
+    async def rung(self, kept: KeptAttempt, seconds: float) -> None:
         """Wait until a keeper has something new, at most so long; its end does not ring here."""
         keeper = self._home.keepers.get(_name(kept))
         now, seconds = self._sea.loop.time(), min(seconds, UNWATCHED_SECONDS)
@@ -224,5 +232,5 @@ class SimYard:
             self._sea.loop.fail(violation)
 
 
-def _name(kept: Kept) -> str:
+def _name(kept: KeptAttempt) -> str:
     return f"run-{kept.run_id}-{kept.epoch}-{kept.nonce}"

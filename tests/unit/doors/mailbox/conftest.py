@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.unit.flow.kept_yard import assignment
 
-from rota.doors.inside.mailbox.box import Box
-from rota.doors.inside.mailbox.post import Post
-from rota.doors.inside.mailbox.serving import BURST
-from rota.doors.inside.pace import Pace
-from rota.executors.kit.boxes import make_box
-from rota.model.keeping import Kept
+from rota.agent_api.dispatcher import RateLimiter
+from rota.agent_api.mailbox.folder import Mailbox
+from rota.agent_api.mailbox.manager import MailboxManager
+from rota.agent_api.mailbox.processor import BURST
+from rota.keeper.workspace import make_box
+from rota.model.attempts import KeptAttempt
 from rota.rules.redaction import Redactor
 
 PATIENCE = 10.0
@@ -58,7 +58,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def box(folder):
-    made = Box(str(folder.path))
+    made = Mailbox(str(folder.path))
     yield made
     made.close()
 
@@ -107,8 +107,8 @@ class Office:
         async def acknowledged(held, number):
             self.acknowledged.append((held.run_id, number))
 
-        pace = Pace(burst=BURST)
-        return Post(
+        pace = RateLimiter(burst=BURST)
+        return MailboxManager(
             self.notebook, self.bench.store, self.home, acknowledged, pace=pace,
             redactor=Redactor({"canary": CANARY}),
         )  # fmt: skip
@@ -119,7 +119,7 @@ class Office:
         lease = self.first.lease._replace(run_id=self.first.lease.run_id + self.count)
         given = self.first._replace(lease=lease)
         self.count += 1
-        kept = Kept(
+        kept = KeptAttempt(
             run_id=lease.run_id, epoch=lease.epoch, home="here", nonce=f"{lease.run_id:016x}",
             boot="boot", executor="process",
         )  # fmt: skip

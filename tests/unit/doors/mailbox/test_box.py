@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from rota.doors.inside.mailbox import box as box_module
-from rota.doors.inside.mailbox.box import LARGEST, MOST_REPLIES, Box
-from rota.doors.inside.mailbox.strict import Rejected
+from rota.agent_api.mailbox import folder as box_module
+from rota.agent_api.mailbox.folder import LARGEST, MOST_REPLIES, CommandRejected, Mailbox
 
 SECRET = b"the secret of the host"
 
@@ -25,7 +24,7 @@ def secret(tmp_path):
 
 def refused(box, name="x.json"):
     began = time.monotonic()
-    with pytest.raises(Rejected) as told:
+    with pytest.raises(CommandRejected) as told:
         box.read(name)
     assert time.monotonic() - began < 0.05
     return told.value.code
@@ -85,15 +84,15 @@ def test_a_huge_file_is_refused_by_its_size(box, folder):
 
 def test_a_file_that_grows_while_it_is_read_is_refused(box, folder, monkeypatch):
     folder.put("x", b"x" * LARGEST)
-    looked_at = box_module._check_plain
+    looked_at = box_module._check_plain_file
 
     def growing(facts, user):
         looked_at(facts, user)
         with (folder.out / "x.json").open("ab") as file:
             file.write(b"more")
 
-    monkeypatch.setattr(box_module, "_check_plain", growing)
-    with pytest.raises(Rejected, match="at most 1 MiB"):
+    monkeypatch.setattr(box_module, "_check_plain_file", growing)
+    with pytest.raises(CommandRejected, match="at most 1 MiB"):
         box.read("x.json")
 
 
@@ -181,7 +180,7 @@ def test_a_mailbox_whose_folders_are_links_is_not_opened(folder, tmp_path, part)
     (folder.path / part).rename(tmp_path / "elsewhere")
     (folder.path / part).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError):
-        Box(str(folder.path))
+        Mailbox(str(folder.path))
 
 
 def test_where_replies_go_no_link_is_followed(box, folder, tmp_path, secret):
@@ -208,7 +207,7 @@ def test_only_the_newest_replies_stay(box, folder):
 
 
 def test_a_closed_mailbox_reads_nothing(folder):
-    box = Box(str(folder.path))
+    box = Mailbox(str(folder.path))
     folder.put("x", b"{}")
     box.close()
     box.close()

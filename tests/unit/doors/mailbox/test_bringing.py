@@ -13,10 +13,10 @@ from functools import partial
 import pytest
 from tests.unit.doors.mailbox.test_followups import asked
 
-from rota.doors.inside.mailbox import bringing
+from rota.agent_api.mailbox import contents
 from rota.errors import Unavailable
-from rota.flow.execute.offering import told
-from rota.model.messages import MessageFile, NewFile, NewMessage
+from rota.flow.attempt.conversation import message_text
+from rota.model.threads import MessageFile, NewFile, NewMessage
 
 SENT = {"a b.png": bytes(range(256)), "notes.txt": b""}
 
@@ -85,7 +85,7 @@ async def test_on_a_full_disk_none_lies_there_and_the_reason_is_told(office, mon
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bringing.os, at, full)
+        patch.setattr(contents.os, at, full)
         with pytest.raises(Unavailable, match=r"message \d+ cannot be written: no space left"):
             await office.post.bring(folder.kept, said)
     assert list((folder.path / "in" / "files").iterdir()) == []
@@ -112,14 +112,14 @@ async def test_a_file_that_is_not_what_was_sent_is_left_out_and_named(office, ho
 async def test_who_is_cancelled_on_the_way_leaves_nothing_behind(office, monkeypatch):
     folder, said = await office.opened(), await message(office.bench)
     writing, go_on = threading.Event(), threading.Event()
-    real = bringing.Bringing._add
+    real = contents.FileDelivery._add
 
     def slow(self, *given):
         writing.set()
         go_on.wait(10)
         return real(self, *given)
 
-    monkeypatch.setattr(bringing.Bringing, "_add", slow)
+    monkeypatch.setattr(contents.FileDelivery, "_add", slow)
     doing = asyncio.ensure_future(office.post.bring(folder.kept, said))
     await asyncio.to_thread(writing.wait, 10)
     doing.cancel()
@@ -134,7 +134,7 @@ async def test_a_program_that_listens_is_told_which_file_is_lost(office):
     folder, said = await office.opened(), await message(office.bench)
     await asked(office, folder, "l", "listen")
     damaged = replace(said, files=(said.files[0], said.files[1]._replace(sha256="0" * 64)))
-    tell = partial(told, files="/box")
+    tell = partial(message_text, files="/box")
     assert await office.post.give(folder.kept.run_id, folder.kept.epoch, damaged, tell) == 1
     first, second = folder.shown("messages/0001.json")["files"]
     assert first["media_path"] == f"/box/{said.id}/a b.png"
@@ -153,7 +153,7 @@ async def test_who_is_not_served_is_brought_nothing(office):
 
 async def test_only_who_listens_is_brought_the_files_of_what_comes_later(office):
     folder, said = await office.opened(), await message(office.bench)
-    give = (folder.kept.run_id, folder.kept.epoch, said, partial(told, files="/box"))
+    give = (folder.kept.run_id, folder.kept.epoch, said, partial(message_text, files="/box"))
     assert await office.post.give(*give) is None
     assert lying(folder) == {}
     await asked(office, folder, "l", "listen")

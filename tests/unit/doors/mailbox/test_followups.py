@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.doors.mailbox.conftest import until
 
-from rota.doors.inside.mailbox.followups import MOST_UNREAD
-from rota.model.messages import MessageState, NewMessage, ThreadMessage
+from rota.agent_api.mailbox.contents import MOST_UNREAD
+from rota.model.threads import MessageState, NewMessage, ThreadMessage
 
 
 async def asked(office, folder, name, verb, **fields):

@@ -8,9 +8,9 @@ import os
 import pytest
 from tests.unit.doors.mailbox.conftest import CANARY, until
 
-from rota.doors.inside.mailbox import serving as serving_module
-from rota.doors.inside.mailbox.box import Box
-from rota.doors.inside.mailbox.watching import Watcher
+from rota.agent_api.mailbox import processor as serving_module
+from rota.agent_api.mailbox.folder import Mailbox
+from rota.agent_api.mailbox.processor import FolderWatcher
 from rota.errors import Unavailable
 
 
@@ -230,10 +230,10 @@ async def test_a_store_that_is_gone_for_a_moment_is_waited_for(office, monkeypat
 @pytest.mark.parametrize("broken", ["poll", "watch"])
 async def test_without_a_ring_it_is_looked_into_now_and_then(office, monkeypatch, broken):
     if broken == "poll":
-        monkeypatch.setattr(Watcher, "arm", lambda self, folder, ring: 1)
+        monkeypatch.setattr(FolderWatcher, "arm", lambda self, folder, ring: 1)
         monkeypatch.setattr(serving_module, "POLL_SECONDS", 0.01)
     else:
-        monkeypatch.setattr(Watcher, "arm", lambda self, folder, ring: None)
+        monkeypatch.setattr(FolderWatcher, "arm", lambda self, folder, ring: None)
         monkeypatch.setattr(serving_module, "UNWATCHED_SECONDS", 0.01)
     folder = await office.opened()
     folder.command("a", "note")
@@ -242,7 +242,7 @@ async def test_without_a_ring_it_is_looked_into_now_and_then(office, monkeypatch
 
 async def test_a_mailbox_in_which_nothing_changes_is_not_listed_again(office, monkeypatch):
     listed, looked = 0, asyncio.Event()
-    waiting, changed = Box.waiting, Box.changed
+    waiting, changed = Mailbox.waiting, Mailbox.changed
 
     def listing(box, most):
         nonlocal listed
@@ -257,9 +257,9 @@ async def test_a_mailbox_in_which_nothing_changes_is_not_listed_again(office, mo
         return changed(box)
 
     monkeypatch.setattr(serving_module, "POLL_SECONDS", 0.001)
-    monkeypatch.setattr(Watcher, "arm", lambda self, folder, ring: 1)
-    monkeypatch.setattr(Box, "waiting", listing)
-    monkeypatch.setattr(Box, "changed", look)
+    monkeypatch.setattr(FolderWatcher, "arm", lambda self, folder, ring: 1)
+    monkeypatch.setattr(Mailbox, "waiting", listing)
+    monkeypatch.setattr(Mailbox, "changed", look)
     folder = await office.opened()
     await looked.wait()
     assert listed <= 3  # at first, and until two looks were alike
@@ -284,7 +284,7 @@ async def test_a_mailbox_that_is_not_there_is_unavailable(office):
 
 
 async def test_only_so_many_errors_are_kept(office, monkeypatch):
-    monkeypatch.setattr("rota.doors.inside.mailbox.errors.MOST_FILES", 3)
+    monkeypatch.setattr("rota.agent_api.mailbox.processor.MOST_FILES", 3)
     folder = await office.opened()
     for number in range(6):
         folder.command(f"r{number}", "dance")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rota.doors.inside.mailbox.strict import Rejected, read_command
+from rota.agent_api.mailbox.folder import CommandRejected, read_command
 
 MIB = 1024 * 1024
 
@@ -55,7 +55,7 @@ def test_it_is_refused_once_and_costs_little(name):
     spent = []
     for _ in range(3):
         began = time.thread_time()
-        with pytest.raises(Rejected) as told:
+        with pytest.raises(CommandRejected) as told:
             read_command(data)
         spent.append(time.thread_time() - began)
     assert min(spent) < 0.05

@@ -8,17 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rota.executors.checks import addresses
-from rota.executors.checks.probes import HomeProbes
-from rota.executors.kit.apart import AT_ONCE, Apart
-from rota.executors.kit.yard import HomeYard
-from rota.model.keeping import Kept
-from rota.model.sites import Site
-from rota.model.spaces import Role
-from rota.wiring.settings import load_settings
-from rota.wiring.sites import LocalSites
+from rota.app import probes
+from rota.app.probes import LocalProbes
+from rota.app.settings import load_settings
+from rota.app.sites import LocalSiteChecker
+from rota.keeper.home import AT_ONCE, BlockingCalls, LocalKeeperHome
+from rota.model.attempts import KeptAttempt
+from rota.model.programs import Site
+from rota.model.spaces import SpaceRole
 
-KEPT = Kept(run_id=1, epoch=1, home="h", nonce="0" * 16, boot="b", executor="slow")
+KEPT = KeptAttempt(run_id=1, epoch=1, home="h", nonce="0" * 16, boot="b", executor="slow")
 
 
 class Hanging:
@@ -49,22 +48,22 @@ def hanging():
 
 
 def sweeps(hanging, home, monkeypatch):
-    return HomeYard(home, "here", {"slow": hanging}).sweep(KEPT)
+    return LocalKeeperHome(home, "here", {"slow": hanging}).sweep(KEPT)
 
 
 def shows(hanging, home, monkeypatch):
-    return HomeYard(home, "here", {"slow": hanging}).sign(KEPT)
+    return LocalKeeperHome(home, "here", {"slow": hanging}).sign(KEPT)
 
 
 def admits(hanging, home, monkeypatch):
-    sites = LocalSites(load_settings(str(home)))
+    sites = LocalSiteChecker(load_settings(str(home)))
     monkeypatch.setattr(sites, "try_out", hanging)
-    return sites.admit(Site(executor="process"), Role.MAIN)
+    return sites.admit(Site(executor="process"), SpaceRole.MAIN)
 
 
 def answers(hanging, home, monkeypatch):
-    monkeypatch.setattr(addresses.Asking, "ask", hanging)
-    return HomeProbes(home).answers("http://127.0.0.1", None, 10.0)
+    monkeypatch.setattr(probes.UrlProbe, "ask", hanging)
+    return LocalProbes(home).answers("http://127.0.0.1", None, 10.0)
 
 
 @pytest.mark.parametrize("work", [sweeps, shows, admits, answers])
@@ -81,7 +80,7 @@ async def test_who_waits_for_it_holds_no_thread_that_others_need(
 
 
 async def test_who_asks_something_else_does_not_wait(hanging):
-    apart = Apart()
+    apart = BlockingCalls()
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE + 1):
             group.create_task(apart.do("engine", hanging))
@@ -92,7 +91,7 @@ async def test_who_asks_something_else_does_not_wait(hanging):
 
 
 async def test_its_threads_end_with_what_they_do():
-    apart = Apart()
+    apart = BlockingCalls()
     assert await apart.do("engine", lambda: threading.current_thread().name) == "rota-engine_0"
     for thread in threading.enumerate():
         if thread.name.startswith("rota-engine"):

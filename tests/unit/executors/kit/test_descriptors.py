@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from rota.executors.kit.descriptors import MOST, take_descriptors, usual_files
+from rota.keeper.build import MOST, take_descriptors, usual_files
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import os
 
-from rota.executors.kit.guard import guard
+from rota.keeper.paths import guard
 
 
 def held(folder, names):

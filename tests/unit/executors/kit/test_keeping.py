@@ -10,31 +10,36 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Invalid
-from rota.executors.kit.building import Program
-from rota.executors.kit.ending import read_ending, write_ending
-from rota.executors.kit.keeper.orders import Orders
-from rota.executors.kit.keeper.words import WISH_BYTES, as_lines, pack, seal, unseal
-from rota.executors.kit.keeping import (
+from rota.keeper.build import KeeperBinary
+from rota.keeper.client import (
+    NANOSECONDS,
+    KeeperAlive,
     _words_of,
+    boot_time,
     cancel,
-    introduce,
+    look,
+    new_identity,
+    probe,
+    read_ending,
     read_input,
     read_spool,
-    ring,
     start,
+    wake_keeper_pipe,
+    write_ending,
     write_input,
 )
-from rota.executors.kit.lease import NANOSECONDS, boot_time
-from rota.executors.kit.probing import Alive, look, probe
-from rota.executors.kit.spec import Spec, Term, Tree
-from rota.model.keeping import Reason
-from rota.model.programs import Bounds, Command
+from rota.keeper.protocol import WISH_BYTES, KeeperOrders, as_lines, pack, seal, unseal
+from rota.model.attempts import ExitReason
+from rota.model.programs import Program, ResourceLimits
+from rota.ports.executor import KeeperSpec, ProcessTreeMode, StopSignalTarget
 
-NO_PROGRAM = Program(python="/nowhere/python", path="/nowhere/keeper.pyc")
+NO_PROGRAM = KeeperBinary(python="/nowhere/python", path="/nowhere/keeper.pyc")
 
 
 def spec(name="run-1.1", **command):
-    return Spec(name=name, command=Command(**{"argv": ["true"], **command}), tree=Tree.GUARD)
+    return KeeperSpec(
+        name=name, command=Program(**{"argv": ["true"], **command}), tree=ProcessTreeMode.GUARD
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,16 +58,16 @@ def spec(name="run-1.1", **command):
 )
 def test_what_no_keeper_could_be_told_is_refused(tmp_path, bad, sentence):
     with pytest.raises(Invalid, match=".*") as refused:
-        start(tmp_path / "attempt", bad, introduce("x"), NO_PROGRAM)
+        start(tmp_path / "attempt", bad, new_identity("x"), NO_PROGRAM)
     assert sentence in str(refused.value)
     assert not (tmp_path / "attempt").exists()
 
 
 def test_orders_arrive_as_they_were_given():
-    bounds = Bounds(hard_seconds=1.5, memory_bytes=7, processes=3)
-    given = Spec(
-        name="näme", command=Command(argv=["a", "b c", ""], env={"K": "v=w"}, cwd="/x\udcff"),
-        bounds=bounds, tree=Tree.AUTO, term=Term.MAIN,
+    bounds = ResourceLimits(hard_seconds=1.5, memory_bytes=7, processes=3)
+    given = KeeperSpec(
+        name="näme", command=Program(argv=["a", "b c", ""], env={"K": "v=w"}, cwd="/x\udcff"),
+        bounds=bounds, tree=ProcessTreeMode.AUTO, term=StopSignalTarget.MAIN,
     )  # fmt: skip
     rest = [
         (b"nonce", b"n"),
@@ -71,7 +76,7 @@ def test_orders_arrive_as_they_were_given():
         (b"leftover_seconds", b"1"),
         (b"beat_seconds", b"15"),
     ]
-    orders = Orders(pack([*_words_of(given, certain=True), *rest]))
+    orders = KeeperOrders(pack([*_words_of(given, certain=True), *rest]))
     assert (orders.argv, orders.cwd) == ([b"a", b"b c", b""], b"/x\xff")
     assert orders.env == {b"K": b"v=w", b"ROTA_KEEPER": "näme".encode()}
     assert (orders.hard, orders.idle, orders.memory, orders.processes) == (1.5, None, 7, 3)
@@ -81,14 +86,14 @@ def test_orders_arrive_as_they_were_given():
 @pytest.mark.parametrize(
     ("wanted", "certain", "told"),
     [
-        (Tree.AUTO, True, "pidns"),
-        (Tree.AUTO, False, "guard"),
-        (Tree.PIDNS, False, "pidns"),
-        (Tree.GUARD, True, "guard"),
+        (ProcessTreeMode.AUTO, True, "pidns"),
+        (ProcessTreeMode.AUTO, False, "guard"),
+        (ProcessTreeMode.PIDNS, False, "pidns"),
+        (ProcessTreeMode.GUARD, True, "guard"),
     ],
 )
 def test_only_auto_falls_back_and_only_where_no_certain_end_was_promised(wanted, certain, told):
-    given = Spec(name="n", command=Command(argv=["true"]), tree=wanted)
+    given = KeeperSpec(name="n", command=Program(argv=["true"]), tree=wanted)
     assert dict(_words_of(given, certain=certain))[b"tree"] == told.encode()
 
 
@@ -98,44 +103,44 @@ def test_a_marker_cannot_be_forged_by_the_environment_of_a_command():
 
 
 def test_a_keeper_that_cannot_be_spawned_was_never_started(tmp_path):
-    identity = introduce("run-1.1")
+    identity = new_identity("run-1.1")
     with pytest.raises(FileNotFoundError):
         start(tmp_path / "attempt", spec(), identity, NO_PROGRAM)
     assert not (tmp_path / "attempt").exists()
     ending = probe(tmp_path / "attempt", identity).ending
-    assert (ending.reason, ending.proven) == (Reason.LOST_NEVER_STARTED, True)
+    assert (ending.reason, ending.proven) == (ExitReason.LOST_NEVER_STARTED, True)
 
 
 def test_whose_folder_is_gone_was_started_if_anybody_of_it_lived(tmp_path):
-    identity = introduce("run-1.1")
+    identity = new_identity("run-1.1")
     ending = look(tmp_path / "attempt", identity, sweep=lambda _name: 2)
-    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, False)
+    assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, False)
 
 
 def test_a_folder_is_used_once(tmp_path):
     (tmp_path / "attempt").mkdir()
     with pytest.raises(FileExistsError):
-        start(tmp_path / "attempt", spec(), introduce("run-1.1"), NO_PROGRAM)
+        start(tmp_path / "attempt", spec(), new_identity("run-1.1"), NO_PROGRAM)
 
 
 def test_while_the_lock_is_held_nobody_judges(tmp_path):
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    assert isinstance(probe(tmp_path, introduce("x")), Alive)
+    assert isinstance(probe(tmp_path, new_identity("x")), KeeperAlive)
     os.close(lock)
-    assert probe(tmp_path, introduce("x")).ending.lost
+    assert probe(tmp_path, new_identity("x")).ending.lost
 
 
 def test_the_first_verdict_stays(tmp_path):
     write_ending(tmp_path, {"reason": "lost:keeper_died", "proven": 1, "ended": 1})
     write_ending(tmp_path, {"reason": "lost:reboot", "proven": 0, "ended": 2})
     ending = read_ending(tmp_path)
-    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, True)
+    assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, True)
     assert ending.ended_at.year == 1970
 
 
 def test_how_long_ago_an_attempt_ended_is_told_by_the_clock_that_never_leaps(tmp_path):
-    identity = introduce("x")
+    identity = new_identity("x")
     write_ending(tmp_path, {"reason": "exited", "code": 0, "ended": 1})
     beat = seal(boot_time() - 62 * NANOSECONDS, "ended", 0, 0, 0, 0, 0)
     (tmp_path / "beat").write_bytes(beat)
@@ -146,13 +151,13 @@ def test_of_a_keeper_that_was_killed_its_last_beat_tells(tmp_path):
     beat = seal(boot_time() - 62 * NANOSECONDS, "running", 0, 0, 0, 0, 0)
     (tmp_path / "beat").write_bytes(beat)
     (tmp_path / "keeper").write_bytes(as_lines({"nonce": "x", "tree": "pidns"}))
-    ending = look(tmp_path, introduce("x"))
-    assert ending.reason is Reason.LOST_KEEPER_DIED
+    ending = look(tmp_path, new_identity("x"))
+    assert ending.reason is ExitReason.LOST_KEEPER_DIED
     assert 62 <= ending.ago < 65
 
 
 def test_after_a_reboot_the_wall_tells_how_long_ago_an_attempt_ended(tmp_path):
-    identity = replace(introduce("x"), boot="an earlier one")
+    identity = replace(new_identity("x"), boot="an earlier one")
     write_ending(tmp_path, {"reason": "exited", "ended": time.time_ns() - 62 * NANOSECONDS})
     (tmp_path / "beat").write_bytes(seal(boot_time(), "ended", 0, 0, 0, 0, 0))
     assert 62 <= look(tmp_path, identity).ago < 65
@@ -163,14 +168,14 @@ def test_what_ended_at_nobody_knows_when_ended_just_now(tmp_path, known):
     ended = time.time_ns() + 3600 * NANOSECONDS if known else 0
     write_ending(tmp_path, {"reason": "exited", "ended": ended})
     (tmp_path / "beat").write_bytes(seal(boot_time() + 3600 * NANOSECONDS, "ended", 0, 0, 0, 0, 0))
-    assert look(tmp_path, introduce("x")).ago == 0.0
+    assert look(tmp_path, new_identity("x")).ago == 0.0
 
 
 def test_a_wish_to_nobody_is_written_down_all_the_same(tmp_path):
     (tmp_path / "cancel").write_bytes(bytes(WISH_BYTES))
     cancel(tmp_path, 3, 1.5, "because\nof it")
     assert unseal((tmp_path / "cancel").read_bytes()) == ["3", "1500", "because\nof", "it"]
-    assert not ring(tmp_path)
+    assert not wake_keeper_pipe(tmp_path)
 
 
 def test_a_wish_fits_the_room_it_has_and_replaces_a_longer_one(tmp_path):
@@ -208,21 +213,21 @@ def test_input_written_twice_is_there_once(tmp_path):
 )
 def test_a_verdict_that_somebody_has_spoilt_says_so(tmp_path, spoilt):
     (tmp_path / "exit").write_bytes(spoilt)
-    ending = probe(tmp_path, introduce("x")).ending
-    assert (ending.reason, ending.proven) == (Reason.KEEPER_ERROR, False)
+    ending = probe(tmp_path, new_identity("x")).ending
+    assert (ending.reason, ending.proven) == (ExitReason.KEEPER_ERROR, False)
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"pid x\n", b"nonce a\npid 1\n\n"])
 def test_a_keeper_whose_facts_were_spoilt_is_no_proof(tmp_path, spoilt):
     (tmp_path / "keeper").write_bytes(spoilt)
-    ending = probe(tmp_path, introduce("nobody-carries-this")).ending
-    assert (ending.reason, ending.proven) == (Reason.LOST_KEEPER_DIED, False)
+    ending = probe(tmp_path, new_identity("nobody-carries-this")).ending
+    assert (ending.reason, ending.proven) == (ExitReason.LOST_KEEPER_DIED, False)
 
 
 @pytest.mark.parametrize("name", ["exit", "exit.reserve", "keeper", "beat", "out", "in", "cancel"])
 def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    assert probe(tmp_path, introduce("nobody-carries-this")).ending
+    assert probe(tmp_path, new_identity("nobody-carries-this")).ending
     assert read_spool(tmp_path, "out", 0, 10) == b""
     assert read_input(tmp_path)[0] == b""
 
@@ -244,7 +249,7 @@ def without_descriptors():
 
 
 def test_who_can_open_nothing_takes_no_keeper_for_dead(tmp_path, without_descriptors):
-    identity = introduce("run-1.1")
+    identity = new_identity("run-1.1")
     with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
         look(tmp_path, identity)
     with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
@@ -253,6 +258,6 @@ def test_who_can_open_nothing_takes_no_keeper_for_dead(tmp_path, without_descrip
 
 
 def test_who_must_sweep_is_written_down_before_a_keeper_is_started(tmp_path):
-    idle = Program(python="/bin/true", path="/nowhere/keeper.pyc")
-    os.waitpid(start(tmp_path / "a", spec(), introduce("r"), idle, executor="container").pid, 0)
+    idle = KeeperBinary(python="/bin/true", path="/nowhere/keeper.pyc")
+    os.waitpid(start(tmp_path / "a", spec(), new_identity("r"), idle, executor="container").pid, 0)
     assert (tmp_path / "a" / "unswept").read_text() == "container"

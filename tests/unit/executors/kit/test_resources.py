@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rota.errors import Invalid
-from rota.executors.kit.resources import LONGEST_CONFIG, read_config, resources_of
+from rota.keeper.workspace import LONGEST_CONFIG, read_config, resources_of
 
 
 def test_without_a_config_there_is_none(tmp_path):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.yard import HomeYard
+from rota.keeper.home import LocalKeeperHome
+from rota.model.attempts import KeptAttempt
 from rota.model.ids import Epoch, RunId
-from rota.model.keeping import Kept
 
-KEPT = Kept(run_id=RunId(1), epoch=Epoch(1), home="h", nonce="n", boot="b", executor="tmux")
+KEPT = KeptAttempt(run_id=RunId(1), epoch=Epoch(1), home="h", nonce="n", boot="b", executor="tmux")
 
 
 class Window:
@@ -26,5 +26,5 @@ class Window:
     "fault", [Unavailable("the pane does not answer"), OSError("too many open files")]
 )
 async def test_an_attempt_whose_pane_does_not_answer_is_seen_without_it(tmp_path, fault):
-    sign = await HomeYard(tmp_path, "here", {"tmux": Window(fault)}).sign(KEPT)
+    sign = await LocalKeeperHome(tmp_path, "here", {"tmux": Window(fault)}).sign(KEPT)
     assert (sign.run_id, sign.epoch, sign.pane) == (1, 1, None)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.executors.kit.keeper.spool import Feed, Ringer, Spool
-from rota.executors.kit.keeper.words import TAIL_BYTES
-from rota.executors.kit.wake import Wake
+from rota.keeper.client import KeeperFifo
+from rota.keeper.process import InputFile, SpoolFile, WakeupPipe
+from rota.keeper.protocol import TAIL_BYTES
 from rota.model.programs import MIB
 
 PIECES = st.lists(st.tuples(st.integers(0, 255), st.integers(0, 40_000)), max_size=12)
@@ -20,7 +20,7 @@ PIECES = st.lists(st.tuples(st.integers(0, 255), st.integers(0, 40_000)), max_si
 @given(PIECES, st.integers(0, 120_000))
 def test_head_and_tail_are_those_of_the_stream(pieces, cap):
     with tempfile.TemporaryDirectory() as folder:
-        spool = Spool(f"{folder}/out", cap)
+        spool = SpoolFile(f"{folder}/out", cap)
         for byte, length in pieces:
             if length:
                 spool.take(bytes([byte]) * length)
@@ -33,7 +33,7 @@ def test_head_and_tail_are_those_of_the_stream(pieces, cap):
 
 
 def test_single_bytes_past_the_cap_do_not_pile_up(tmp_path):
-    spool = Spool(str(tmp_path / "out"), 0)
+    spool = SpoolFile(str(tmp_path / "out"), 0)
     for _ in range(200_000):
         spool.take(b"x")
     assert len(spool._tail) < 40
@@ -42,7 +42,7 @@ def test_single_bytes_past_the_cap_do_not_pile_up(tmp_path):
 
 
 def test_a_file_that_takes_no_more_is_a_clean_prefix(tmp_path):
-    spool = Spool(str(tmp_path / "out"), 1000)
+    spool = SpoolFile(str(tmp_path / "out"), 1000)
     spool.take(b"one ")
     os.close(spool.file)
     spool.file = os.open("/dev/full", os.O_WRONLY)
@@ -60,7 +60,7 @@ def test_a_spool_leaves_room_on_the_disk_for_others(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "fstatvfs", lambda _file: SimpleNamespace(f_bavail=9, f_frsize=MIB, f_blocks=1000)
     )
-    spool = Spool(str(tmp_path / "out"), 100 * MIB)
+    spool = SpoolFile(str(tmp_path / "out"), 100 * MIB)
     for _ in range(64):
         spool.take(b"x" * (64 * 1024))
     os.close(spool.file)
@@ -77,7 +77,7 @@ def test_a_feed_stops_at_a_full_pipe_and_goes_on(inside):
     given_bytes = os.urandom(300_000)
     (inside / "in").write_bytes(given_bytes)
     reading, writing = os.pipe()
-    feed = Feed(writing)
+    feed = InputFile(writing)
     assert feed.push()
     got = os.read(reading, 1 << 20)
     while feed.push():
@@ -92,27 +92,27 @@ def test_a_feed_stops_at_a_full_pipe_and_goes_on(inside):
 
 
 def test_a_ring_without_a_daemon_is_no_fault(tmp_path):
-    assert Ringer(bytes(tmp_path / "wake"), b"a").ring()
+    assert WakeupPipe(bytes(tmp_path / "wake"), b"a").ring()
     os.mkfifo(tmp_path / "wake")
-    assert Ringer(bytes(tmp_path / "wake"), b"a").ring()
+    assert WakeupPipe(bytes(tmp_path / "wake"), b"a").ring()
 
 
 def test_a_ring_is_heard_by_name_also_by_the_next_daemon(tmp_path):
-    ringer = Ringer(bytes(tmp_path / "wake"), b"run-1.1")
-    with Wake(tmp_path / "wake") as wake:
+    ringer = WakeupPipe(bytes(tmp_path / "wake"), b"run-1.1")
+    with KeeperFifo(tmp_path / "wake") as wake:
         assert ringer.ring()
         assert ringer.ring()
         assert wake.names() == {"run-1.1"}
         assert wake.names() == set()
     (tmp_path / "wake").unlink()
-    with Wake(tmp_path / "wake") as wake:
+    with KeeperFifo(tmp_path / "wake") as wake:
         assert ringer.ring()
         assert wake.names() == {"run-1.1"}
 
 
 def test_a_daemon_that_does_not_listen_is_rung_again_later(tmp_path):
-    ringer = Ringer(bytes(tmp_path / "wake"), b"n" * 200)
-    with Wake(tmp_path / "wake") as wake:
+    ringer = WakeupPipe(bytes(tmp_path / "wake"), b"n" * 200)
+    with KeeperFifo(tmp_path / "wake") as wake:
         while ringer.ring():
             pass
         assert wake.names() == {"n" * 200}

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from rota.executors.kit.keeper.processes import children, descendants, parent, start_time, strike
-from rota.executors.kit.sweeping import marked, sweep
+from rota.keeper.cleanup import marked, sweep
+from rota.keeper.linux import children, descendants, parent, start_time, strike
 
 FORKING = "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        time.sleep(30)\nprint('ready', flush=True)\ntime.sleep(30)"
 
@@ -50,7 +50,7 @@ def test_a_descendant_without_the_marker_is_found_through_its_parent(tree):
 
 def test_the_one_who_sweeps_is_spared(monkeypatch):
     """A daemon that was started inside an attempt carries its marker itself."""
-    code = "from rota.executors.kit.sweeping import sweep\nprint(sweep('inside'))"
+    code = "from rota.keeper.cleanup import sweep\nprint(sweep('inside'))"
     told = subprocess.run(
         [sys.executable, "-c", code],
         env={"ROTA_KEEPER": "inside"},

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Unavailable
-from rota.executors.kit.claims import Claims
-from rota.executors.kit.leading import attempt_name, room_name
-from rota.executors.kit.tidying import LEFT_SECONDS, UNSWEPT, tidy, unswept
-from rota.executors.kit.yard import HomeYard
-from rota.model.keeping import Kept
+from rota.keeper.cleanup import LEFT_SECONDS, UNSWEPT, remove_old_folders, unswept
+from rota.keeper.home import LocalKeeperHome
+from rota.keeper.workspace import FolderLocks, attempt_folder_name, egress_name
+from rota.model.attempts import KeptAttempt
 
 NOW = 1_700_000_000.0
 LONG_AGO = NOW - LEFT_SECONDS - 1
@@ -20,7 +19,7 @@ LONG_AGO = NOW - LEFT_SECONDS - 1
 
 def kept(run_id):
     nonce = f"{run_id:016x}"
-    return Kept(
+    return KeptAttempt(
         run_id=run_id, epoch=1, home="here", nonce=nonce, boot="boot", executor="process"
     )  # fmt: skip
 
@@ -35,17 +34,19 @@ def keepers(tmp_path):
 
 
 def claims(keepers):
-    return Claims(keepers / "rooms", keepers / "spaces", ())
+    return FolderLocks(keepers / "rooms", keepers / "spaces", ())
 
 
 def leave(keepers, one, at, *, ended=True):
     """Leave the folders of an attempt behind, and return their paths."""
-    attempt = keepers / "attempts" / attempt_name(one)
+    attempt = keepers / "attempts" / attempt_folder_name(one)
     attempt.mkdir()
     if ended:
         (attempt / "exit").touch()
         os.utime(attempt / "exit", (at, at))
-    beside = [keepers / name / room_name(one.run_id, one.epoch) for name in ("rooms", "mailboxes")]
+    beside = [
+        keepers / name / egress_name(one.run_id, one.epoch) for name in ("rooms", "mailboxes")
+    ]
     for folder in beside:
         folder.mkdir()
         os.utime(folder, (at, at))
@@ -54,25 +55,25 @@ def leave(keepers, one, at, *, ended=True):
 
 def test_what_ended_long_ago_and_is_not_known_goes(keepers):
     left = leave(keepers, kept(1), LONG_AGO)
-    tidy(keepers, [], claims(keepers))
+    remove_old_folders(keepers, [], claims(keepers))
     assert not [path for path in left if path.exists()]
 
 
 def test_what_is_known_stays_however_old(keepers):
     left = leave(keepers, kept(1), LONG_AGO)
-    tidy(keepers, [kept(1)], claims(keepers))
+    remove_old_folders(keepers, [kept(1)], claims(keepers))
     assert all(path.exists() for path in left)
 
 
 def test_what_has_just_ended_stays(keepers):
     left = leave(keepers, kept(1), NOW)
-    tidy(keepers, [], claims(keepers))
+    remove_old_folders(keepers, [], claims(keepers))
     assert all(path.exists() for path in left)
 
 
 def test_an_attempt_without_an_ending_is_not_taken_away(keepers):
     attempt, *_ = leave(keepers, kept(1), LONG_AGO, ended=False)
-    tidy(keepers, [], claims(keepers))
+    remove_old_folders(keepers, [], claims(keepers))
     assert attempt.exists()
 
 
@@ -85,10 +86,10 @@ def not_swept(keepers, one, **left):
 
 def test_what_is_not_swept_stays_until_it_is(keepers):
     attempt = not_swept(keepers, kept(1))
-    tidy(keepers, [], claims(keepers))
+    remove_old_folders(keepers, [], claims(keepers))
     assert attempt.exists()
     (attempt / UNSWEPT).unlink()
-    tidy(keepers, [], claims(keepers))
+    remove_old_folders(keepers, [], claims(keepers))
     assert not attempt.exists()
 
 
@@ -114,7 +115,7 @@ class Engine:
 
 async def test_an_executor_is_remembered_until_it_has_swept(tmp_path):
     engine = Engine()
-    yard = HomeYard(tmp_path, "here", {"container": engine})
+    yard = LocalKeeperHome(tmp_path, "here", {"container": engine})
     keepers = tmp_path / "keepers"
     for name in ("attempts", "rooms", "mailboxes"):
         (keepers / name).mkdir(parents=True)
@@ -131,4 +132,4 @@ async def test_an_executor_is_remembered_until_it_has_swept(tmp_path):
 
 def test_what_somebody_else_takes_away_meanwhile_is_no_fault(keepers):
     (keepers / "rooms" / "9-1").symlink_to(keepers / "nowhere")
-    tidy(keepers, [], claims(keepers))
+    remove_old_folders(keepers, [], claims(keepers))

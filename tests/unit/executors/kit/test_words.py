@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.executors.kit.keeper.words import (
-    as_lines,
-    from_lines,
-    pack,
-    seal,
-    unpack,
-    unseal,
-    write_whole,
-)
+from rota.keeper.protocol import as_lines, from_lines, pack, seal, unpack, unseal, write_whole
 
 KEYS = st.text("abcxyz_", min_size=1).map(str.encode)
 VALUES = st.binary().filter(lambda value: b"\0" not in value)

@@ -3,15 +3,15 @@
 import pytest
 
 from rota.errors import Invalid
-from rota.executors.kit.working import found, inside
-from rota.model.programs import Command
-from rota.ports.agent import Room
+from rota.keeper.workspace import find_program, working_folder
+from rota.model.programs import Program
+from rota.ports.agent import AgentWorkspace
 
 
 def test_a_folder_that_is_there_is_taken(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
-    assert inside(str(tmp_path), None) == str(tmp_path)
-    assert inside(str(tmp_path), "a/b") == f"{tmp_path}/a/b"
+    assert working_folder(str(tmp_path), None) == str(tmp_path)
+    assert working_folder(str(tmp_path), "a/b") == f"{tmp_path}/a/b"
 
 
 @pytest.mark.parametrize("folder", ["none", "file", "link", "link/inner", "../x", "/etc", 5, ""])
@@ -22,7 +22,7 @@ def test_anything_else_is_refused(tmp_path, folder):
     (work / "file").touch()
     (work / "link").symlink_to(outside)
     with pytest.raises(Invalid, match="^folder "):
-        inside(str(work), folder)
+        working_folder(str(work), folder)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_anything_else_is_refused(tmp_path, folder):
 def test_a_file_of_the_folder_is_named_by_its_path(tmp_path, name, mode, words):
     (tmp_path / name).touch()
     (tmp_path / name).chmod(mode)
-    room = Room(folder="/f", cwd=str(tmp_path), home="/h", python="/usr/bin/python3")
-    command = found(Command(argv=(name, "-x"), cwd=room.cwd), room)
+    room = AgentWorkspace(folder="/f", cwd=str(tmp_path), home="/h", python="/usr/bin/python3")
+    command = find_program(Program(argv=(name, "-x"), cwd=room.cwd), room)
     assert list(command.argv) == [word.format(tmp_path) for word in words]
-    assert found(Command(argv=("ls", name), cwd=room.cwd), room).argv == ("ls", name)
+    assert find_program(Program(argv=("ls", name), cwd=room.cwd), room).argv == ("ls", name)
     with pytest.raises(Invalid):
-        found(Command(argv=(f"{tmp_path}/{name}",), cwd=room.cwd), room)
+        find_program(Program(argv=(f"{tmp_path}/{name}",), cwd=room.cwd), room)
 
 
 @pytest.fixture
@@ -68,8 +68,10 @@ def space(tmp_path):
 
 
 def named(work, program, cwd):
-    room = Room(folder="/f", cwd=str(cwd), work=str(work), home="/h", python="/usr/bin/python3")
-    return found(Command(argv=(program,), cwd=room.cwd), room).argv
+    room = AgentWorkspace(
+        folder="/f", cwd=str(cwd), work=str(work), home="/h", python="/usr/bin/python3"
+    )
+    return find_program(Program(argv=(program,), cwd=room.cwd), room).argv
 
 
 @pytest.mark.parametrize("program", ["far", "far.py", "folder/tool", "round"])

@@ -7,11 +7,11 @@ import asyncpg
 import pytest
 
 from rota.runtime.clock import SystemClock
-from rota.stores.kit.migrating import load_migrations
-from rota.stores.postgres import connection as postgres
-from rota.stores.postgres.store import PostgresStore
-from rota.stores.sqlite import connection as sqlite
-from rota.stores.sqlite.store import SqliteStore
+from rota.store.postgres import connection as postgres
+from rota.store.postgres.store import PostgresStore
+from rota.store.sql_files import load_migrations
+from rota.store.sqlite import connection as sqlite
+from rota.store.sqlite.store import SqliteStore
 from rota.testing.bench import Bench
 from rota.testing.postgres import PostgresServer, shared_folder
 
@@ -77,7 +77,7 @@ def old_store(request, tmp_path, clock):
     async def sqlite_before(last, rows):
         path = str(tmp_path / "rota.db")
         made = apsw.Connection(path)
-        for step in load_migrations("rota.stores.sqlite"):
+        for step in load_migrations("rota.store.sqlite"):
             if step.number > last:
                 break
             sqlite.apply_step(made, step)
@@ -87,7 +87,7 @@ def old_store(request, tmp_path, clock):
 
     async def postgres_before(last, rows):
         made = await asyncpg.connect(address)
-        for step in load_migrations("rota.stores.postgres"):
+        for step in load_migrations("rota.store.postgres"):
             if step.number > last:
                 break
             await postgres.apply_step(made, step)

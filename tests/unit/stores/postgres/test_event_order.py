@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from rota.stores.postgres.store import PostgresStore
+from rota.store.postgres.store import PostgresStore
 
 RECORD = "insert into rota.events (at, name, data) values (0, 'task.created', '{}') returning id"
 

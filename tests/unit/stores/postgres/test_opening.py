@@ -9,8 +9,8 @@ import pytest
 
 from rota.errors import SchemaMismatch, Unavailable
 from rota.runtime.clock import SystemClock
-from rota.stores.postgres.faults import place_of
-from rota.stores.postgres.store import PostgresStore
+from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.transactions import place_of
 
 
 async def test_processes_that_open_at_once_make_one_schema(bare_address):
@@ -112,7 +112,7 @@ async def test_a_connection_whose_first_question_fails_is_closed(postgres_addres
 
     store = PostgresStore(postgres_address, SystemClock())
     await store.open()
-    monkeypatch.setattr("rota.stores.postgres.store.read_incarnation", too_late)
+    monkeypatch.setattr("rota.store.postgres.store.read_incarnation", too_late)
     try:
         with pytest.raises(Unavailable):
             await store.take_roles()

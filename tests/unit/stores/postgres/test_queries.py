@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from rota.stores.kit.queries import PARAMETER, load_queries
-from rota.stores.postgres.connection import connect
-from rota.stores.postgres.statements import Statements
+from rota.store.postgres.connection import connect
+from rota.store.postgres.transactions import Statements
+from rota.store.sql_files import PARAMETER, load_queries
 
-OURS = load_queries("rota.stores.postgres")
-THEIRS = load_queries("rota.stores.sqlite")
+OURS = load_queries("rota.store.postgres")
+THEIRS = load_queries("rota.store.sqlite")
 
 HOT = {
     "existing_runs": {"runs_key", "runs_slot"},

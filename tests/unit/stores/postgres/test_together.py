@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rota.model.spaces import Scope
+from rota.model.spaces import LimitScope
 
 MAX_RUNNING = """
 select count(*), count(*) filter (where space_id = 1), count(*) filter (where grp = 'api')
@@ -51,9 +51,9 @@ async def test_caps_hold_at_every_instant_with_four_claimers(open_bench, connect
     ]
     for other in benches[1:]:
         other.routes = first.routes
-    await first.limit(Scope.TOTAL, cap=7)
-    await first.limit(Scope.SPACE, "background", cap=3)
-    await first.limit(Scope.GROUP, "api", cap=2)
+    await first.limit(LimitScope.TOTAL, cap=7)
+    await first.limit(LimitScope.SPACE, "background", cap=3)
+    await first.limit(LimitScope.GROUP, "api", cap=2)
     for task in tasks:
         await first.queue(task, 60)
     done = asyncio.Event()

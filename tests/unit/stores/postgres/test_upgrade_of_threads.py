@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rota.model.messages import MessageState, NewMessage
 from rota.model.tasks import Pool
-from rota.model.threads import ThreadFilter
+from rota.model.threads import MessageState, NewMessage, ThreadFilter
 
 BEFORE = 10
 ROWS = """

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rota.stores.postgres.watch import TOPICS, DatabaseClock
+from rota.store.postgres.listener import TOPICS, DatabaseClock
 
 TERMINATE = """
 select count(pg_terminate_backend(pid)) from pg_stat_activity

@@ -1,0 +1,268 @@
+"""Requests of running programs, carried out as commands within the rights of their run.
+
+Who asks is told by the place the words were found in, never by the words. What is asked for is a
+command of the catalogue, carried out as at every other door: permission, the record of requests,
+and answers that stay the same when a request is repeated. An attempt that is over gets nothing.
+
+A run that is tried again begins anew and asks for the same things. The n-th time that an attempt
+asks for something is the n-th time that the run does: if an earlier attempt has been given it, that
+answer is given again, and written down for this attempt, too, so that the next one counts from
+there. An attempt that goes on after an answer repeats nothing, and is not held to what came before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from rota.agent_api.operations import AvailableOperation, available_operations
+from rota.commands.catalogue import Operation, digest_of, execute, is_key, validation_error
+from rota.commands.context import AppContext, RequestContext
+from rota.commands.errors import fault_record
+from rota.errors import Busy, Fenced, InDoubt, Invalid, NotFound, RotaError
+from rota.model.audit import AttemptIdentity, AuditEntry
+from rota.model.ids import Epoch
+from rota.model.json import is_deeper
+from rota.model.runs import AttemptCause
+from rota.model.spaces import SpaceRole
+from rota.ports.store import Store
+from rota.rules.permissions import Caller, attempt_caller, inherit_settings
+
+log = logging.getLogger(__name__)
+
+LONGEST_REQUEST = 1 << 20
+DEEPEST_REQUEST = 40
+UNEXPECTED = {"code": "unexpected", "message": "something went wrong here; see the log"}
+
+
+class AgentApi:
+    """Serves whoever works inside, and whoever brings a key."""
+
+    def __init__(self, house: AppContext, pace: RateLimiter | None = None) -> None:
+        self._house = house
+        self._pace = pace or RateLimiter()
+        self._roles: dict[str, SpaceRole] = {}
+
+    async def serve(
+        self,
+        held: AttemptIdentity,
+        verb: str,
+        fields: Mapping[str, Any],
+        request_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Do what an attempt asks for and return the answer; a refusal is one, too."""
+        return await self._told(self._serve_attempt(held, verb, fields, request_id), verb)
+
+    async def serve_caller(
+        self, caller: Caller, verb: str, fields: Mapping[str, Any], request_id: str | None = None
+    ) -> dict[str, Any]:
+        """Do what a caller asks for, who is known by a key or is an attempt."""
+        if caller.attempt is not None:
+            return await self.serve(caller.attempt, verb, fields, request_id)
+        return await self._told(self._serve(caller, verb, fields, request_id), verb)
+
+    async def caller_of(self, run_id: int, epoch: int) -> Caller | None:
+        """Return an attempt as a caller; None if it is over."""
+        held = await self._house.store.find_held(run_id, epoch)
+        return None if held is None else attempt_caller(held, await self._role(held.space))
+
+    def offers(self, caller: Caller) -> Mapping[str, AvailableOperation]:
+        """Return the verbs that a caller can ask for."""
+        known = available_operations(attempt=caller.attempt is not None)
+        return {name: one for name, one in known.items() if one.command.scope in caller.scopes}
+
+    async def _serve_attempt(
+        self, held: AttemptIdentity, verb: str, fields: Mapping[str, Any], request_id: str | None
+    ) -> dict[str, Any]:
+        self._pace.spend(held.name)
+        caller = await self.caller_of(held.run_id, held.epoch)
+        if caller is None:
+            raise Fenced(held.run_id, held.epoch)
+        return await self._serve(caller, verb, fields, request_id)
+
+    async def _serve(
+        self, caller: Caller, verb: str, fields: Mapping[str, Any], request_id: str | None
+    ) -> dict[str, Any]:
+        found = self.offers(caller).get(verb)
+        if found is None:
+            raise NotFound("verb", verb, f"there are {', '.join(self.offers(caller))}")
+        if request_id is not None and not is_key(request_id):
+            raise Invalid("request_id", request_id, "use 1 to 256 visible characters of ASCII")
+        check_depth(fields)
+        said = await self._filled(found, caller, fields)
+        try:
+            text = json.dumps(said, allow_nan=False)
+            if len(text) > LONGEST_REQUEST:
+                raise Invalid("request", "", f"it has at most {LONGEST_REQUEST} bytes")
+            asked = found.command.takes.model_validate_json(text, strict=True)
+        except ValidationError as fault:
+            raise validation_error(fault) from None
+        except (TypeError, ValueError):
+            raise Invalid("request", "", "send values of JSON") from None
+        office, command, key, told = self._office(caller), found.command, request_id, {}
+        if caller.attempt is not None and command.name in MAKING:
+            key = key or f"desk:{secrets.token_hex(16)}"
+            earlier = await find_earlier(office.store, caller.attempt, digest_of(command, asked))
+            if earlier is not None:
+                command, told = is_repeat(command, earlier), {"already_done": True}
+        answer = await execute(command, office, asked, key=key)
+        return {**json.loads(answer.text), **told}
+
+    async def _filled(
+        self, found: AvailableOperation, caller: Caller, fields: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return the fields, with what an attempt leaves out; its tasks are bounded as it is."""
+        held = caller.attempt
+        if held is None:
+            return fields
+        said = found.filled(fields, held)
+        if found.verb.name == "schedule_task" and "call" not in said:
+            (own,) = await self._house.store.get_tasks([held.task_id])
+            said = inherit_settings(own.spec, said)
+        return said
+
+    async def _told(
+        self, serving: Coroutine[Any, Any, dict[str, Any]], verb: str
+    ) -> dict[str, Any]:
+        try:
+            return {**await serving, "ok": True}
+        except RotaError as fault:
+            return {"ok": False, **fault_record(fault)}
+        except Exception:
+            log.exception("desk.unexpected", extra={"verb": verb[:100]})
+            return {"ok": False, "error": dict(UNEXPECTED)}
+
+    async def _role(self, space: str) -> SpaceRole:
+        """Return whether a space acts for everybody; that never changes."""
+        if space not in self._roles:
+            self._roles[space] = (await self._house.store.find_space(space)).role
+        return self._roles[space]
+
+    def _office(self, caller: Caller) -> RequestContext:
+        house = self._house
+        return RequestContext(
+            store=house.store,
+            caller=caller,
+            chance=house.chance,
+            bounds=house.bounds,
+            agents=house.agents,
+            channels=house.channels,
+            inquirer=house.inquirer,
+            sites=house.sites,
+            artifacts=house.artifacts,
+            probes=house.probes,
+            daemon=house.daemon,
+        )
+
+
+def check_depth(value: object) -> None:
+    """Refuse a value that is nested too deep to be read with care."""
+    if is_deeper(value, DEEPEST_REQUEST):
+        raise Invalid("request", "", f"nest values {DEEPEST_REQUEST} deep at most")
+
+
+MAKING = frozenset({"create_task", "run_task"})
+"""The commands that make something new each time they are asked for."""
+IN_DOUBT = (
+    "an earlier attempt of this run has asked for the same, and what came of it is not known: look "
+    "before you ask again"
+)
+
+
+async def find_earlier(store: Store, held: AttemptIdentity, digest: str) -> AuditEntry | None:
+    """Return the request of an earlier attempt that this one repeats, if it does."""
+    if held.epoch <= 1:
+        return None
+    run = await store.get_run(held.run_id)
+    if run is None or run.cause is AttemptCause.RESUME:
+        return None
+    callers = [replace(held, epoch=Epoch(one)).name for one in range(1, held.epoch + 1)]
+    asked: dict[str, list[AuditEntry]] = {}
+    for request in await store.requests_alike(callers, digest):
+        asked.setdefault(request.caller, []).append(request)
+    own = len(asked.pop(held.name, ()))
+    longest = max(asked.values(), key=len, default=[])
+    return longest[own] if own < len(longest) else None
+
+
+def is_repeat(command: Operation, earlier: AuditEntry) -> Operation:
+    """Return a command that does nothing but give an earlier answer, and write that down."""
+
+    async def again(office: RequestContext, _asked: BaseModel) -> BaseModel:
+        if earlier.answer is None:
+            raise InDoubt(IN_DOUBT)
+        await office.store.note_request()
+        return command.gives.model_validate_json(earlier.answer)
+
+    return replace(command, does=again)
+
+
+BURST = 200.0
+A_SECOND = 20.0
+MOST_KNOWN = 10_000
+SLACK = 0.001
+"""Seconds that a wait is longer: what was waited for is surely there then."""
+
+
+class RateLimited(Busy):
+    """A program asks faster than it may."""
+
+    code = "too_fast"
+
+
+class RateLimiter:
+    """Counts what callers have left; one that has rested is forgotten."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        burst: float = BURST,
+        rate: float = A_SECOND,
+    ) -> None:
+        self._monotonic = monotonic
+        self._burst = burst
+        self._rate = rate
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def spend(self, caller: str) -> None:
+        """Count one more; refuse it if the caller has none left."""
+        if self._refilled(caller) < 1.0:
+            raise RateLimited(
+                f"too many requests of one run: at most {self._rate:g} a second, wait"
+            )
+        self.charge(caller, 1.0)
+
+    def charge(self, caller: str, cost: float) -> None:
+        """Count what is done already; what was too much is waited for afterwards."""
+        left, now = self._refilled(caller), self._monotonic()
+        if len(self._left) >= MOST_KNOWN:
+            self._forget(now)
+        self._left[caller] = (left - cost, now)
+
+    async def wait(self, caller: str) -> None:
+        """Wait until the caller has one left; it is not counted yet."""
+        lacking = 1.0 - self._refilled(caller)
+        if lacking > 0.0:
+            await asyncio.sleep(lacking / self._rate + SLACK)
+
+    def _refilled(self, caller: str) -> float:
+        now = self._monotonic()
+        left, at = self._left.get(caller, (self._burst, now))
+        return min(self._burst, left + (now - at) * self._rate)
+
+    def _forget(self, now: float) -> None:
+        """Forget who has everything left again."""
+        self._left = {
+            name: (left, at)
+            for name, (left, at) in self._left.items()
+            if left + (now - at) * self._rate < self._burst
+        }

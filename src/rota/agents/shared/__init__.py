@@ -1,0 +1,1 @@
+"""What agents share: bounded lines, safe text, error classes and results."""

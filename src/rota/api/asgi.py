@@ -1,0 +1,153 @@
+"""ASGI responses: bodies, slow readers, downloads.
+
+The route stands beside the catalogue, because bytes are no record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from rota.errors import Unavailable
+from rota.ports.host import OpenArtifact
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+NO_CONTENT = 204
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """An answer, whole; in JSON unless it says otherwise."""
+
+    status: int
+    body: bytes
+    headers: Sequence[tuple[str, str]] = ()
+    kind: str = "application/json"
+
+    @classmethod
+    def record(
+        cls, status: int, value: object, headers: Sequence[tuple[str, str]] = ()
+    ) -> HttpResponse:
+        """Return a record as an answer."""
+        return cls(status, json.dumps(value, ensure_ascii=False).encode(), headers)
+
+    async def send(self, send: Send) -> None:
+        """Give it to the server."""
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
+        if self.status != NO_CONTENT:
+            headers.append((b"content-type", self.kind.encode()))
+            headers.append((b"content-length", str(len(self.body)).encode()))
+        start = {"type": "http.response.start", "status": self.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": self.body})
+
+
+async def whole_body(receive: Receive) -> bytes:
+    """Return the body of a request; the guard bounds it."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Unavailable("the caller has hung up")
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+SENDING_SECONDS = 30.0
+"""How long a client may leave what was sent to it unread."""
+
+
+async def while_read(writing: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Write until that has ended, or until the client has hung up."""
+    loop = asyncio.get_running_loop()
+    tasks = {loop.create_task(writing), loop.create_task(_hung_up(receive))}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+PATH = "/v1/runs/{run}/artifacts/{name}"
+CHUNK = 64 * 1024
+MOST_AT_ONCE = 32
+
+_PATTERN = re.compile(r"/v1/runs/(?P<run>[^/]+)/artifacts/(?P<name>.+)", re.DOTALL)
+
+
+def find_download(path: str) -> dict[str, str] | None:
+    """Return what stands in the path of a download; a name may have slashes."""
+    match = _PATTERN.fullmatch(path)
+    return None if match is None else match.groupdict()
+
+
+class Downloads:
+    """Counts those that are under way."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def begin(self, opened: OpenArtifact, receive: Receive) -> Download:
+        """Return the answer that hands a file out and closes it."""
+        if self.under_way >= MOST_AT_ONCE:
+            opened.file.close()
+            raise Unavailable("too many artifacts are fetched at once: try again")
+        self.under_way += 1
+        return Download(self, opened, receive)
+
+
+class Download:
+    """A file as an answer, read while it is sent."""
+
+    def __init__(self, all_of_them: Downloads, opened: OpenArtifact, receive: Receive) -> None:
+        self._all = all_of_them
+        self._opened = opened
+        self._receive = receive
+
+    async def send(self, send: Send) -> None:
+        """Send it, until it is through or nobody reads any more."""
+        try:
+            await while_read(self._write(send), self._receive)
+        finally:
+            self._opened.file.close()
+            self._all.under_way -= 1
+
+    async def _write(self, send: Send) -> None:
+        artifact, file = self._opened
+        named = quote(artifact.name.rpartition("/")[2], safe="")
+        headers = [
+            (b"content-type", b"application/octet-stream"),
+            (b"content-length", str(artifact.size).encode()),
+            (b"content-disposition", f"attachment; filename*=UTF-8''{named}".encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        left = artifact.size
+        with suppress(TimeoutError):  # whoever does not read has hung up
+            while left:
+                part = await asyncio.to_thread(file.read, min(CHUNK, left))
+                if not part:
+                    return  # it was cut while it was read: the answer breaks off
+                left -= len(part)
+                async with asyncio.timeout(SENDING_SECONDS):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,1 @@
+"""Composition: settings, plug-ins, stores by address, the daemon and its log."""

@@ -1,0 +1,64 @@
+"""The process that evaluates patterns and schemas of checks, and can be ended.
+
+It reads one question from its input, answers it in one line of JSON, and ends. Its processor time
+and its memory are bounded, so it ends also if nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rota.rules.checks import value_of
+from rota.rules.json_schema import faults_of
+
+PROCESSOR_SECONDS = 2
+MEMORY = 1 << 29
+NICENESS = 10
+LONGEST_FAULT = 500
+NOT_JSON = "the result is no JSON"
+
+
+def check_patterns(patterns: Sequence[str]) -> tuple[int, str] | None:
+    """Return which pattern is no regular expression, and why; None if all are."""
+    for n, pattern in enumerate(patterns):
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as fault:
+            return n, f"this is no regular expression: {fault}"
+    return None
+
+
+def search(pattern: str, text: str) -> bool:
+    """Whether a pattern is found in a text."""
+    return re.search(pattern, text) is not None
+
+
+def check_result(schema: object, result: str | None) -> list[str]:
+    """Return in what a result does not fit a schema; nothing if it does."""
+    try:
+        value = value_of(result)
+    except ValueError:
+        return [NOT_JSON]
+    return [fault[:LONGEST_FAULT] for fault in faults_of(value, schema)]
+
+
+QUESTIONS: dict[str, Callable[..., Any]] = {
+    one.__name__: one for one in (check_patterns, search, check_result)
+}
+
+
+def main(_words: Sequence[str]) -> int:
+    """Answer one question."""
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    name, *told = json.load(sys.stdin)
+    sys.stdout.write(json.dumps({"answer": QUESTIONS[name](*told)}) + "\n")
+    return 0

@@ -1,0 +1,395 @@
+"""Everything put together from settings: store, supervisor, attempts, gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+from rota.agents.command.agent import ScriptAgent
+from rota.app.addresses import store_at
+from rota.app.environment import offered_variables, trust_environment
+from rota.app.plugins import load_agents, load_channels
+from rota.app.probes import LocalProbes
+from rota.app.redaction import with_redaction
+from rota.app.secrets import GATEWAY, LocalSecretStore, load_secrets
+from rota.app.settings import Settings
+from rota.app.sites import LocalSiteChecker
+from rota.app.tokens import agent_api_socket
+from rota.commands.context import CommandLimits
+from rota.errors import NotFound, SqlRefused, Unavailable
+from rota.executors.inprocess.runner import InProcessRunner
+from rota.faultpoints import arm
+from rota.flow.attempt.attempt import LaunchRetryPolicy
+from rota.flow.attempt.runner import AttemptRunner
+from rota.flow.deliver import deliver
+from rota.flow.maintain import expire, prune_artifacts
+from rota.flow.observe.status import WarningThresholds
+from rota.flow.plan import align, plan
+from rota.gateway.client import AttemptGateway, GatewayClient
+from rota.gateway.upstreams import Upstream
+from rota.keeper.build import Interpreter
+from rota.keeper.home import LocalKeeperHome
+from rota.keeper.workspace import LocalArtifactStore
+from rota.model.programs import ResourceLimits
+from rota.model.spaces import Limit, LimitScope, Quota, SpaceRole
+from rota.model.tasks import Pool
+from rota.model.views import ClaimResult
+from rota.ports.clock import Random
+from rota.ports.host import ArtifactStore, AttemptTokens, Probes
+from rota.ports.mailbox import MailboxService
+from rota.ports.runner import Runner
+from rota.ports.store import Store
+from rota.runtime.clock import SystemClock, zone_data_mark
+from rota.runtime.heartbeats import ProcLoadGauge
+from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
+from rota.store.sql_console import SqlConsole, SqlQuery, SqlResult
+
+MAIN = "main"
+LOCAL_THREAD = "cli:default"
+EVERY_ROLE = frozenset({"planner", "worker", "postman", "caretaker"})
+WORKER_ONLY = frozenset({"worker"})
+MOST_PLANNINGS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """What a single pass did."""
+
+    schedules: int
+    processed: int
+    sent: int
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[Store]:
+    """Open the store that settings name, with the space `main` in it, and close it again."""
+    arm(settings.fault)
+    _make_home(settings)
+    store = store_at(settings.store, SystemClock())
+    await store.open()
+    try:
+        await _make_main(store, settings.timezone)
+        yield store
+    finally:
+        await store.close()
+
+
+def closed_store(settings: Settings) -> Store:
+    """Return the store that settings name as it is, with a home to live in."""
+    _make_home(settings)
+    return store_at(settings.store, SystemClock())
+
+
+@asynccontextmanager
+async def open_store_read_only(settings: Settings) -> AsyncIterator[Store]:
+    """Open the store that settings name for reading alone, and close it again."""
+    store = store_at(settings.store, SystemClock())
+    await store.look()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _make_home(settings: Settings) -> None:
+    """Create the home folder where the store lives in it; any other folder must exist."""
+    if settings.store.startswith(f"sqlite:///{settings.home}"):
+        make_home(settings)
+
+
+def make_home(settings: Settings) -> None:
+    """Create the home folder, which only its owner may look into."""
+    try:
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        message = f"cannot create the home folder {settings.home}: {fault.strerror}"
+        raise Unavailable(message) from fault
+
+
+async def _make_main(store: Store, timezone: str) -> None:
+    try:
+        await store.find_space(MAIN)
+    except NotFound:
+        space = await store.add_space(MAIN, SpaceRole.MAIN, timezone)
+        await store.add_thread(space.id, LOCAL_THREAD)
+
+
+@contextmanager
+def inprocess_runner(settings: Settings) -> Iterator[Runner]:
+    """Give a runner for callables named by their dotted path, and let go of its threads."""
+    runner = InProcessRunner({}, threads=settings.threads, allow_dotted=True)
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+def make_supervisor(
+    settings: Settings,
+    store: Store,
+    runner: Runner,
+    roles: frozenset[str] = EVERY_ROLE,
+    passes: AttemptTokens | None = None,
+    mailboxes: MailboxService | None = None,
+) -> Supervisor:
+    """Return a crew for callables, agents and scripts, which sends messages to the log."""
+    me = this_process()
+    wanted = SupervisorSettings(
+        worker_id=me.worker_id,
+        home=f"{me.host}:{settings.home}",
+        host=me.host,
+        pid=me.pid,
+        slots=settings.slots,
+        drain=settings.drain,
+        worker_ttl=settings.worker_ttl,
+        keep=settings.retention,
+        heartbeat=settings.heartbeat,
+        roles=roles,
+    )
+    channels = load_channels()
+    chance = random.SystemRandom()
+    store = with_redaction(store, load_secrets(settings).redactor)
+    kept = make_attempt_runner(
+        settings, store, me.host, lambda: crew.worker.id, chance, passes, mailboxes
+    )
+    crew = Supervisor(
+        store,
+        [runner, kept],
+        channels,
+        wanted,
+        SystemClock(),
+        chance,
+        keepers=kept,
+        gauge=ProcLoadGauge(),
+    )
+    return crew
+
+
+async def apply_limits(store: Store, settings: Settings) -> None:
+    """Write the limits that settings name; a default only where no limit stands yet."""
+    standing = {(limit.scope, limit.key) for limit in await store.list_limits()}
+    wanted = [
+        ("limit_foreground", LimitScope.POOL, Pool.FOREGROUND),
+        ("limit_background", LimitScope.POOL, Pool.BACKGROUND),
+        ("limit_space_foreground", LimitScope.SPACE, Pool.FOREGROUND),
+        ("limit_space_background", LimitScope.SPACE, Pool.BACKGROUND),
+        ("limit_space_queued", LimitScope.SPACE, Quota.QUEUED),
+        ("limit_space_schedules", LimitScope.SPACE, Quota.SCHEDULES),
+    ]
+    limits = [
+        Limit(scope=scope, key=key.value, cap=getattr(settings, name))
+        for name, scope, key in wanted
+        if name in settings.given or (scope, key.value) not in standing
+    ]
+    if limits:
+        await store.set_limits(limits)
+
+
+async def single_pass(
+    settings: Settings, store: Store, most: int | None, mailboxes: MailboxService | None = None
+) -> PassResult:
+    """Plan what is due, run what is ready (at most `most` runs), deliver, and end."""
+    rationed = _Rationed(store, most)
+    with inprocess_runner(settings) as runner:
+        crew = make_supervisor(
+            settings, cast("Store", rationed), runner, WORKER_ONLY, mailboxes=mailboxes
+        )
+        schedules, sent = await _pass(crew, store)
+    return PassResult(schedules=schedules, processed=rationed.given, sent=sent)
+
+
+async def _pass(crew: Supervisor, store: Store) -> tuple[int, int]:
+    chance = random.SystemRandom()
+    await crew.start()
+    await align(store, zone_data_mark())
+    schedules = sent = 0
+    for _ in range(MOST_PLANNINGS):
+        planned = await plan(store)
+        schedules += planned.schedules
+        if planned.rest_micros != 0:
+            break
+    await expire(store, chance)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(crew.run())
+        crew.worker.wake()
+        await crew.worker.idle()
+        channels = load_channels()
+        while count := await deliver(store, channels, crew.worker.id, chance):
+            sent += count
+        await crew.stop()
+    return schedules, sent
+
+
+class _Rationed:
+    """A store that gives out a bounded number of runs, and is the same store otherwise."""
+
+    def __init__(self, store: Store, most: int | None) -> None:
+        self._store = store
+        self._most = most
+        self.given = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
+        return getattr(self._store, name)
+
+    async def claim(
+        self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
+    ) -> ClaimResult:
+        """Lease ready runs as long as there are any left to give."""
+        left = want if self._most is None else min(want, self._most - self.given)
+        if left <= 0:
+            return ClaimResult(leases=[], tasks={}, answers={})
+        claimed = await self._store.claim(worker, pools, routes, left)
+        self.given += len(claimed.leases)
+        return claimed
+
+
+def database_exists(settings: Settings) -> bool:
+    """Whether there is something to read; true for every store that is not a file."""
+    if not settings.store.startswith("sqlite:///"):
+        return True
+    return Path(settings.store.removeprefix("sqlite:///")).expanduser().exists()
+
+
+def make_artifact_store(settings: Settings) -> ArtifactStore:
+    """Return where the files are that runs of this home have left."""
+    return LocalArtifactStore(settings.home.absolute())
+
+
+@cache
+def probes_of(settings: Settings) -> Probes:
+    """Return what looks and evaluates for checks: a process has one, whose seats all share."""
+    return LocalProbes(settings.home, inside=settings.check_inside)
+
+
+def make_attempt_runner(
+    settings: Settings,
+    store: Store,
+    host: str,
+    holder: Callable[[], str],
+    chance: Random,
+    passes: AttemptTokens | None = None,
+    mailboxes: MailboxService | None = None,
+) -> AttemptRunner:
+    """Return what runs agents and scripts under keepers of this home."""
+    sites = LocalSiteChecker(settings)
+    secrets = load_secrets(settings)
+    ways = make_attempt_gateway(settings, secrets)
+    return AttemptRunner(
+        store,
+        LocalKeeperHome(
+            settings.home,
+            host,
+            sites.executors,
+            sites.outlet,
+            agent_api_socket(settings.home),
+            ways,
+            secrets.redactor,
+        ),
+        {**load_agents(settings.agent).known, ScriptAgent.name: ScriptAgent()},
+        holder,
+        chance,
+        usual_agent=settings.agent,
+        offered=offered_variables(),
+        patience=LaunchRetryPolicy(retries=settings.agent_retries, wait=settings.agent_wait),
+        tidy=partial(prune_artifacts, store, make_artifact_store(settings), settings.retention),
+        usual=usual_bounds(settings),
+        passes=passes,
+        mailboxes=mailboxes,
+        probes=probes_of(settings),
+        prices=settings.prices,
+    )
+
+
+def usual_bounds(settings: Settings) -> ResourceLimits:
+    """Return what programs are held to whose task says nothing."""
+    idle = settings.idle_timeout
+    return ResourceLimits(
+        hard_seconds=settings.timeout.total_seconds(),
+        idle_seconds=None if idle is None else idle.total_seconds(),
+        grace_seconds=settings.grace.total_seconds(),
+    )
+
+
+PROGRAM = "rota.gateway.server"
+
+
+def make_attempt_gateway(settings: Settings, secrets: LocalSecretStore) -> AttemptGateway:
+    """Return how attempts of this home are led to the gateway; it hears of every new secret."""
+    python = Interpreter.running()
+    gateway = GatewayClient(
+        settings.home / GATEWAY,
+        lambda folder: python.module(PROGRAM, folder),
+        trust_environment(),
+        _upstreams(secrets),
+    )
+    inside = settings.outlet_port if settings.outlet is None else None
+    ways = AttemptGateway(gateway, secrets.plan, secrets.values, secrets.redactor, inside)
+    ways.on_close(secrets.subscribe(ways.changed))
+    return ways
+
+
+def _upstreams(secrets: LocalSecretStore) -> Callable[[], list[Upstream]]:
+    def known() -> list[Upstream]:
+        values = secrets.values()
+        ready = (each for each in secrets.plan.upstreams if each.takes(values.get(each.secret)))
+        return [each.with_secret(values[each.secret]) for each in ready]
+
+    return known
+
+
+IN_MEMORY = "a store in memory cannot be asked in SQL: use a file or PostgreSQL"
+NO_ROLE = (
+    "SQL is off: run what `rota sql role` prints in the database, then set sql_url to that role"
+)
+
+
+class NoSqlConsole:
+    """Refuses, where there is nothing that can be asked safely."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def ask(self, inquiry: SqlQuery) -> SqlResult:  # noqa: ARG002 - the port's shape
+        """Say why not."""
+        raise SqlRefused(self._why)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def make_sql_console(settings: Settings) -> SqlConsole:
+    """Return what answers SQL about the store that settings name; nothing is opened yet."""
+    if settings.store == "memory:":
+        return NoSqlConsole(IN_MEMORY)
+    if settings.store.startswith("sqlite:///"):
+        from rota.store.sqlite.sql_console import SqliteSqlConsole  # noqa: PLC0415 - the driver is heavy
+
+        path = Path(settings.store.removeprefix("sqlite:///")).expanduser()
+        return SqliteSqlConsole(str(path.absolute()))
+    if settings.sql_url is None:
+        return NoSqlConsole(NO_ROLE)
+    from rota.store.postgres.sql_console import PostgresSqlConsole  # noqa: PLC0415
+
+    return PostgresSqlConsole(settings.store, settings.sql_url)
+
+
+def sql_role_ddl(role: str | None = None) -> str:
+    """Return what an administrator of PostgreSQL runs to switch SQL on."""
+    from rota.store.postgres.sql_console import ROLE, role_ddl  # noqa: PLC0415
+
+    return role_ddl(role or ROLE)
+
+
+def command_limits(settings: Settings) -> CommandLimits:
+    """Return what the settings say that every door holds to."""
+    return CommandLimits(
+        warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
+        calls=frozenset(settings.calls),
+        retention=settings.retention,
+    )

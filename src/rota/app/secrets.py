@@ -1,0 +1,211 @@
+"""Secrets by name: from the sealed file, from files and from the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rota.app.environment import offered_variables
+from rota.app.plugins import EVERY_AGENT
+from rota.app.settings import Settings
+from rota.app.tokens import ADMIN_KEY
+from rota.errors import Invalid, Unavailable
+from rota.gateway.client import LOOKS_SECRET
+from rota.gateway.config import GatewayConfig, check_name, read_plan
+from rota.gateway.grants import USED
+from rota.gateway.secrets import SealedSecret, SealedSecrets
+from rota.ports.host import SecretInfo
+from rota.rules.redaction import LONGEST, SHORTEST, Redactor, check_value
+from rota.runtime.clock import SystemClock
+
+log = logging.getLogger(__name__)
+
+GATEWAY = "gateway"
+PLAN = "gateway.toml"
+KEPT = "kept"
+SECRETS = "secrets"
+
+
+class LocalSecretStore:
+    """The secrets of a home: what is kept wins over a file or a variable of the same name.
+
+    Whoever asks for values gets them as they are now; the redactor knows them and those that
+    programs without walls find in the environment. `trouble` is why those that are kept cannot be
+    read, if so.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._sealed = SealedSecrets(settings.home.absolute() / SECRETS)
+        self._used = settings.home.absolute() / GATEWAY / USED
+        self._clock = SystemClock()
+        self._environment = offered_variables()
+        self._redactor = Redactor()
+        self._mark: object = ()
+        self._values: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+        self.trouble: str | None = None
+        self._kept: dict[str, SealedSecret] = {}
+        self._told: list[Callable[[], None]] = []
+
+    @cached_property
+    def plan(self) -> GatewayConfig:
+        """What the gateway is for."""
+        path = self._settings.gateway or self._settings.home / PLAN
+        named = self._settings.gateway is not None
+        return read_plan(path, self._environment, must_exist=named)
+
+    @property
+    def redactor(self) -> Redactor:
+        """What finds them in texts."""
+        self.values()
+        return self._redactor
+
+    def opens(self) -> bool:
+        """Whether the gateway leads anywhere."""
+        known = self.values()
+        return any(each.takes(known.get(each.secret)) for each in self.plan.upstreams)
+
+    def values(self) -> Mapping[str, str]:
+        """Return what is known now."""
+        mark = (self._sealed.mark, *map(_mark, self._files()))
+        if mark != self._mark:
+            self._mark = mark
+            self._look()
+            for tell in tuple(self._told):
+                tell()
+        return self._values
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Tell somebody when values have changed; return how to stop that."""
+        self._told.append(tell)
+        return lambda: self._told.remove(tell) if tell in self._told else None
+
+    def check(self, name: str, value: str) -> None:
+        """Refuse what cannot be kept, without repeating the value."""
+        check_name("secret", name)
+        check_value(value)
+
+    async def list_secrets(self) -> Sequence[SecretInfo]:
+        """Return every secret that is known, by name."""
+        self.values()
+        return [self._view(name) for name in sorted({*self._kept, *self.plan.sources})]
+
+    async def put(self, name: str, value: str, by: str) -> SecretInfo:
+        """Keep a secret, and let it count at once."""
+        self.check(name, value)
+        at = self._clock.now().isoformat()
+        await asyncio.to_thread(self._sealed.put, name, value, at=at, by=by)
+        self.values()
+        return self._view(name)
+
+    async def remove(self, name: str) -> None:
+        """Forget a secret."""
+        await asyncio.to_thread(self._sealed.remove, name)
+        self.values()
+
+    def _files(self) -> list[Path]:
+        sources = self.plan.sources.values()
+        own = [self._settings.home.absolute() / ADMIN_KEY]
+        return own + [Path(each[5:]) for each in sources if each.startswith("file:")]
+
+    def _look(self) -> None:
+        values, problems = {}, {}
+        for name, source in self.plan.sources.items():
+            try:
+                values[name] = self._read(source)
+                check_value(values[name])
+            except (Invalid, OSError, UnicodeDecodeError) as fault:
+                values.pop(name, None)
+                problems[name] = fault.advice if isinstance(fault, Invalid) else _why(fault)
+        try:
+            self._kept, self.trouble = {each.name: each for each in self._sealed.all()}, None
+        except Unavailable as fault:
+            self._kept, self.trouble = {}, str(fault)
+            log.warning("secrets.unreadable", extra={"error": str(fault)})
+        values |= {name: sealed.value for name, sealed in self._kept.items()}
+        for name, problem in problems.items():
+            if name not in values:
+                log.warning("secrets.unusable", extra={"secret": name, "error": problem})
+        self._values, self._problems = values, problems
+        self._redactor.know({**self._seen(), **values})
+
+    def _read(self, source: str) -> str:
+        kind, _, where = source.partition(":")
+        if kind == "env":
+            return self._environment.get(where, "")
+        with Path(where).open("rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
+                raise Invalid("secret", where, "make it a file that only its owner reads: 0600")
+            return file.read(LONGEST).decode().strip()
+
+    def _seen(self) -> dict[str, str]:
+        """Return what is secret beside: programs without walls could find it and say it."""
+        names = {name for agent in EVERY_AGENT for name in agent.abilities.variables}
+        found = {
+            name: value
+            for name, value in self._environment.items()
+            if name in names and LOOKS_SECRET.search(name)
+        }
+        for setting in ("store", "sql_url"):
+            address = getattr(self._settings, setting) or ""
+            found[f"{setting}_password"] = _password(address)
+        path = self._settings.home / ADMIN_KEY
+        if path.exists():
+            found[ADMIN_KEY] = path.read_text(errors="replace").strip()
+        return {name: value for name, value in found.items() if len(value) >= SHORTEST}
+
+    def _view(self, name: str) -> SecretInfo:
+        sealed = self._kept.get(name)
+        used = _mark(self._used / name)
+        return SecretInfo(
+            name=name,
+            source=KEPT if sealed is not None else self.plan.sources[name],
+            upstreams=tuple(each.name for each in self.plan.upstreams if each.secret == name),
+            set_at=_instant(sealed.set_at) if sealed is not None else None,
+            set_by=sealed.set_by if sealed is not None else None,
+            used_at=None if used is None else datetime.fromtimestamp(used[0] / 1e9, UTC),
+            problem=self._problems.get(name) if sealed is None else None,
+        )
+
+
+@cache
+def load_secrets(settings: Settings) -> LocalSecretStore:
+    """Return the secrets of an installation: in one process they are the same everywhere."""
+    return LocalSecretStore(settings)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_ino, facts.st_size
+
+
+def _why(fault: OSError | UnicodeDecodeError) -> str:
+    return (
+        (fault.strerror or "it cannot be read") if isinstance(fault, OSError) else "it is no text"
+    )
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _password(address: str) -> str:
+    try:
+        return unquote(urlsplit(address).password or "")
+    except ValueError:
+        return ""

@@ -1,0 +1,279 @@
+"""Where programs can run on this machine, and which programs are missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rota.agents.shared.capabilities import PATH
+from rota.app.environment import engine_environment, offered_variables
+from rota.app.secrets import load_secrets
+from rota.app.settings import Settings
+from rota.errors import Invalid, RotaError, Unavailable
+from rota.executors.container.engine import ContainerEngine, UserMapping, pinned
+from rota.executors.container.executor import ContainerExecutor
+from rota.executors.process.executor import ProcessExecutor
+from rota.executors.sandbox.executor import SandboxExecutor
+from rota.executors.shared.mounts import AllowedMount, MountAllowlist, read_mounts
+from rota.executors.shared.resource_limits import find_hierarchy
+from rota.executors.tmux.executor import TmuxExecutor
+from rota.keeper.build import Interpreter, can_use_namespaces
+from rota.keeper.home import BlockingCalls
+from rota.keeper.paths import steps_below
+from rota.model.programs import LimitEnforcement, NetworkAccess, Site
+from rota.model.spaces import SpaceRole
+from rota.model.tasks import Task, TaskKind
+from rota.ports.executor import (
+    NO_OUTLET,
+    SEARCH_PATH,
+    EgressSocket,
+    Executor,
+    MissingRequirement,
+    refuse,
+)
+from rota.ports.store import Store
+from rota.rules.checks import CHECKS, GATE
+from rota.rules.task_spec import is_call, site_of
+
+MOUNTS = "mounts.toml"
+ENGINES = ("podman", "docker")
+TRIED_SECONDS = 60.0
+"""How long what was found missing, or not, is believed."""
+
+
+class ExecutorTrial(NamedTuple):
+    """What became of trying an executor."""
+
+    executor: Executor
+    missing: Sequence[MissingRequirement]
+
+    @property
+    def available(self) -> bool:
+        """Whether programs can run there."""
+        return not any(each.needed for each in self.missing)
+
+
+class LocalSiteChecker:
+    """Where programs can run on this machine; nothing is looked at before it is asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tried: dict[str, tuple[float, ExecutorTrial]] = {}
+        self._trials = BlockingCalls()
+
+    @cached_property
+    def mounts(self) -> MountAllowlist:
+        """What programs may be shown."""
+        return mounts_of(self._settings)
+
+    @cached_property
+    def engine(self) -> ContainerEngine:
+        """What runs containers."""
+        return engine_of(self._settings)
+
+    @property
+    def outlet(self) -> EgressSocket | None:
+        """The one way out that programs behind walls may ask for."""
+        socket, port = self._settings.outlet, self._settings.outlet_port
+        return None if socket is None else EgressSocket(socket=str(socket.absolute()), port=port)
+
+    @cached_property
+    def executors(self) -> dict[str, Executor]:
+        """Where programs can run; whether one really can is tried when it is asked for."""
+        python, hierarchy = Interpreter.running(), find_hierarchy()
+        certain = can_use_namespaces(python)
+        plain = ProcessExecutor(python, hierarchy=hierarchy, certain_kill=certain)
+        walled = SandboxExecutor(python, self.mounts, hierarchy=hierarchy)
+        made: list[Executor] = [
+            plain,
+            walled,
+            ContainerExecutor(python, self.mounts, self.engine),
+            TmuxExecutor(python, plain=plain, walled=walled),
+        ]
+        return {executor.name: executor for executor in made}
+
+    async def admit(self, site: Site, role: SpaceRole) -> None:
+        """Raise, with what to do, unless a program can run there."""
+        await self._trials.do(site.executor, self._admit, site, role)
+
+    def _admit(self, site: Site, role: SpaceRole) -> None:
+        refuse(site.executor, self.try_out(site.executor).missing)
+        if site.isolated and site.executor == TmuxExecutor.name:
+            refuse("tmux with walls", self.try_out(SandboxExecutor.name).missing)
+        asks = site.network is NetworkAccess.OUTLET
+        if asks and self.outlet is None and not load_secrets(self._settings).opens():
+            raise Unavailable(NO_OUTLET)
+        if site.image is not None:
+            pinned(self.engine, site.image)
+        for share in site.mounts:
+            self.mounts.share(share, role)
+
+    async def holds(self, site: Site) -> Mapping[str, LimitEnforcement]:
+        """Return for whom memory, processes and processors can be bounded there."""
+        made = await asyncio.to_thread(lambda: self.executors)
+        return made[site.executor].holds(isolated=site.isolated)
+
+    async def lacks(self, task: Task, role: SpaceRole) -> Sequence[str]:
+        """Return what a task names and would not be found here, in sentences."""
+        found = await asyncio.to_thread(missing_programs, task, role, self._settings)
+        return [str(lack) for lack in found]
+
+    def try_all(self) -> list[ExecutorTrial]:
+        """Return what each executor lacks here."""
+        return [self.try_out(name) for name in self.executors]
+
+    def try_out(self, name: str) -> ExecutorTrial:
+        """Return what an executor lacks here; it takes a moment, now and then."""
+        at, tried = self._tried.get(name, (0.0, None))
+        if tried is None or time.monotonic() > at + TRIED_SECONDS:
+            executor = self.executors[name]
+            try:
+                missing = executor.check()
+            except Unavailable as fault:
+                missing = [MissingRequirement("an answer", str(fault), "try again")]
+            tried = ExecutorTrial(executor, missing)
+            self._tried[name] = (time.monotonic(), tried)
+        return tried
+
+
+def mounts_of(settings: Settings) -> MountAllowlist:
+    """Return what programs may be shown: their own, and what the operator's list names beside.
+
+    Rota's home itself is never on the list: it holds the database, the keys and the list.
+    """
+    home = settings.home.absolute()
+    own = (
+        AllowedMount(folder=str(home / "spaces"), own=True),
+        AllowedMount(folder=str(home / "keepers" / "rooms"), write=False, own=True),
+        AllowedMount(folder=str(home / "keepers" / "mailboxes"), own=True),
+    )
+    path = settings.mounts or home / MOUNTS
+    if settings.mounts is None and not path.exists():
+        return MountAllowlist(own)
+    if steps_below(str(home.resolve() / "spaces"), str(path.resolve())) is not None:
+        raise Invalid("mounts", str(path), "move it out of the spaces, where programs write")
+    listed = read_mounts(path).folders
+    for entry in listed:
+        real = os.path.realpath(entry.folder)
+        for one, other in ((real, str(home.resolve())), (str(home.resolve()), real)):
+            if steps_below(one, other) is not None:
+                advice = "name folders outside of Rota's home, and none that holds it"
+                raise Invalid("mounts", entry.folder, advice)
+    return MountAllowlist((*own, *listed))
+
+
+def engine_of(settings: Settings) -> ContainerEngine:
+    """Return how containers are run: by the engine that settings name, or the first one found."""
+    wanted = settings.engine
+    found = [_program(name) for name in ((wanted,) if wanted else ENGINES)]
+    program = next((path for path in found if path), wanted or ENGINES[0])
+    kind = "podman" if "podman" in Path(program).name else "docker"
+    usual = UserMapping.MAPPED if kind == "podman" and os.geteuid() != 0 else UserMapping.OWN
+    return ContainerEngine(
+        program=program,
+        kind=kind,
+        env={**engine_environment(), "PATH": SEARCH_PATH},
+        users=UserMapping(settings.engine_users or usual),
+        local_images=True,
+    )
+
+
+def _program(name: str) -> str | None:
+    return name if name.startswith("/") else shutil.which(name, path=SEARCH_PATH)
+
+
+PROGRAM = "command"
+"""The agent that is any program."""
+NOT_ON_PATH = "is not on the PATH"
+OF_SCRIPTS = frozenset({".py", ".sh", ".js", ".rb", ".pl"})
+"""How names of programs end that people write into the folder themselves."""
+
+
+class MissingProgram(NamedTuple):
+    """Something that is missing, what is wrong with it, and what to do."""
+
+    what: str
+    trouble: str
+    advice: str
+
+    def __str__(self) -> str:
+        """Return it in one sentence."""
+        return f"{self.what} {self.trouble}: {self.advice}"
+
+
+def search_path() -> str:
+    """Return where programs of this process are looked for."""
+    return offered_variables().get("PATH") or PATH
+
+
+async def all_missing_programs(
+    store: Store, settings: Settings
+) -> dict[MissingProgram, list[Task]]:
+    """Return what is missing, each with the enabled tasks that name it."""
+    roles = {space.name: space.role for space in await store.list_spaces()}
+    found: dict[MissingProgram, list[Task]] = {}
+    for task in await store.list_tasks(None):
+        if task.enabled:
+            for lack in missing_programs(task, roles.get(task.space, SpaceRole.MEMBER), settings):
+                found.setdefault(lack, []).append(task)
+    return found
+
+
+def missing_programs(task: Task, role: SpaceRole, settings: Settings) -> list[MissingProgram]:
+    """Return what a task names and would not be found here.
+
+    What runs behind walls, or in an image, has another view of the machine, and is left out.
+    """
+    if task.kind is TaskKind.PYTHON or _walled(task, role):
+        return []
+    work = settings.home.absolute() / "spaces" / task.space / "work"
+    named = task.spec.get("folder")
+    folder = work / str(named or ".")
+    found: list[MissingProgram | None] = []
+    if named is not None and not folder.is_dir():
+        found.append(MissingProgram(f"the folder {named}", "is not there", f"make it in {work}"))
+    programs = dict.fromkeys(_programs(task, settings.agent))
+    found += (_look(program, folder) for program in programs)
+    return [lack for lack in found if lack is not None]
+
+
+def _look(program: str, folder: Path) -> MissingProgram | None:
+    """Return what is wrong with a program; one in the working folder comes first."""
+    what, own = f"the program {program}", folder / program
+    if own.is_file():
+        if own.suffix == ".py" or os.access(own, os.X_OK):
+            return None
+        return MissingProgram(what, "may not be executed", f"chmod +x {own}")
+    if "/" in program:
+        if own.is_dir():
+            return MissingProgram(what, "is a folder", f"name the program in {own}")
+        return MissingProgram(what, "is not there", f"put it at {own}, or correct its path")
+    if shutil.which(program, path=search_path()) is not None:
+        return None
+    if own.suffix in OF_SCRIPTS:
+        return MissingProgram(what, "is not there", f"put it at {own}, or on the PATH")
+    return MissingProgram(what, NOT_ON_PATH, "install it, or see that the daemon's PATH has it")
+
+
+def _programs(task: Task, usual: str) -> Iterator[str]:
+    """Yield the programs that a task names: its own, its gate's, its checks'."""
+    spec: Mapping[str, Any] = task.spec
+    agent = str(spec.get("agent") or usual) if task.kind is TaskKind.AGENT else PROGRAM
+    own = [agent] if agent != PROGRAM else [] if spec.get("shell") else spec.get("command")
+    others = [spec.get(GATE), *(spec.get(CHECKS) or ())]
+    for words in (own, *(one.get("command") for one in others if isinstance(one, dict))):
+        if isinstance(words, list | tuple) and words and not is_call(str(words[0])):
+            yield str(words[0])
+
+
+def _walled(task: Task, role: SpaceRole) -> bool:
+    try:
+        return site_of(task.spec, role).isolated
+    except RotaError:  # its runs are refused with the reason
+        return True

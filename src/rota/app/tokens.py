@@ -1,0 +1,148 @@
+"""The admin key of a home, and the tokens of attempts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from rota.agent_api.mcp import MCP_PATH
+from rota.errors import Unavailable
+from rota.flow.define.keys import create_key
+from rota.model.keys import EVERY_SCOPE
+from rota.model.programs import Site
+from rota.model.runs import Lease
+from rota.model.spaces import SpaceRole
+from rota.ports.executor import EgressSocket
+from rota.ports.host import AgentApiAddress
+from rota.ports.store import Store
+from rota.rules.permissions import LOCAL, OWNER
+from rota.rules.task_spec import has_own_loopback
+from rota.rules.tokens import SECRET_BYTES, digest_of_token, is_pass, make_pass, read_pass, token_of
+
+log = logging.getLogger(__name__)
+
+KEY_FILE = "desk.key"
+FOLDER = "desk"
+SOCKET = "mcp.sock"
+PORT_INSIDE = 7684
+"""Where programs behind walls find the desk, on their own 127.0.0.1."""
+LONGEST_SOCKET = 107
+SIGNING_KEY_BYTES = 32
+PRIVATE = 0o600
+
+
+class LocalAttemptTokens:
+    """Makes and reads passes; `url` is where the desk is while a daemon has it open."""
+
+    def __init__(self, home: Path, store: Store) -> None:
+        self._secret = home_secret(home)
+        self._store = store
+        self.url: str | None = None
+        self.socket_open = False
+
+    def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
+        """Return the way of an attempt: over the network it has, or by a socket through walls."""
+        token = make_pass(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
+        if not has_own_loopback(site):
+            return None if self.url is None else AgentApiAddress(self.url, token)
+        url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
+        return AgentApiAddress(url, token, socket=True) if self.socket_open else None
+
+    def read(self, token: str) -> tuple[int, int] | None:
+        """Return the run and epoch of a pass; None if it is not of this home."""
+        return read_pass(self._secret, self._store.incarnation, token)
+
+    def is_one(self, token: str) -> bool:
+        """Tell whether a token looks like a pass."""
+        return is_pass(token)
+
+
+def agent_api_socket(home: Path) -> EgressSocket | None:
+    """Return the socket that programs behind walls reach the desk by; None if its path is too long.
+
+    They are handed its folder, for a daemon that starts again makes a new socket there.
+    """
+    path = home.absolute() / FOLDER / SOCKET
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        return None
+    return EgressSocket(socket=str(path), port=PORT_INSIDE, alone=True)
+
+
+def home_secret(home: Path) -> bytes:
+    """Return the secret of a home, which is made the first time."""
+    path = home / KEY_FILE
+    try:
+        return _read_secret(path)
+    except FileNotFoundError:
+        pass
+    begun = path.with_name(f".{KEY_FILE}.{os.getpid()}")
+    try:
+        begun.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(begun, flags, PRIVATE), "w") as file:
+            file.write(secrets.token_hex(SIGNING_KEY_BYTES))
+        try:
+            os.link(begun, path)
+        except FileExistsError:
+            log.debug("desk.secret_made_meanwhile")
+        finally:
+            begun.unlink()
+        return _read_secret(path)
+    except OSError as fault:
+        message = f"cannot write {path}: {(fault.strerror or str(fault)).lower()}"
+        raise Unavailable(message) from fault
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        found = bytes.fromhex(path.read_text())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as fault:
+        raise Unavailable(f"cannot read {path}: delete it to have a new one made") from fault
+    if len(found) != SIGNING_KEY_BYTES:
+        raise Unavailable(f"cannot read {path}: delete it to have a new one made")
+    return found
+
+
+ADMIN_KEY = "admin.key"
+
+
+async def ensure_admin_key(store: Store, home: Path) -> None:
+    """Make sure that the home folder has a key that opens everything, and only its owner has it."""
+    path = home / ADMIN_KEY
+    token = _read_key(path)
+    digest = None if token is None else digest_of_token(token)
+    found = None if digest is None else await store.find_key(digest)
+    if found is not None and found.revoked_at is None:
+        return
+    secret = secrets.token_bytes(SECRET_BYTES)
+    await create_key(store, LOCAL, OWNER, secret, role=SpaceRole.MAIN, scopes=EVERY_SCOPE)
+    _write(path, token_of(secret))
+
+
+def _read_key(path: Path) -> str | None:
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(PRIVATE)
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as fault:
+        message = f"cannot read {path}: {fault}"
+        raise Unavailable(message) from fault
+
+
+def _write(path: Path, token: str) -> None:
+    begun = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        begun.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(begun, flags, PRIVATE), "w") as file:
+            file.write(f"{token}\n")
+        begun.replace(path)
+    except OSError as fault:
+        message = f"cannot write {path}: {(fault.strerror or str(fault)).lower()}"
+        raise Unavailable(message) from fault

@@ -1,0 +1,64 @@
+"""Entry point of `rota`.
+
+Help is answered from pages that were rendered from the commands beforehand (a test keeps them
+equal), so that asking for help loads nothing. Everything else goes to `running`.
+
+Exit codes are those of `rota.commands.errors`; `rota verify` exits with 1 only if something does
+not hold.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rota.cli.help_pages import COMPLETE, find_page, hoist
+
+VERSION = frozenset({"--version", "-V"})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    front, words = hoist(given)
+    page = None if given[:1] == [COMPLETE] else find_page(words)
+    if page is not None:
+        sys.stdout.write(page)
+        return 0
+    if words[:1] and words[0] in VERSION:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to load
+
+        sys.stdout.write(f"rota {version('rota')}\n")
+        return 0
+    from rota.cli.terminal_filter import visible_output  # noqa: PLC0415 - help needs none of it
+
+    with visible_output():
+        return _complete(given[1:]) if given[:1] == [COMPLETE] else _run(front, words)
+
+
+def _run(front: Sequence[str], words: Sequence[str]) -> int:
+    """Run a command; what others have said of it can all be seen."""
+    from rota.cli.help_pages import USAGE, refusal, tell  # noqa: PLC0415
+
+    refused = refusal(words)
+    if refused is not None:
+        return tell({"code": "usage", "message": refused}, USAGE, as_json="--json" in front)
+    from rota.cli.command_line import run_command  # noqa: PLC0415
+
+    return run_command(front, words)
+
+
+def _complete(words: list[str]) -> int:
+    """Answer a shell; whatever goes wrong, it is told nothing."""
+    from rota.cli.help_pages import candidates  # noqa: PLC0415
+
+    try:
+        found = candidates(words)
+    except Exception:  # noqa: BLE001 - nobody sees a fault between two keys
+        return 1
+    sys.stdout.write("".join(f"{word}\n" for word in found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

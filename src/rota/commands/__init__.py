@@ -1,0 +1,1 @@
+"""Every operation that an interface offers, once, with its permission."""

@@ -1,0 +1,185 @@
+"""Types of fields, and the task or space that a request names."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
+
+from rota.commands.context import RequestContext
+from rota.errors import NotFound
+from rota.flow.lookup import LINE_ADVICE, NAME_ADVICE, get_task
+from rota.model.tasks import Task
+from rota.model.text import CONTROLS, INVISIBLE
+from rota.rules.permissions import check_space, may_act_for
+
+MOST_LISTED = 1_000
+LARGEST_ID = 2**53 - 1
+"""The largest whole number that every reader of JSON holds exactly."""
+YEARS = (1900, 2999)
+UNSEEN = CONTROLS + INVISIBLE
+"""What no name and no title may hold, as a class of characters."""
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a text is spelled, and what somebody is told who spells it otherwise.
+
+    The pattern is for programs, in the document; people get the advice.
+    """
+
+    pattern: str
+    advice: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Look at what is text already."""
+        fits = re.compile(self.pattern).fullmatch
+
+        def check(text: str) -> str:
+            if fits(text) is None:
+                raise ValueError(self.advice)
+            return text
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Tell programs the pattern."""
+        return {**handler(schema), "pattern": f"^{self.pattern}$"}
+
+
+PLAIN = TextFormat(rf"[^{UNSEEN}]*", LINE_ADVICE)
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        message = "may not hold a NUL character"
+        raise ValueError(message)
+    return text
+
+
+def _finite(value: object) -> object:
+    """Return a value of JSON; what is beyond the largest number is none."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            message = "is beyond the largest number there is"
+            raise ValueError(message)
+        left.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+    return value
+
+
+def _whole(value: object) -> object:
+    """Return a whole number as one: JSON does not tell 5.0 from 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+
+
+def _written(value: object) -> object:
+    """Return an instant that was written down; a number is none."""
+    if not isinstance(value, str):
+        return value
+    if _INSTANT.fullmatch(value) is None:
+        message = "write an instant as 2026-03-02T12:00:00Z"
+        raise ValueError(message)
+    instant = datetime.fromisoformat(value.upper())
+    if not YEARS[0] <= instant.year <= YEARS[1]:
+        message = f"give a year from {YEARS[0]} to {YEARS[1]}"
+        raise ValueError(message)
+    return instant
+
+
+Id = Annotated[int, Field(ge=1, le=LARGEST_ID), WHOLE]
+Limit = Annotated[int, Field(ge=1, le=MOST_LISTED), WHOLE]
+SpaceName = Annotated[
+    str,
+    TextFormat(
+        r"[a-z0-9][a-z0-9_.-]{0,63}",
+        "write 1 to 64 small letters, digits and _ . -, such as anna or team-2",
+    ),
+]
+TaskName = Annotated[
+    str,
+    TextFormat(
+        r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}",
+        NAME_ADVICE,
+    ),
+]
+NewTaskName = Annotated[TaskName, Field(json_schema_extra={"not": {"pattern": "^[0-9]+$"}})]
+NAME = TextFormat(
+    r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}",
+    "write 1 to 128 letters, digits and _ . : -, such as daily-report",
+)
+TaskRef = Annotated[str, NAME]
+ThreadKey = Annotated[
+    str,
+    TextFormat(
+        rf"[A-Za-z0-9_]+:[^{UNSEEN}\x20\xa0/]{{1,200}}",
+        "write it as provider:route without spaces or slashes, such as telegram:chat:42",
+    ),
+]
+Text = Annotated[
+    str,
+    StringConstraints(max_length=100_000),
+    AfterValidator(_storable),
+    Field(json_schema_extra={"not": {"pattern": r"\x00"}}),
+]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=128), PLAIN]
+RunKey = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
+
+
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+Instant = Annotated[AwareDatetime, BeforeValidator(_written)]
+Json = Annotated[Any, AfterValidator(_finite)]
+
+
+def resolve_space(office: RequestContext, space: str | None) -> str:
+    """Return the space that is meant, which the caller may act for."""
+    meant = space or office.caller.space
+    check_space(office.caller, meant)
+    return meant
+
+
+async def resolve_task(office: RequestContext, task: str, space: str | None) -> Task:
+    """Return a task; a number is its id, unless a task has it for a name."""
+    try:
+        return await get_task(office.store, office.caller, task, resolve_space(office, space))
+    except NotFound as fault:
+        found = await _by_id(office, task, space)
+        if found is not None:
+            return found
+        if fault.noun == "space":
+            raise NotFound("task", task, "see `rota task list`") from None
+        raise
+
+
+async def _by_id(office: RequestContext, task: str, space: str | None) -> Task | None:
+    if not (task.isascii() and task.isdigit() and len(task) < len(str(LARGEST_ID))):
+        return None
+    for found in await office.store.get_tasks([int(task)]):
+        seen = may_act_for(office.caller, found.space) and space in {None, found.space}
+        if found.deleted_at is None and seen:
+            return found
+    return None

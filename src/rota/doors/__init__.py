@@ -1,1 +1,0 @@
-"""The ways in: each maps its own words to the same commands and views."""

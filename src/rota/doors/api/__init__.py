@@ -1,1 +1,0 @@
-"""The HTTP door: routes from the catalogue, a guard before them, a server around both."""

@@ -1,1 +1,0 @@
-"""The command line: `rota <noun> <verb>`, on the same commands and views as every other door."""

@@ -1,1 +1,0 @@
-"""The commands themselves, one module a noun; see `rota.doors.kit.catalogue`."""

@@ -1,1 +1,0 @@
-"""The door for programs that work for a run: the desk, and the ways to it."""

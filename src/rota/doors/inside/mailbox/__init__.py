@@ -1,1 +1,0 @@
-"""The mailbox: a door of files for programs that Rota runs."""

@@ -1,0 +1,179 @@
+"""What a callable is given, and how one is found and called."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from rota.errors import Invalid, RotaError
+from rota.model.attempts import LONGEST_RESULT, Assignment, OutgoingMessage, WaitingForAnswer
+from rota.model.json import encode
+from rota.model.runs import Lease
+
+LONGEST_MESSAGE = 64 * 1024
+LONGEST_QUESTION = 4 * 1024
+
+
+class WaitForAnswer(BaseException):
+    """Carries a question out of the callable."""
+
+    def __init__(self, asked: WaitingForAnswer) -> None:
+        super().__init__(asked.question)
+        self.asked = asked
+
+
+class RunContext:
+    """The run a callable works for.
+
+    `payload` is what the run was queued with; `attempt` counts tries from 1; `slot_at` is the
+    planned instant of a scheduled run.
+    """
+
+    __slots__ = ("_answers", "_asked", "_assignment", "_messages", "_payload")
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._answers = assignment.answers
+        self._asked = 0
+        self._messages: list[OutgoingMessage] = []
+        self._payload: object = _UNREAD
+
+    @property
+    def lease(self) -> Lease:
+        """The lease behind this run."""
+        return self._assignment.lease
+
+    @property
+    def id(self) -> int:
+        """The run's id."""
+        return self.lease.run_id
+
+    @property
+    def trace_id(self) -> str:
+        """What the run is called in every log, for logs of your own."""
+        return self._assignment.trace_id
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._assignment.task.name
+
+    @property
+    def payload(self) -> object:
+        """What the run was queued with."""
+        if self._payload is _UNREAD:
+            self._payload = json.loads(self.lease.payload)
+        return self._payload
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1."""
+        return self.lease.epoch
+
+    @property
+    def key(self) -> str | None:
+        """The key the run was queued under."""
+        return self.lease.key
+
+    @property
+    def slot_at(self) -> datetime | None:
+        """The planned instant of a scheduled run, None for one that was asked for."""
+        return self.lease.slot_at
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        context: str = "",
+        options: tuple[str, ...] = (),
+        expires_in: timedelta = timedelta(hours=24),
+        default: str | None = None,
+    ) -> str:
+        """Return a person's answer; until there is one the run waits without holding a worker.
+
+        Without an answer in time the default is the answer; without a default the run expires.
+
+        The first call ends this attempt. Once the question is answered the callable runs again from
+        its beginning, and the call returns the answer: do what must happen once after asking.
+        Questions are matched in the order they are asked.
+        """
+        if not question or len(question) > LONGEST_QUESTION:
+            raise Invalid("question", question, f"needs 1 to {LONGEST_QUESTION} characters")
+        number = self._asked
+        self._asked += 1
+        if number < len(self._answers):
+            return self._answers[number]
+        raise WaitForAnswer(
+            WaitingForAnswer(
+                question=question,
+                context=context,
+                options=tuple(options),
+                expires_in=expires_in,
+                default=default,
+            )
+        )
+
+    def send(self, body: str, *, to: str = "log:") -> None:
+        """Send a message once the run has succeeded; `to` is `channel:target`.
+
+        It goes to the outbox in the transaction that records the success, so a failed attempt sends
+        nothing and a repeated one sends it once.
+        """
+        if not body or len(body.encode()) > LONGEST_MESSAGE:
+            raise Invalid("body", body, "needs 1 byte to 64 KiB")
+        channel, _, target = to.partition(":")
+        client_id = f"message:{len(self._messages)}"
+        self._messages.append(
+            OutgoingMessage(client_id=client_id, channel=channel, target=target, body=body)
+        )
+
+    @property
+    def messages(self) -> tuple[OutgoingMessage, ...]:
+        """What will be sent on success."""
+        return tuple(self._messages)
+
+
+_UNREAD = object()
+
+Function: TypeAlias = Callable[[RunContext], Any]
+
+
+class InvalidResult(RotaError):
+    """A callable returned something that cannot be kept."""
+
+    code = "bad_result"
+
+
+def encode_result(result: object) -> str | None:
+    """Return a result as JSON text; None stays None."""
+    if result is None:
+        return None
+    try:
+        text = encode(result)
+    except (TypeError, ValueError) as fault:
+        message = f"it returned something that is not JSON ({fault}): return plain values"
+        raise InvalidResult(message) from None
+    if len(text.encode()) > LONGEST_RESULT:
+        message = f"it returned {len(text)} characters of JSON: at most 256 KiB are kept"
+        raise InvalidResult(message)
+    return text
+
+
+def resolve(path: str) -> Function:
+    """Return the callable a `module:function` path names."""
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise Invalid("call", path, "write it as module:function")
+    try:
+        found: object = importlib.import_module(module_name)
+    except (ImportError, ValueError) as fault:
+        raise Invalid("call", path, f"the module cannot be imported ({fault})") from fault
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise Invalid("call", path, f"{module_name} has no callable {name}")
+    function: Function = found
+    return function

@@ -1,1 +1,0 @@
-"""What executors share: the keeper, under which work outlives the daemon, and how to reach it."""

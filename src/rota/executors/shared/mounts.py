@@ -1,0 +1,178 @@
+"""The list of folders that may be mounted, system folders, environments of programs.
+
+The list is a file of the operator's. It is refused when it lies in one of the folders it names:
+what a program can write must not decide what programs can see.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota.errors import Invalid, NotPermitted, shown
+from rota.keeper.paths import steps_below
+from rota.model.programs import Program, SharedFolder
+from rota.model.spaces import SpaceRole
+from rota.ports.executor import SEARCH_PATH, ExecutionSpec
+
+NEVER = ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var")
+"""Too much to hand out as a whole; a folder inside is the operator's choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedMount:
+    """One folder and everything below it; `members_write` false: member spaces only read.
+
+    `own`: Rota gives each attempt its part of it, and no task can ask for more.
+    """
+
+    folder: str
+    write: bool = True
+    members_write: bool = True
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One path that a program sees, at the same path; `root` is the trusted folder above it."""
+
+    root: str
+    path: str
+    write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MountAllowlist:
+    """The folders that may be shown; what is below a more exact entry follows that one."""
+
+    folders: Sequence[AllowedMount] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        for entry in self.folders:
+            if not entry.folder.startswith("/") or os.path.normpath(entry.folder) != entry.folder:
+                raise Invalid("folder", entry.folder, "give an absolute path without . and ..")
+            if entry.folder in NEVER:
+                raise Invalid("folder", entry.folder, "name a folder inside it, not all of it")
+
+    def mount(self, path: str, role: SpaceRole, *, write: bool) -> Mount:
+        """Return how a path may be shown; raise NotPermitted if the list does not name it."""
+        entry = self._entry(path)
+        may = entry.write and (role is SpaceRole.MAIN or entry.members_write)
+        return Mount(root=entry.folder, path=path, write=write and may)
+
+    def _entry(self, path: str) -> AllowedMount:
+        fitting = [a for a in self.folders if steps_below(a.folder, path) is not None]
+        if not fitting:
+            raise NotPermitted(
+                f"{shown(path)} may not be shown to programs: add a folder above it to the mounts"
+            )
+        return max(fitting, key=lambda a: len(a.folder))
+
+    def share(self, share: SharedFolder, role: SpaceRole) -> Mount:
+        """Return how a folder that a task asks for is shown: as it asks, or not at all."""
+        if self._entry(share.path).own:
+            raise NotPermitted(f"{shown(share.path)} is Rota's own: ask for a folder of the mounts")
+        made = self.mount(share.path, role, write=share.write)
+        if share.write and not made.write:
+            raise NotPermitted(f"{shown(share.path)} may only be read: ask for it without :rw")
+        return made
+
+    def of(self, room: ExecutionSpec) -> list[Mount]:
+        """Return every mount of a room, outer folders first, so that none hides another.
+
+        An attempt's own home and artifacts are writable for everybody; they end with the run. A
+        path that is asked for twice is writable only if it may be both times.
+        """
+        made = [self.mount(path, room.role, write=False) for path in room.readable]
+        made += [self.share(share, room.role) for share in room.shared]
+        made.append(self.mount(room.folder, room.role, write=room.writable))
+        own = [path for path in (room.home, room.artifacts, room.outbox) if path]
+        made += [self.mount(path, SpaceRole.MAIN, write=True) for path in own]
+        sorted_out: dict[str, Mount] = {}
+        for mount in sorted(made, key=lambda m: (m.path.count("/"), m.path, m.write)):
+            sorted_out.setdefault(mount.path, mount)
+            if steps_below(mount.path, room.state) is not None:
+                raise NotPermitted(f"{shown(mount.path)} holds the attempt's own state")
+        return list(sorted_out.values())
+
+
+def read_mounts(path: Path) -> MountAllowlist:
+    """Return the list in a file of `[[mount]]` tables; raise Invalid if it cannot be trusted."""
+    try:
+        file = path.open("rb")
+    except OSError as fault:
+        raise Invalid("mounts", str(path), f"it cannot be read: {fault.strerror}") from fault
+    with file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in {0, os.geteuid()}:
+            raise Invalid("mounts", str(path), "make it a file of your own")
+        if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Invalid("mounts", str(path), "take away what others may write: chmod go-w")
+        try:
+            found = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+            raise Invalid("mounts", str(path), str(fault)) from fault
+    tables = found.pop("mount", [])
+    if not isinstance(tables, list):
+        raise Invalid("mounts", str(path), 'each [[mount]] needs folder = "/…"')
+    listed = MountAllowlist([_entry(path, table) for table in tables])
+    if found:
+        raise Invalid("mounts", ", ".join(found), "only [[mount]] tables are known")
+    where = str(path.resolve())
+    for entry in listed.folders:
+        if steps_below(os.path.realpath(entry.folder), where) is not None:
+            raise Invalid("mounts", str(path), f"move it out of {entry.folder}, which it hands out")
+    return listed
+
+
+def _entry(path: Path, table: object) -> AllowedMount:
+    if not isinstance(table, dict) or not isinstance(table.get("folder"), str):
+        raise Invalid("mounts", str(path), 'each [[mount]] needs folder = "/…"')
+    choices = {name: value for name, value in table.items() if name != "folder"}
+    for name, value in choices.items():
+        if name not in {"write", "members_write"} or not isinstance(value, bool):
+            raise Invalid("mounts", name, "only write and members_write, true or false, are known")
+    return AllowedMount(folder=table["folder"], **choices)
+
+
+TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFolders:
+    """Folders to show, and links beside them as (where to, from where)."""
+
+    links: tuple[tuple[str, str], ...]
+    folders: tuple[str, ...]
+
+    @classmethod
+    def here(cls, root: str = "/") -> SystemFolders:
+        """Look at this machine."""
+        top = [Path(root, name) for name in TOP]
+        links = tuple((str(path.readlink()), f"/{path.name}") for path in top if path.is_symlink())
+        real = (f"/{path.name}" for path in top if path.is_dir() and not path.is_symlink())
+        return cls(links, ("/usr", *real))
+
+
+def environment(command: Program, room: ExecutionSpec) -> dict[str, str]:
+    """Return the whole environment of a program of the host: what it was given, and a path."""
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **given(command, room)}
+
+
+def given(command: Program, room: ExecutionSpec) -> dict[str, str]:
+    """Return what a program was given of an environment, and its home."""
+    for name, value in command.env.items():
+        if not VARIABLE.fullmatch(name) or "\0" in value:
+            raise Invalid("environment", name, "use letters, digits and _, and no NUL")
+        if room.isolated and LOADER.match(name):
+            raise Invalid("environment", name, "it would reach outside; set it with env(1) inside")
+    return {**command.env, "HOME": room.home}
+
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+LOADER = re.compile(r"LD_|GLIBC_TUNABLES$|GCONV_PATH$|LOCPATH$|TMUX", re.ASCII)

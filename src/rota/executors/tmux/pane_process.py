@@ -1,0 +1,189 @@
+"""Process: runs the program on the terminal of its pane.
+
+The program's terminal is not the pane's: whatever it does to it stays there, and nobody misses a
+byte when tmux is gone. Nothing but the keeper's end is waited for: neither a program that does not
+read what is typed, nor a pane that hangs, keeps the program from going on.
+
+Words: STATE "input"|"typed".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+
+from rota.executors.shared.exec_program import CANNOT_START, NOT_STARTED, inherited_environment
+
+CHUNK = 64 * 1024
+PANE_IN, PANE_OUT = 0, 1
+QUIET = 0.2
+"""Seconds of silence that end a terminal which strays of the program still hold."""
+PATIENCE = 2_000
+"""Milliseconds for a pane to take something; then it is passed over until it does again."""
+
+
+def main(words: list[str]) -> int:
+    """Run the program that the state folder names."""
+    state, stdin = words
+    telling = os.open(f"{state}/{OUTPUT}", os.O_WRONLY)
+    given = os.open(f"{state}/{INPUT}", os.O_RDONLY) if stdin == "input" else None
+    with open(f"{state}/{WORDS}", "rb") as file:  # noqa: PTH123
+        program = [os.fsdecode(word) for word in file.read().split(b"\0")]
+    os.unlink(f"{state}/{WORDS}")  # noqa: PTH108
+    master, slave = os.openpty()
+    copy_size(master)
+    hold_no_output(slave)
+    child = os.fork()
+    if child == 0:
+        become(program, slave, given)
+    for held in (slave, given):
+        if held is not None:
+            os.close(held)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    status = show(child, master, telling)
+    note(state, status)
+    os.close(telling)
+    return 0
+
+
+def become(program: list[str], slave: int, given: int | None) -> None:
+    """Turn this child into the program, with its terminal as its own."""
+    os.setsid()
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    os.dup2(slave if given is None else given, 0)
+    os.dup2(slave, 1)
+    os.dup2(slave, 2)
+    os.closerange(3, 1024)
+    env = {
+        name: value
+        for name, value in inherited_environment().items()
+        if not name.startswith("TMUX")
+    }
+    try:
+        os.execvpe(program[0], program, env)  # noqa: S606 - becoming the program is the point
+    except OSError as fault:
+        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def copy_size(master: int) -> None:
+    """Give the program's terminal the size of the pane."""
+    with contextlib.suppress(OSError):
+        size = fcntl.ioctl(PANE_IN, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(master, termios.TIOCSWINSZ, size)
+
+
+def hold_no_output(slave: int) -> None:
+    """Let nobody who types stop what the program says, as Ctrl-S would, and so the program."""
+    modes = termios.tcgetattr(slave)
+    modes[0] &= ~termios.IXON
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+
+
+def show(child: int, master: int, telling: int) -> int:
+    """Copy both ways until the program has ended and all it said is passed on."""
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking)
+    for number in (signal.SIGCHLD, signal.SIGWINCH):
+        signal.signal(number, lambda *_: None)
+    with contextlib.suppress(termios.error):
+        tty.setraw(PANE_IN)
+    os.set_blocking(master, False)
+    view = PaneView()
+    typed, listens = b"", True
+    status: int | None = None
+    while True:
+        sources = [master, woken, PANE_IN] if listens and not typed else [master, woken]
+        quiet = None if status is None else QUIET
+        ready, free, _ = select.select(sources, [master] if typed else [], [], quiet)
+        if woken in ready:
+            os.read(woken, CHUNK)
+            copy_size(master)
+        if status is None:
+            found, how = os.waitpid(child, os.WNOHANG)
+            status = how if found else None
+        if PANE_IN in ready:
+            keys = taken(PANE_IN)
+            typed, listens = keys or b"", keys is not None
+        if typed:
+            typed = left_of(typed, master)
+        if master in ready:
+            chunk = taken(master)
+            if chunk is None:
+                return os.waitpid(child, 0)[1] if status is None else status
+            tell(chunk, telling)
+            view.show(chunk)
+        if status is not None and not ready and not free:
+            return status
+
+
+def taken(source: int) -> bytes | None:
+    """Return what there is to read just now, None if there will be no more."""
+    try:
+        return os.read(source, CHUNK) or None
+    except BlockingIOError:
+        return b""
+    except OSError:
+        return None
+
+
+def left_of(typed: bytes, master: int) -> bytes:
+    """Type what the program's terminal has room for, and return the rest."""
+    try:
+        return typed[os.write(master, typed) :]
+    except BlockingIOError:
+        return typed
+    except OSError:
+        return b""
+
+
+def tell(chunk: bytes, telling: int) -> None:
+    """Pass on all of a chunk to the keeper's end, if it is there."""
+    with contextlib.suppress(OSError):
+        held = memoryview(chunk)
+        while held:
+            held = held[os.write(telling, held) :]
+
+
+class PaneView:
+    """The pane as somebody may see it: what it does not take is not shown."""
+
+    def __init__(self) -> None:
+        os.set_blocking(PANE_OUT, False)
+        self._room = select.poll()
+        self._room.register(PANE_OUT, select.POLLOUT)
+        self._patience = PATIENCE
+
+    def show(self, chunk: bytes) -> None:
+        """Show a chunk; whoever did not take the last one in time is not waited for again."""
+        held = memoryview(chunk)
+        with contextlib.suppress(OSError):
+            while held and self._room.poll(self._patience):
+                held = held[os.write(PANE_OUT, held) :]
+        self._patience = 0 if held else PATIENCE
+
+
+def note(state: str, status: int) -> None:
+    """Write down how the program ended, in the room there is for it, whole or not at all."""
+    with open(f"{state}/{ENDED}.new", "r+", encoding="ascii") as file:  # noqa: PTH123
+        file.write(str(status))
+    os.rename(f"{state}/{ENDED}.new", f"{state}/{ENDED}")  # noqa: PTH104
+
+
+SOCKET = "tmux.sock"
+WORDS = "pane.words"
+OUTPUT = "pane.out"
+INPUT = "pane.in"
+ENDED = "pane.ended"
+SESSION = "main"
+LONGEST_SOCKET = 107
+"""Bytes of a socket's path that the kernel can hold."""

@@ -1,0 +1,467 @@
+"""One running attempt, and what its end means: report, relaunch or loss.
+
+A limit that is lifted at a known time, later than that, is none either: the run is given back until
+then. Somebody who waits for an answer in a conversation is told instead.
+
+Each try has a keeper of its own. That it was in vain, how often, and when the next one may begin is
+on record before anything is waited for, so a process that is killed loses no try and adds none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import NamedTuple, TypeVar
+
+from rota.errors import Exhausted, RotaError, Unavailable
+from rota.flow.attempt.prepare import USUAL, result_line
+from rota.flow.attempt.programs import ProgramControl
+from rota.model.agents import AgentErrorKind, AgentResult, ProcessExit, StopReason
+from rota.model.attempts import (
+    CANNOT_START,
+    UNBEGUN,
+    Assignment,
+    AttemptReport,
+    Cancelled,
+    Drained,
+    ExitReason,
+    ExitRecord,
+    Failed,
+    KeptAttempt,
+    Lost,
+    NewEvent,
+    Outcome,
+    OutputStream,
+    Relaunch,
+    Succeeded,
+    WaitingForAnswer,
+)
+from rota.model.events import EventName
+from rota.model.heartbeats import AttemptSample
+from rota.model.instants import from_micros, to_micros
+from rota.model.programs import ResourceLimits
+from rota.model.tasks import TaskKind
+from rota.ports.agent import OutputReader
+from rota.ports.keeper import KeeperHome
+from rota.rules.notifications import public_result, public_text
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class CheckInterrupt:
+    """How a look is told to end early; `holding` is what runs beside the attempt just now."""
+
+    halted: asyncio.Event = field(default_factory=asyncio.Event)
+    holding: KeptAttempt | None = None
+
+    def hold(self, kept: KeptAttempt | None) -> bool:
+        """Note which program runs beside the attempt; tell whether it is to end at once."""
+        self.holding = kept
+        return self.halted.is_set()
+
+    async def unless(self, looking: Awaitable[Answer]) -> Answer | None:
+        """Return what a look finds, None once it is halted."""
+        look = asyncio.ensure_future(looking)
+        halt = asyncio.ensure_future(self.halted.wait())
+        try:
+            await asyncio.wait({look, halt}, return_when=asyncio.FIRST_COMPLETED)
+            return look.result() if look.done() else None
+        finally:
+            look.cancel()
+            halt.cancel()
+            await asyncio.gather(look, halt, return_exceptions=True)
+
+
+@dataclass
+class Attempt:
+    """One attempt that is going on here, for a worker that holds it.
+
+    `written` says that it may be on record, so that the next process carries it on; `resting`,
+    that it waits between two tries, with no program of it alive; `left`, that it was let go, so
+    that its program goes on when it is cut off. `gate` is what its gate has said, as JSON, and
+    empty while that is not known; `budgeted` whether anything caps what it may use. `away` is for
+    how many microseconds no process was there while no program of it was alive. `begun` is whether
+    a program of it may have read what it was given.
+    """
+
+    assignment: Assignment
+    holder: str
+    kept: KeptAttempt | None
+    written: bool
+    grace: float = USUAL.grace_seconds
+    stopped: bool = False
+    resting: bool = False
+    left: bool = False
+    gate: str | None = None
+    budgeted: bool | None = None
+    halting: CheckInterrupt = field(default_factory=CheckInterrupt)
+    away: int = 0
+    begun: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take what is carried on for begun, until its end tells."""
+        self.begun = self.written
+
+    def sign(self) -> AttemptSample:
+        """Return what there is to see of it while none of its programs is heard."""
+        lease = self.assignment.lease
+        between = "resting" if self.resting else "concluding" if self.begun else "preparing"
+        return AttemptSample(run_id=lease.run_id, epoch=lease.epoch, state=between)
+
+    def reported(self, report: AttemptReport) -> AttemptReport:
+        """Return the report of what it came to, and whether it began: nobody else knows."""
+        unbegun = not self.begun and self.assignment.lease.thread is not None
+        return replace(report, unbegun=True) if unbegun else report
+
+    def ended(self, report: AttemptReport) -> AttemptReport:
+        """Return its report: one that somebody wanted stopped, and that has ended, was."""
+        return self.reported(stopped_report(report) if self.stopped else report)
+
+    def starts(self, now: int) -> bool:
+        """Tell whether a program is to be started; one that waited goes on as if never left alone.
+
+        What was written down and never begun was to begin at once.
+        """
+        if self.kept is None or self.kept.until is None:
+            return self.kept is None
+        late = max(0, now - self.kept.until)
+        self.kept = replace(self.kept, began=self.kept.began + late)
+        self.away += late
+        return True
+
+    def told(self, report: AttemptReport) -> AttemptReport:
+        """Return a report that knows for how long nobody was there."""
+        return replace(report, away=report.away + self.away) if self.away else report
+
+
+class KeeperLeaseTerms(NamedTuple):
+    """How long keepers go on without hearing from this home.
+
+    `doubt` is for slack, grace and clocks: how much later than promised one may really be gone.
+    """
+
+    seconds: float = 15 * 60.0
+    doubt: float = 180.0
+    renew: float = 10.0
+
+    @property
+    def promise(self) -> timedelta:
+        """How long after its last renewal a home's keepers may still be alive."""
+        return timedelta(seconds=self.seconds + self.doubt)
+
+
+TERMS = KeeperLeaseTerms()
+
+STOPS = {
+    ExitReason.CANCELLED: StopReason.CANCELLED,
+    ExitReason.HARD_TIMEOUT: StopReason.TIMEOUT,
+    ExitReason.IDLE_TIMEOUT: StopReason.IDLE,
+}
+TIMEOUTS = frozenset({ExitReason.HARD_TIMEOUT, ExitReason.IDLE_TIMEOUT})
+UNTOLD = {
+    ExitReason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
+    ExitReason.KEEPER_SIGTERM: "its keeper was told to stop",
+    ExitReason.KEEPER_ERROR: "its keeper failed",
+    ExitReason.INIT_KILLED: "the process that holds its tree was killed",
+    ExitReason.LOST_REBOOT: "the machine was started again",
+    ExitReason.LOST_NEVER_STARTED: "it was never started",
+    ExitReason.LOST_KEEPER_DIED: "its keeper was killed",
+    ExitReason.LOST_UNSWEPT: "what it left behind could not be ended",
+}
+"""Ends that say nothing about the work itself: the attempt is lost."""
+
+WROTE = {
+    True: "; it had written to somewhere outside",
+    False: "",
+    None: "; whether it had written to somewhere outside is not known",
+}
+WITHOUT_WORDS = "It asks for an answer, and says no more."
+NOT_RUN = frozenset(
+    {ExitReason.EXEC_FAILED, ExitReason.SPAWN_FAILED, ExitReason.TOO_MANY_PROCESSES}
+)
+
+
+def refusal_report(fault: RotaError, kind: TaskKind) -> AttemptReport:
+    """Return the report of an attempt that could not be begun; one that can be later is lost."""
+    if isinstance(fault, Exhausted):
+        return AttemptReport(outcome=Lost(reason=f"it was never started: {fault}", wrote=False))
+    code = f"{kind.value}_unavailable" if isinstance(fault, Unavailable) else fault.code
+    return AttemptReport(outcome=Failed(code=code, message=str(fault), retryable=False))
+
+
+def missing_files_report(why: str) -> AttemptReport:
+    """Return the report of an attempt whose files could not be laid before it; others may."""
+    return AttemptReport(outcome=Failed(code="files_unavailable", message=why, retryable=True))
+
+
+def result_from_output(ending: ExitRecord, reader: OutputReader) -> AgentResult | None:
+    """Return what an agent's attempt came to; None if its ending says nothing about the work."""
+    if ending.reason in UNTOLD or ending.reason in NOT_RUN:
+        return None
+    stopped = STOPS.get(ending.reason)
+    told = ProcessExit(
+        code=ending.code,
+        signal=ending.signal,
+        stopped=stopped,
+        stderr_tail=ending.err.tail,
+        begun=ending.begun,
+    )
+    return reader.end(told)
+
+
+def attempt_report(
+    ending: ExitRecord, verdict: AgentResult | None, kind: TaskKind, bounds: ResourceLimits
+) -> AttemptReport:
+    """Return what an attempt came to, and how its processes ended."""
+    whole = _outcome(ending, verdict, kind)
+    outcome = public_report(whole) if kind is TaskKind.AGENT else whole
+    if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
+        message = f"{_overdue(ending.reason, bounds)}, and {_end_of(ending)}"
+        outcome = replace(outcome, message=message)
+    return AttemptReport(outcome=outcome, ending=exit_text(ending), away=gone_report(ending))
+
+
+def gone_report(ending: ExitRecord) -> int:
+    """Return for how many microseconds nobody was there to hear of an ending."""
+    return max(0, round(ending.ago * 1_000_000))
+
+
+def public_report(outcome: Outcome) -> Outcome:
+    """Return what an agent's attempt came to without what is internal; that stays in its output.
+
+    A result of which nothing is left is told to nobody.
+    """
+    match outcome:
+        case Succeeded(result=result):
+            shown = public_result(result)
+            rest = outcome.rest and (public_result(outcome.rest) or "")
+            silent = outcome.silent or (shown is None and result is not None) or rest == ""
+            return replace(outcome, result=shown, silent=silent, rest=rest)
+        case WaitingForAnswer(question=question, context=context):
+            shown = public_text(question) or WITHOUT_WORDS
+            return replace(outcome, question=shown, context=public_text(context))
+    return outcome
+
+
+def stopped_report(report: AttemptReport) -> AttemptReport:
+    """Return the report of an attempt that somebody wanted stopped, and that has ended."""
+    return replace(report, outcome=Cancelled(reason="somebody cancelled it"), messages=())
+
+
+def explain_loss(
+    report: AttemptReport, why: str | None, wrote: Callable[[], bool | None]
+) -> AttemptReport:
+    """Return a report whose loss has a reason that only whoever caused it knows.
+
+    It is looked whether the attempt has written to somewhere outside before it was lost.
+    """
+    if not isinstance(report.outcome, Lost):
+        return report
+    reason, seen = report.outcome.reason, wrote()
+    reason = (reason if why is None else f"{why}: {reason}") + WROTE[seen]
+    return replace(report, outcome=Lost(reason=reason, wrote=seen))
+
+
+def explain_failure(report: AttemptReport, why: str | None) -> AttemptReport:
+    """Return the report of an attempt that misused its mailbox: trying again would not help."""
+    if why is None:
+        return report
+    outcome = Failed(code="mailbox_misused", message=why, retryable=False)
+    return replace(report, outcome=outcome, messages=())
+
+
+def exit_text(ending: ExitRecord) -> str:
+    """Return what is recorded of how processes ended."""
+    facts = {
+        "reason": ending.reason.value,
+        "detail": ending.detail or None,
+        "code": ending.code,
+        "signal": ending.signal,
+        "tree": ending.tree or None,
+        "cpu_seconds": ending.cpu_seconds or None,
+        "memory_bytes": ending.rss_bytes or None,
+        "out_bytes": ending.out.total,
+        "err_bytes": ending.err.total,
+    }
+    known = {name: fact for name, fact in facts.items() if fact is not None}
+    return json.dumps({**known, "killed": ending.killed, "proven": ending.proven})
+
+
+def _overdue(reason: ExitReason, bounds: ResourceLimits) -> str:
+    if reason is ExitReason.IDLE_TIMEOUT:
+        return f"it wrote nothing for {bounds.idle_seconds or 0.0:g} s, its idle timeout"
+    return f"it took longer than its timeout of {bounds.hard_seconds or 0.0:g} s"
+
+
+def _end_of(ending: ExitRecord) -> str:
+    how = "had to be killed" if ending.killed else "ended when it was asked to"
+    return how if ending.proven else f"{how}; whether all of it is gone could not be proven"
+
+
+def _outcome(ending: ExitRecord, verdict: AgentResult | None, kind: TaskKind) -> Outcome:
+    untold = UNTOLD.get(ending.reason)
+    if untold is not None:
+        proof = "" if ending.proven else "; whether all of it is gone could not be proven"
+        detail = f" ({ending.detail})" if ending.detail else ""
+        return Lost(reason=f"{untold}{detail}{proof}")
+    if verdict is None:
+        return _not_run(ending, kind)
+    outcome = verdict.outcome
+    if verdict.fault is AgentErrorKind.NOT_STARTED and isinstance(outcome, Failed):
+        outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
+    return outcome
+
+
+def _not_run(ending: ExitRecord, kind: TaskKind) -> Outcome:
+    if ending.reason is ExitReason.TOO_MANY_PROCESSES:
+        message = f"it had more processes than it may: {ending.detail}"
+        return Failed(code="too_many_processes", message=message)
+    message = f"its program cannot be started: {ending.detail}"
+    return Failed(code=f"{kind.value}_unavailable", message=message, retryable=False)
+
+
+def timeout_report() -> AttemptReport:
+    """Return the report of an attempt whose time was up before it could be tried again."""
+    kind = AgentErrorKind.TIMEOUT
+    return AttemptReport(outcome=Failed(code=kind.value, message=kind.sentence))
+
+
+LAST_WORDS = 16 * 1024
+"""As much as the longest trace has that stands behind what a program died of."""
+
+
+async def add_last_output(
+    minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord
+) -> ExitRecord:
+    """Return an ending with what the spools tell: its last words, and whether it has begun."""
+    err = ending.err
+    words = await minding.read(kept, OutputStream.ERR, max(0, err.size - LAST_WORDS), LAST_WORDS)
+    begun = await _begun_now(minding, kept, ending)
+    return replace(ending, err=replace(err, tail=words + err.tail), begun=begun)
+
+
+async def has_started(minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord) -> bool:
+    """Whether a program of an attempt has begun, in this try or in one before.
+
+    One that has begun may have read what it was given, whatever it came to.
+    """
+    return kept.tries > 0 or await _begun_now(minding, kept, ending)
+
+
+async def _begun_now(minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord) -> bool:
+    """An executor that could not start a program says so, first and alone, and fails."""
+    if ending.reason in UNBEGUN:
+        return False
+    if ending.reason is not ExitReason.EXITED or not ending.code:
+        return True
+    first = {await minding.read(kept, stream, 0, len(CANNOT_START)) for stream in OutputStream}
+    return first != {CANNOT_START, b""}
+
+
+async def read_result(
+    minding: ProgramControl, kept: KeptAttempt, assignment: Assignment, reader: OutputReader
+) -> None:
+    """Let what a script left in its result file count as its last line."""
+    line = result_line(await minding.result(kept, assignment) or b"")
+    if line is not None:
+        reader.feed(line)
+
+
+def has_written(yard: KeeperHome, kept: KeptAttempt) -> bool | None:
+    """Return whether an attempt has written to somewhere outside; None if that is not known."""
+    seen = yard.wrote(kept)
+    return seen if seen is not None or kept.writes else False
+
+
+OF_THE_SESSION = frozenset({AgentErrorKind.SESSION_LOST, AgentErrorKind.CONTEXT_TOO_LONG})
+"""What a new session helps against."""
+SHORTEST, LONGEST = 60 * 1_000_000, 8 * 86_400 * 1_000_000
+"""For how many microseconds a run is given back: a limit of a week is the longest there is."""
+MOST_BEGUN = 20
+"""How many attempts a run may have had that is given back once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRetryPolicy:
+    """How often a transient fault is tried again inside an attempt, and how far apart."""
+
+    retries: int = 3
+    wait: timedelta = timedelta(seconds=5)
+
+
+def decide_relaunch(
+    kept: KeptAttempt,
+    verdict: AgentResult | None,
+    patience: LaunchRetryPolicy,
+    hard_seconds: float | None,
+    now: int,
+) -> Relaunch | None:
+    """Return what to wait for when a try was in vain; None if the attempt is over.
+
+    A try that could not begin before the attempt's timeout is not waited for.
+    """
+    if verdict is None or verdict.fault is None:
+        return None
+    fault = verdict.fault
+    if fault in OF_THE_SESSION and kept.session is not None:
+        why: dict[str, object] = {
+            "kind": fault.value,
+            "message": fault.sentence,
+            "new_session": True,
+        }
+        return Relaunch(
+            replace(kept, session=None, until=now), NewEvent(EventName.FAULT, why), kept.session
+        )
+    wait, lifted = patience.wait // timedelta(microseconds=1), limit_lifted_at(verdict)
+    until = max(now + wait, lifted)
+    timeout = None if hard_seconds is None else kept.began + int(hard_seconds * 1_000_000)
+    too_late = timeout is not None and until >= timeout
+    if not verdict.transient or kept.tries >= patience.retries or too_late:
+        return None
+    if lifted > now + wait * patience.retries:
+        return None
+    why = {
+        "kind": fault.value,
+        "message": fault.sentence,
+        "retry": kept.tries + 1,
+        "of": patience.retries,
+        "at": from_micros(until).isoformat(),
+    }
+    return Relaunch(
+        replace(kept, tries=kept.tries + 1, until=until), NewEvent(EventName.FAULT, why)
+    )
+
+
+def limit_lifted_at(verdict: AgentResult) -> int:
+    """Return when the limit is lifted that an attempt has met, 0 if nobody has said so."""
+    return 0 if verdict.until is None else to_micros(verdict.until)
+
+
+def requeue_until_lifted(
+    report: AttemptReport, verdict: AgentResult | None, assignment: Assignment, now: int
+) -> AttemptReport:
+    """Return a report of a limit that is lifted later as one that gives the run back until then."""
+    if verdict is None or not verdict.transient or not isinstance(report.outcome, Failed):
+        return report
+    lifted, lease = limit_lifted_at(verdict), assignment.lease
+    soon = max(lifted, now + SHORTEST)
+    if not now < lifted <= now + LONGEST or lease.thread or lease.epoch >= MOST_BEGUN:
+        return report
+    reason = f"its model's provider takes no more requests until {from_micros(lifted):%F %H:%M} UTC"
+    return replace(report, outcome=Drained(until=soon, reason=reason), messages=())
+
+
+def remaining_limits(bounds: ResourceLimits, gone: int) -> ResourceLimits:
+    """Return the bounds of a further try: the attempt has one timeout for all of them."""
+    if bounds.hard_seconds is None:
+        return bounds
+    return replace(bounds, hard_seconds=bounds.hard_seconds - gone / 1_000_000)
+
+
+def ended_before_start(kept: KeptAttempt, ending: ExitRecord, assignment: Assignment) -> bool:
+    """Whether the process that wrote an attempt down was killed before it started the program."""
+    return ending.reason is ExitReason.LOST_NEVER_STARTED and kept is assignment.kept

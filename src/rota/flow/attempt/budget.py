@@ -1,0 +1,344 @@
+"""The budget of an attempt: reserved before it begins, watched while it runs.
+
+Nothing of this needs a memory: what was used is on record with the words that told it, what is set
+aside is on record until the attempt is settled, and why a program was ended is told by its ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from rota.errors import NotFound
+from rota.flow.attempt.attempt import Attempt
+from rota.flow.attempt.programs import OutputFollower, ProgramControl
+from rota.flow.lookup import get_task
+from rota.flow.task_changes import disable
+from rota.model.attempts import (
+    ASKING,
+    Assignment,
+    AttemptReport,
+    Cancelled,
+    Drained,
+    ExitReason,
+    ExitRecord,
+    Failed,
+)
+from rota.model.budgets import (
+    MICROS,
+    NO_CAPS,
+    NO_PRICES,
+    USABLE,
+    Amounts,
+    BudgetCaps,
+    BudgetHolder,
+    BudgetRefusal,
+    BudgetScope,
+    DailyUsage,
+    Prices,
+)
+from rota.model.instants import from_micros
+from rota.model.settlement import NOTHING
+from rota.model.tasks import TaskKind
+from rota.ports.agent import Agent
+from rota.ports.store import Store
+from rota.rules import budgets as rules
+from rota.rules.permissions import LOCAL
+from rota.rules.task_spec import CHEAPER
+from rota.store.store import LOOK_SECONDS, until_available
+
+log = logging.getLogger(__name__)
+
+MOST_HISTORY = 20
+UNPRICED = "nobody knows what its tokens cost; the settings name no price of its model"
+Result = TypeVar("Result")
+
+
+class AttemptBudget(NamedTuple):
+    """What holds for one attempt: caps of its run and of the day, and what people have answered."""
+
+    caps: dict[BudgetScope, BudgetCaps]
+    spent: tuple[DailyUsage, ...]
+    answers: rules.BudgetAnswers
+    known: rules.UsageForecast | None
+    spender: BudgetHolder
+    asked: tuple[str, ...]
+    """The answers to what its programs have asked themselves."""
+
+    def used(self) -> Amounts:
+        """Return what all attempts of the run have used."""
+        return sum((one.used for one in self.spent), Amounts())
+
+    def own(self) -> Amounts:
+        """Return what this attempt has used."""
+        mine = (one.used for one in self.spent if one.epoch == self.spender.epoch)
+        return next(mine, Amounts())
+
+    def is_unpriced(self) -> bool:
+        """Whether this attempt has told tokens and nobody knows what they cost."""
+        mine = (one for one in self.spent if one.epoch == self.spender.epoch)
+        return any(one.used.tokens and not one.priced for one in mine)
+
+    def run_cap(self) -> BudgetCaps:
+        """Return what the run may use in all."""
+        own = self.caps.get(BudgetScope.RUN, NO_CAPS)
+        return rules.left_of_run(own, Amounts(), self.answers.more)
+
+    def day(self) -> list[BudgetCaps]:
+        """Return the caps of the day."""
+        scopes = (BudgetScope.TASK, BudgetScope.SPACE)
+        return [self.caps[scope] for scope in scopes if scope in self.caps]
+
+    def most(self) -> Amounts:
+        """Return how much to set aside for this attempt in all."""
+        before = self.used() + _less(self.own())
+        left = rules.left_of_run(self.caps.get(BudgetScope.RUN, NO_CAPS), before, self.answers.more)
+        return rules.reservation(left, self.day(), self.known, self.own())
+
+
+class BudgetEnforcer:
+    """Sets aside, looks after, and asks."""
+
+    def __init__(
+        self,
+        store: Store,
+        minding: ProgramControl,
+        listening: OutputFollower,
+        prices: Prices = NO_PRICES,
+    ) -> None:
+        self._prices = prices
+        self._store = store
+        self._minding = minding
+        self._listening = listening
+
+    async def admitted(self, going: Attempt, agent: Agent) -> AttemptReport | None:
+        """Set aside what a run may use; return the report of an attempt that may not begin.
+
+        What is carried on was admitted before.
+        """
+        assignment = going.assignment
+        if assignment.kept is not None and assignment.kept.gate != ASKING:
+            if assignment.answers:
+                going.assignment = _told(assignment, await self._purse(assignment, {}))
+            return None
+        caps = await self._caps(assignment)
+        going.budgeted = bool(caps)
+        if assignment.task.kind is TaskKind.SCRIPT and not caps and not assignment.answers:
+            return None  # its time is known without more ado
+        why = self._unpriced(assignment, agent, caps)
+        if why is not None:
+            return AttemptReport(outcome=Failed(code="no_price", message=why, retryable=False))
+        purse = await self._purse(assignment, caps)
+        answered = await self._answered(assignment, purse.answers)
+        if answered is not None:
+            return answered
+        going.assignment = _told(assignment, purse)
+        unit = rules.used_up(purse.run_cap(), purse.used())
+        most = Amounts() if unit else purse.most()
+        got = await until_available(
+            lambda: self._store.reserve(purse.spender, going.holder, Amounts(), most)
+        )
+        if isinstance(got, BudgetRefusal):
+            return await self._held_back(assignment, got)
+        if unit is None:
+            return None
+        cap = getattr(purse.run_cap(), unit)
+        reason = rules.stopped_words(BudgetScope.RUN, unit, cap)
+        return await self.asking(AttemptReport(outcome=Cancelled(reason=reason)), going, reason)
+
+    def _unpriced(
+        self, assignment: Assignment, agent: Agent, caps: Mapping[BudgetScope, BudgetCaps]
+    ) -> str | None:
+        """Return why money cannot be counted, if some budget counts it."""
+        if all(each.cost is None for each in caps.values()):
+            return None
+        model = assignment.task.spec.get("model")
+        known = None if model is None else str(model)
+        return rules.unpriced_models(agent.name, known, self._prices, tells=agent.abilities.money)
+
+    async def watched(self, going: Attempt, listen: Callable[[], Awaitable[Result]]) -> Result:
+        """Hear an attempt to its end, and end it when it has used what it may."""
+        if going.budgeted is None:
+            going.budgeted = bool(await self._caps(going.assignment))
+        if not going.budgeted:
+            return await listen()
+        watch = asyncio.ensure_future(self._watch(going))
+        try:
+            return await listen()
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            if not watch.cancelled() and watch.exception() is not None:
+                log.error("run.unwatched", exc_info=watch.exception())
+
+    async def asking(self, report: AttemptReport, going: Attempt, reason: str) -> AttemptReport:
+        """Return the report of an attempt that was ended at its budget: a person is asked."""
+        assignment = going.assignment
+        spent = await until_available(lambda: self._store.spent_by(assignment.lease.run_id))
+        seconds = max(0, self._seconds(going) - report.away // MICROS)
+        used = sum((one.used for one in spent), Amounts(seconds=seconds))
+        options = rules.options_for(models_of(assignment))
+        aside = replace(report.aside or NOTHING, stopped=reason)
+        return replace(
+            report, outcome=rules.budget_question(reason, used, options), messages=(), aside=aside
+        )
+
+    async def _watch(self, going: Attempt) -> None:
+        caps = await self._caps(going.assignment)
+        purse = await self._purse(going.assignment, caps)
+        aside = Amounts()
+        while True:
+            purse = self._with_now(going, await self._anew(going.assignment, purse))
+            reason, aside = await self._judged(going, purse, aside)
+            if reason is not None and going.kept is not None:
+                self._minding.cancel(going.kept, going.grace, reason)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _judged(
+        self, going: Attempt, purse: AttemptBudget, aside: Amounts
+    ) -> tuple[str | None, Amounts]:
+        """Return why an attempt must end, if it must, and what is set aside for it from now on."""
+        caps = purse.run_cap()
+        unit = rules.used_up(caps, purse.used())
+        if unit is not None:
+            return rules.stopped_words(BudgetScope.RUN, unit, getattr(caps, unit)), aside
+        own = purse.own()
+        counted = any(each.cost is not None for each in purse.caps.values())
+        if counted and purse.is_unpriced():
+            return f"{rules.STOPPED}{UNPRICED}", aside
+        needs = any(
+            getattr(own, unit) >= getattr(aside, unit) for each in purse.day() for unit, _ in each
+        )
+        if not needs:
+            return None, aside
+        got = await until_available(
+            lambda: self._store.reserve(purse.spender, going.holder, own + rules.ONE, purse.most())
+        )
+        if isinstance(got, BudgetRefusal):
+            return rules.stopped_words(got.scope, got.unit, got.cap), aside
+        return None, got or aside
+
+    async def _anew(self, assignment: Assignment, before: AttemptBudget) -> AttemptBudget:
+        """Return a purse with what was used by now, and with the caps, for people change them."""
+        spent = await until_available(lambda: self._store.spent_by(assignment.lease.run_id))
+        return before._replace(caps=await self._caps(assignment), spent=tuple(spent))
+
+    async def _purse(
+        self, assignment: Assignment, caps: dict[BudgetScope, BudgetCaps]
+    ) -> AttemptBudget:
+        """Return what holds for an attempt; where nothing is capped, little has to be known."""
+        lease, kind = assignment.lease, assignment.task.kind
+        space = await until_available(lambda: self._store.find_space(assignment.task.space))
+        spent: list[DailyUsage] = []
+        if caps or assignment.answers:
+            spent = await until_available(lambda: self._store.spent_by(lease.run_id))
+        known = None
+        if caps:
+            agent, store = kind is TaskKind.AGENT, self._store
+            history = store.history_of if agent else store.times_of
+            known = rules.forecast(
+                await until_available(lambda: history(lease.task_id, MOST_HISTORY))
+            )
+        now = self._store.now()
+        spender = BudgetHolder(
+            run_id=lease.run_id,
+            epoch=lease.epoch,
+            space_id=lease.space_id,
+            task_id=lease.task_id,
+            day=rules.day_of(from_micros(now), space.timezone),
+            began=now,
+            units=USABLE[kind],
+        )
+        answers, own = rules.BudgetAnswers(), assignment.answers
+        if any(one.stopped is not None for one in spent):
+            questions = await until_available(lambda: self._store.list_questions([lease.run_id]))
+            answers = rules.read_answers(questions, spent)
+            own = rules.own_answers(own, questions, spent)
+        return AttemptBudget(caps, tuple(spent), answers, known, spender, own)
+
+    async def _caps(self, assignment: Assignment) -> dict[BudgetScope, BudgetCaps]:
+        """Return the caps of what runs of this kind can use."""
+        lease, units = assignment.lease, USABLE[assignment.task.kind]
+        found = await until_available(lambda: self._store.budgets_of(lease.task_id, lease.space_id))
+        return {scope: kept for scope, caps in found.items() if (kept := caps.only(units))}
+
+    def _seconds(self, going: Attempt) -> int:
+        """Return how long an attempt has gone on; what is not begun yet takes no time."""
+        began = self._store.now() if going.kept is None else going.kept.began
+        return max(0, self._store.now() - began) // MICROS
+
+    def _with_now(self, going: Attempt, purse: AttemptBudget) -> AttemptBudget:
+        """Return a purse that knows what is not on record yet: time, and a turn that goes on."""
+        followed = self._listening.followed.get(going.assignment.lease.run_id)
+        fresh = Amounts(seconds=self._seconds(going))
+        if followed is not None:
+            fresh += replace(followed.hearing.pending(), turns=0)
+        spent = tuple(
+            one._replace(used=one.used + fresh) if one.epoch == purse.spender.epoch else one
+            for one in purse.spent
+        )
+        return purse._replace(spent=spent)
+
+    async def _answered(
+        self, assignment: Assignment, answers: rules.BudgetAnswers
+    ) -> AttemptReport | None:
+        """Carry out what a person has answered, where that ends the run."""
+        who = answers.pause or answers.stop
+        if who is None:
+            return None
+        if answers.pause is not None:
+            task = assignment.task
+            reason = f"paused by {who} when it had used up its budget"
+            with suppress(NotFound):
+                await until_available(lambda: self._disable(task.name, task.space, reason))
+        return AttemptReport(
+            outcome=Cancelled(reason=f"{who} stopped it when its budget was used up")
+        )
+
+    async def _disable(self, name: str, space: str, reason: str) -> None:
+        await disable(self._store, await get_task(self._store, LOCAL, name, space), reason, None)
+
+    async def _held_back(self, assignment: Assignment, refusal: BudgetRefusal) -> AttemptReport:
+        space = await until_available(lambda: self._store.find_space(assignment.task.space))
+        now = from_micros(self._store.now())
+        until, why = rules.held_back(refusal, now, space.timezone)
+        return AttemptReport(outcome=Drained(until=until, reason=why))
+
+
+def is_stop(ending: ExitRecord) -> bool:
+    """Whether a program was ended because it had used what it may."""
+    return ending.reason is ExitReason.CANCELLED and ending.detail.startswith(rules.STOPPED)
+
+
+def models_of(assignment: Assignment) -> tuple[str, ...]:
+    """Return the models that a task may fall back on."""
+    told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER))
+    named = tuple(map(str, told)) if isinstance(told, list) else ()
+    return named or (() if low is None else (str(low),))
+
+
+def cheaper(assignment: Assignment) -> Assignment:
+    """Return an assignment with the last of the models that its task may fall back on."""
+    models = models_of(assignment)
+    if not models:
+        return assignment
+    spec = {**assignment.task.spec, "model": models[-1], "fallback_models": []}
+    return assignment._replace(task=replace(assignment.task, spec=spec))
+
+
+def _told(assignment: Assignment, purse: AttemptBudget) -> Assignment:
+    """Return an assignment as people have answered: of their answers, a script is told its own."""
+    if purse.answers.cheaper:
+        assignment = cheaper(assignment)
+    if assignment.task.kind is TaskKind.AGENT or purse.asked == assignment.answers:
+        return assignment
+    return assignment._replace(answers=purse.asked)
+
+
+def _less(amounts: Amounts) -> Amounts:
+    return Amounts(**{unit: -amount for unit, amount in amounts})

@@ -1,0 +1,382 @@
+"""Messages for a running agent: follow-ups, its input, its mailbox.
+
+Nothing moves here: a message stays what it is until the program has acknowledged it. What it never
+acknowledges is read by the run that was queued with the message. Which message a mailbox calls by
+which number is on record, so that an acknowledgement counts after a restart, too; a message that
+was put there just before one may lie there twice, with the same id.
+
+The file its keeper feeds it from is the record of what it was told: each message is a line there,
+once, in its order. A process that was killed in the middle of a line writes the same line again,
+over itself. Nothing is written once the input has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from rota.errors import NotFound, Unavailable
+from rota.flow.attempt.attempt import missing_files_report
+from rota.flow.attempt.output import OutputParser
+from rota.flow.attempt.prepare import PreparedAttempt
+from rota.flow.attempt.programs import ProgramControl
+from rota.flow.attempt.prompt import AgentPrompt
+from rota.model.attempts import Assignment, AttemptReport, KeptAttempt
+from rota.model.audit import AttemptIdentity
+from rota.model.ids import RunId
+from rota.model.threads import MOST_PENDING, ThreadMessage
+from rota.ports.agent import AgentWorkspace, PreparedProgram, SteerableAgent
+from rota.ports.keeper import KeeperHome
+from rota.ports.mailbox import MailboxFolder, MailboxService, files_in
+from rota.ports.store import Store
+from rota.rules.prompts import media_of
+from rota.store.store import until_available
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
+"""How soon a program that does not listen yet is offered again what it was offered."""
+TOPIC = "messages"
+
+
+class MessageOffer:
+    """One try that is offered what is said in its conversation."""
+
+    def __init__(
+        self,
+        store: Store,
+        put: Callable[[ThreadMessage], Awaitable[int | None]],
+        kept: KeptAttempt,
+        thread: str,
+    ) -> None:
+        self._store = store
+        self._put = put
+        self._kept = kept
+        self._thread = thread
+        self._giving = asyncio.Lock()
+        self.name = f"{kept.run_id}.{kept.epoch}.{kept.nonce}"
+
+    async def go_on(self) -> None:
+        """Offer what there is and what comes, until this is cancelled."""
+        said = asyncio.Event()
+        stop = self._store.subscribe(lambda topic: said.set() if topic == TOPIC else None)
+        try:
+            while True:
+                said.clear()
+                pause = LOOK_SECONDS if await self._give() else AGAIN_SECONDS
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await said.wait()
+        finally:
+            stop()
+
+    async def _give(self) -> bool:
+        """Give what is new, in its order; false if something is left."""
+        kept, store = self._kept, self._store
+        try:
+            for message in await store.pending_messages(self._thread, self.name, MOST_PENDING):
+                async with self._giving:
+                    number = await self._put(message)
+                    if number is None:
+                        return False
+                    await store.box_message(message.id, self.name, number)
+        except Unavailable as fault:
+            log.warning("run.not_offered", extra={"run_id": kept.run_id, "error": str(fault)})
+            return False
+        return True
+
+    async def read(self, number: int) -> int:
+        """Note that everything is read up to a message; return how much was new."""
+        async with self._giving:  # what lies there is on record before it counts as read
+            message = await self._store.boxed_message(self.name, number)
+        taken = None
+        if message is not None:
+            kept = self._kept
+            taken = await self._store.take_messages(kept.run_id, kept.epoch, message)
+        if taken is None:
+            raise NotFound("message", number, "see those in your mailbox")
+        return taken
+
+
+class MessageDelivery:
+    """Offers messages to the tries that go on here.
+
+    A try whose program is steered finds them on its input, any other in its mailbox, `box`.
+    """
+
+    def __init__(
+        self, store: Store, box: MailboxFolder | None = None, yard: KeeperHome | None = None
+    ) -> None:
+        self._store = store
+        self._yard = yard
+        self.box = box
+        self._steered: dict[int, InputWriter] = {}
+        self._going: dict[int, tuple[MessageOffer, asyncio.Future[None]]] = {}
+
+    def begin(
+        self, assignment: Assignment, kept: KeptAttempt, ready: PreparedAttempt | None = None
+    ) -> None:
+        """Offer a try what is said in its conversation, as long as it goes on."""
+        thread = assignment.lease.thread
+        self.end(kept.run_id)
+        put = None if thread is None else self._way(kept, ready)
+        if put is not None and thread is not None:
+            offer = MessageOffer(self._store, put, kept, thread)
+            self._going[kept.run_id] = offer, asyncio.ensure_future(offer.go_on())
+
+    def _way(
+        self, kept: KeptAttempt, ready: PreparedAttempt | None
+    ) -> Callable[[ThreadMessage], Awaitable[int | None]] | None:
+        agent, box, yard = None if ready is None else is_steerable(ready), self.box, self._yard
+        files = None if box is None or yard is None else files_in(yard.mailbox(kept))
+        if agent is not None and yard is not None:
+            steer = self._steered[kept.run_id] = InputWriter(yard, kept, agent, files)
+            return steer.put if box is None else partial(_brought, box, kept, steer)
+        if box is None:
+            return None
+        tell = partial(message_text, files=files)
+        return lambda message: box.give(kept.run_id, kept.epoch, message, tell)
+
+    async def heard(self, kept: KeptAttempt, hearing: OutputParser) -> None:
+        """Note what a steered program has taken in; end its input when it has nothing to do.
+
+        What it has said is on record before: a later process hears all of it again, so that an
+        acknowledgement counts whenever this process dies.
+        """
+        steer = self._steered.get(kept.run_id)
+        if steer is None or steer.kept.nonce != kept.nonce:
+            return
+        upto = steer.upto(hearing.taken)
+        if upto > steer.taken:
+            take = self._store.take_messages
+            await until_available(lambda: take(kept.run_id, kept.epoch, upto))
+            steer.taken = upto
+        wanted, hearing.wanted = hearing.wanted, []
+        for line in wanted:
+            steer.want(line)
+        if hearing.over:
+            steer.close()
+        elif hearing.at_rest:
+            steer.close_unless_more()
+
+    def end(self, run_id: int) -> None:
+        """Offer a run nothing more."""
+        self._steered.pop(run_id, None)
+        if run_id in self._going:
+            self._going.pop(run_id)[1].cancel()
+
+    async def acknowledged(self, held: AttemptIdentity, number: int) -> int:
+        """Note that an attempt has read everything up to the message its mailbox calls so."""
+        offer, _ = self._going.get(held.run_id, (None, None))
+        if offer is None or not offer.name.startswith(f"{held.run_id}.{held.epoch}."):
+            raise NotFound("message", number, "see those in your mailbox")
+        return await offer.read(number)
+
+
+async def _brought(
+    box: MailboxFolder, kept: KeptAttempt, steer: InputWriter, message: ThreadMessage
+) -> int | None:
+    """Tell a message to a program that is steered, once its files are there."""
+    if message.files and not steer.has(message):
+        message = await box.bring(kept, message)
+    return await steer.put(message)
+
+
+def message_text(message: ThreadMessage, files: str | None) -> dict[str, Any]:
+    """Return a message as a program is told it that finds the files of messages in a folder."""
+    return {
+        "id": message.id,
+        "sender": message.sender,
+        "time": message.at.isoformat(),
+        "thread": message.thread,
+        "text": message.body,
+        **media_of(message, files),
+    }
+
+
+def is_steerable(ready: PreparedAttempt) -> SteerableAgent | None:
+    """Return the agent of an attempt if it takes messages while it works."""
+    agent: object = ready.agent
+    return agent if isinstance(agent, SteerableAgent) and agent.steers(ready.wish) else None
+
+
+def add_steering(ready: PreparedAttempt, assignment: Assignment) -> AgentWorkspace:
+    """Return the room of a try, whose input stays open if something may come there."""
+    steers = assignment.lease.thread is not None and is_steerable(ready) is not None
+    return replace(ready.room, steered=True) if steers else ready.room
+
+
+class InputWriter:
+    """The input of one try."""
+
+    def __init__(
+        self, yard: KeeperHome, kept: KeptAttempt, agent: SteerableAgent, files: str | None = None
+    ) -> None:
+        self._yard = yard
+        self._agent = agent
+        self._files = files
+        self.kept = kept
+        self.taken = 0
+        """The last message that is on record as taken."""
+        self._given: list[int] = []
+        self._lines: set[bytes] = set()
+        self._wanted: list[bytes] = []
+        self._at = 0
+        self._torn = b""
+        self._ended = True
+        self._look()
+        self._ring()
+
+    def _ring(self) -> None:
+        """Have what lies there read: who put it there may have been killed before it rang."""
+        try:
+            self._yard.write(self.kept, self._at + len(self._torn), b"", end=self._ended)
+        except OSError as fault:
+            log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
+
+    def _look(self) -> None:
+        """Learn what lies there, whoever has put it there."""
+        data, self._ended = self._yard.input(self.kept)
+        *whole, self._torn = data.split(b"\n")
+        self._at = len(data) - len(self._torn)
+        self._lines = {line + b"\n" for line in whole}
+        found = (self._agent.message_in(line) for line in whole)
+        self._given = [number for number in found if number is not None]
+
+    def has(self, message: ThreadMessage) -> bool:
+        """Whether a message is there."""
+        return message.id in self._given
+
+    async def put(self, message: ThreadMessage) -> int | None:
+        """Put a message there unless it is there, and return its number; None if it has ended."""
+        if self.has(message):
+            return self._given.index(message.id) + 1
+        if not self._write(self._agent.line(message, self._files)):
+            return None
+        self._given.append(message.id)
+        self._write_wanted()
+        return len(self._given)
+
+    def want(self, line: str) -> None:
+        """Put a line there that the program must be told, unless it is there.
+
+        Behind a line that was torn it has to wait until that is whole.
+        """
+        self._wanted.append(line.encode())
+        self._write_wanted()
+
+    def _write_wanted(self) -> None:
+        while self._wanted and (self._wanted[0] in self._lines or self._write(self._wanted[0])):
+            self._wanted.pop(0)
+
+    def _write(self, line: bytes) -> bool:
+        """Put a line there; false if the input has ended or takes nothing now."""
+        if self._ended or not line.startswith(self._torn):
+            return False
+        try:
+            self._yard.write(self.kept, self._at, line)
+        except OSError as fault:
+            log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
+            self._look()
+            return False
+        self._at, self._torn = self._at + len(line), b""
+        self._lines.add(line)
+        return True
+
+    def upto(self, taken: int) -> int:
+        """Return the last message that was given of those up to one that was taken."""
+        return max((number for number in self._given if number <= taken), default=0)
+
+    def close_unless_more(self) -> None:
+        """End the input of a program that has done all it was told, unless more lies there."""
+        if max(self._given, default=0) <= self.taken:
+            self.close()
+
+    def close(self) -> None:
+        """End the input: what was not taken from there will not be."""
+        if not self._ended:
+            self._yard.write(self.kept, self._at, b"", end=True)
+            self._ended = True
+
+
+Heard = TypeVar("Heard")
+
+
+class AttemptMailbox:
+    """The mailboxes of attempts, as kept work uses them; where there are none, nothing happens."""
+
+    def __init__(
+        self, yard: KeeperHome, minding: ProgramControl, mailboxes: MailboxService | None
+    ) -> None:
+        self._yard = yard
+        self._minding = minding
+        self._mailboxes = mailboxes
+
+    def told(self, room: AgentWorkspace, kept: KeptAttempt) -> AgentWorkspace:
+        """Return a room whose program knows where the mailbox of its try is."""
+        if self._mailboxes is None:
+            return room
+        box = self._yard.mailbox(kept)
+        return replace(room, mailbox=box, ids={**room.ids, "ROTA_MAILBOX": box})
+
+    def files(self, assignment: Assignment, kept: KeptAttempt) -> str | None:
+        """Return where the program of a try finds the files of messages; None if nowhere."""
+        if self._mailboxes is None or assignment.lease.thread is None:
+            return None
+        return files_in(self._yard.mailbox(kept))
+
+    async def bring(
+        self,
+        kept: KeptAttempt,
+        told: AgentPrompt,
+        prepared: PreparedProgram,
+        ready: PreparedAttempt,
+        room: AgentWorkspace,
+    ) -> PreparedProgram | AttemptReport:
+        """Lay the files of what a program is told into the mailbox of its try.
+
+        Returns what is to be run, prepared again if files are lost, or that the attempt failed.
+        """
+        if self._mailboxes is None:
+            return prepared
+        try:
+            lying = [await self._mailboxes.bring(kept, message) for message in told.carrying]
+        except Unavailable as fault:
+            return missing_files_report(str(fault))
+        now = told.having(lying)
+        return prepared if now is told else ready.agent.prepare(now.wish, room)
+
+    async def open(self, assignment: Assignment, kept: KeptAttempt) -> None:
+        """Serve the mailbox of a try, if nobody does."""
+        if self._mailboxes is not None:
+            stop = partial(self._minding.cancel, kept, 0.0)
+            await self._mailboxes.open(assignment, kept, self._yard.mailbox(kept), stop)
+
+    async def while_served(
+        self,
+        assignment: Assignment,
+        kept: KeptAttempt,
+        hear: Callable[[], Awaitable[Heard]],
+        stopped: Callable[[], bool],
+    ) -> tuple[Heard, str | None]:
+        """Serve a mailbox while its program is heard, and then what the program has left there.
+
+        Nothing more is carried out for one that somebody stopped. Returns what was heard, and why
+        the attempt must fail, if so.
+        """
+        if self._mailboxes is None:
+            return await hear(), None
+        await self.open(assignment, kept)
+        heard = await hear()
+        return heard, await self._mailboxes.close(kept, drain=not stopped())
+
+    def leave(self, run_id: RunId) -> None:
+        """Serve the mailbox of a run no more, whoever will."""
+        if self._mailboxes is not None:
+            self._mailboxes.leave(run_id)

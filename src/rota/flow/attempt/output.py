@@ -1,0 +1,647 @@
+"""The output of a program becomes events, usage, sessions and progress.
+
+Offsets only move over whole lines, and a reader that begins anew is fed from the start, so it does
+not matter how often the process that listens is replaced.
+
+What is to be told goes on record together with the bytes that say it, so that whoever listens next
+tells nothing of it again. See `rules.telling`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from rota.flow.attempt.prepare import is_reader
+from rota.model.agents import (
+    AgentAnswer,
+    AgentError,
+    AgentInputClosed,
+    AgentInputRequested,
+    AgentMessageAccepted,
+    AgentProgress,
+    AgentQuestion,
+    AgentResult,
+    AgentSessionStarted,
+    AgentSpec,
+    AgentStyledText,
+    AgentText,
+    AgentToolCall,
+    AgentTurnAnswer,
+    AgentUsage,
+    Said,
+    SessionContext,
+)
+from rota.model.attempts import (
+    ASKING,
+    AgentSessionRef,
+    Assignment,
+    ExitReason,
+    ExitRecord,
+    KeptAttempt,
+    NewEvent,
+    OutputChunk,
+    OutputStream,
+    PricedUsage,
+    ProgressNotice,
+    SpoolState,
+    Succeeded,
+)
+from rota.model.budgets import MICROS, Amounts
+from rota.model.events import EventName
+from rota.model.settlement import NewDelivery
+from rota.model.tasks import TaskKind
+from rota.model.text import MORE, clean, coloured
+from rota.ports.agent import Agent, CumulativeUsageReader, OutputReader
+from rota.rules.notifications import (
+    MOST_ANSWERS,
+    PROGRESS_GAP,
+    RunConversation,
+    digest_of,
+    of_answer,
+    of_begin,
+    of_progress,
+    public_text,
+)
+from rota.rules.task_spec import is_in_conversation, is_session
+
+LONGEST_LINE = 64 * 1024
+MOST_LINES = 4_096
+"""How many lines are heard in one go: others have their turn before the next."""
+MOST_EVENTS = 10_000
+"""How many events of an attempt hold its text at most, and how many hold anything else."""
+MOST_TOOLS = 1_000
+WHOLE = re.compile(rb"[ \t\r]+|([^\w\s\x80-\xff\x1b])\1{2,}")
+COLOURED = re.compile(rb"\x1b\[[0-9;:]*m")
+NOT_COUNTED = "the result that it gave, which does not count:"
+
+
+NOTHING_USED = PricedUsage(Amounts(), priced=False)
+
+
+class OutputParser:
+    """What was heard of one attempt."""
+
+    def __init__(
+        self,
+        reader: OutputReader,
+        following: SessionTracker | None = None,
+        charge: Callable[[AgentUsage], AgentUsage] = lambda said: said,
+        telling: ProgressReporter | None = None,
+    ) -> None:
+        self.reader = reader
+        self._telling = telling
+        self._charge = charge
+        self._following = following
+        self._at = dict.fromkeys(OutputStream, 0)
+        self._parts = dict.fromkeys(OutputStream, 0)
+        self._cut = dict.fromkeys(OutputStream, False)
+        self.unfinished = dict.fromkeys(OutputStream, 0)
+        """How many bytes there are behind the last line of a stream that was heard."""
+        self._rest = OutputTail()
+        self._result: AgentAnswer | None = None
+        self._text_left = HEAD_TEXT
+        self._texts_left = self._others_left = MOST_EVENTS
+        self.last_line = ""
+        """The last line of text, also when it is not recorded any more."""
+        self._used = NOTHING_USED
+        self.tools: set[str] = set()
+        """The names of the tools that were called."""
+        self.taken = 0
+        """The last message that the program has taken in while it worked."""
+        self.at_rest = False
+        """Whether it has said all it has to say of what it was told."""
+        self.over = False
+        """Whether it takes nothing more in."""
+        self.wanted: list[str] = []
+        """The lines that it must be told to go on, until somebody takes them from here."""
+
+    def at(self, stream: OutputStream) -> int:
+        """Return up to where a stream was heard."""
+        return self._at[stream]
+
+    def skip(self, stream: OutputStream, end: int) -> None:
+        """Count a part of a stream as heard that cannot be read any more."""
+        self._at[stream] = end
+
+    def count_kept(self, texts: int) -> None:
+        """Count the events on record that hold text: how it was cut is not in the bytes."""
+        self._texts_left = max(MOST_EVENTS - texts, 0)
+        self._rest.incomplete = texts >= MOST_EVENTS
+
+    def news(self) -> AgentSessionRef | None:
+        """Return the agent's session, if it is followed and not what is on record."""
+        return None if self._following is None else self._following.news()
+
+    def recorded(self) -> None:
+        """Note that everything heard is on record."""
+        if self._following is not None:
+            self._following.recorded()
+
+    def take(
+        self, stream: OutputStream, data: bytes, *, last: bool = False, known: bool = False
+    ) -> OutputChunk | None:
+        """Hear the bytes at the offset of a stream; what is no whole line yet is left.
+
+        Of many lines the rest is left as well. With `last` nothing more will come. All that is
+        `known` is on record, as part of a line or as whole ones.
+        """
+        start, used, count = self._at[stream], 0, 0
+        happened: list[NewEvent] = []
+        self._used = NOTHING_USED
+        for line, cut in islice(lines_of(data, last=last), MOST_LINES):
+            happened += self._hear(stream, start + used, line, cut=cut)
+            self._cut[stream] = cut
+            used += len(line)
+            count += 1
+        if known and used < len(data) and count < MOST_LINES:
+            happened += self._hear_part(stream, start + used, data[used:])
+            used = len(data)
+        self.unfinished[stream] = len(data) - used
+        if not used:
+            return None
+        self._at[stream] = start + used
+        told = None if self._used is NOTHING_USED else self._used
+        kept = tuple(self._counted(join_output(happened)))
+        aloud = () if self._telling is None else self._telling.news()
+        return OutputChunk(stream, start, start + used, kept, told, aloud)
+
+    def take_part(self, stream: OutputStream, data: bytes) -> OutputChunk | None:
+        """Hear what may be shown of a line that is not whole yet; the rest of it is left."""
+        start, shown = self._at[stream], self._parts[stream]
+        if stream is OutputStream.OUT and (not self.reader.plain or not (shown or _is_text(data))):
+            return None
+        part = clean_for_display(data)
+        if not part:
+            return None
+        happened = tuple(self._counted(self._hear_part(stream, start, part)))
+        self._at[stream] = start + len(part)
+        self.unfinished[stream] = len(data) - len(part)
+        return OutputChunk(stream, start, start + len(part), happened)
+
+    def _hear_part(self, stream: OutputStream, at: int, part: bytes) -> Iterator[NewEvent]:
+        """Hear the beginning of a line, or more of it: its reader is told what it is not."""
+        if stream is OutputStream.OUT:
+            self.reader.feed(part, cut=True)
+        text = part.decode("utf-8", "replace")
+        event = output_event(stream, at, clean(text), coloured(text))
+        flags = {"continues": True} if self._parts[stream] else {}
+        self._parts[stream] += len(part)
+        yield from self._bounded(event._replace(data={**event.data, "open": True, **flags}))
+
+    def _hear_rest(
+        self, stream: OutputStream, at: int, line: bytes, *, cut: bool
+    ) -> Iterator[NewEvent]:
+        """Hear the rest of a line whose beginning was shown already."""
+        sayings = self.reader.feed(line, cut=cut) if stream is OutputStream.OUT else ()
+        self._parts[stream] = self._parts[stream] + len(line) if cut else 0
+        raw = line.decode("utf-8", "replace").removesuffix("\n")
+        event = output_event(stream, at, clean(raw), coloured(raw))
+        flags = {"continues": True, **({"open": True} if cut else {})}
+        yield from self._bounded(event._replace(data={**event.data, **flags}))
+        for said in sayings:
+            if isinstance(said, AgentText):
+                self.last_line = said.text.strip().rpartition("\n")[2] or self.last_line
+
+    def _hear(self, stream: OutputStream, at: int, line: bytes, *, cut: bool) -> Iterator[NewEvent]:
+        if self._parts[stream]:
+            yield from self._hear_rest(stream, at, line, cut=cut)
+            return
+        if stream is OutputStream.ERR:
+            raw = line.decode("utf-8", "replace").removesuffix("\n")
+            yield from self._bounded(output_event(stream, at, clean(raw), coloured(raw)))
+            return
+        for told in self.reader.feed(line, cut=cut):
+            said = self._charge(told) if isinstance(told, AgentUsage) else told
+            self._count(said)
+            self._heed(said)
+            if self._following is not None:
+                self._following.note(said)
+            if self._telling is not None:
+                self._telling.note(said, at)
+            event = event_of(said, at)
+            if event is not None:
+                yield from self._bounded(event)
+
+    def finish(self, ending: ExitRecord, tries: int) -> OutputChunk | None:
+        """Hear what no spool has room for, and return what is recorded once it has ended.
+
+        That is the end of what was too much for the record, and a result that does not count.
+        """
+        self._used = NOTHING_USED
+        beyond = [
+            *self._beyond(OutputStream.OUT, ending.out),
+            *self._beyond(OutputStream.ERR, ending.err),
+        ]
+        beyond += self._broken_off(OutputStream.OUT, ending.out.total)
+        happened = [*self._counted(join_output(beyond)), *self._rest.events()]
+        if self._result is not None and (ending.reason is not ExitReason.EXITED or ending.code):
+            happened += _not_counted(self._result, self._at[OutputStream.OUT])
+        if not happened:
+            return None
+        at, used = self._at[OutputStream.OUT], None if self._used is NOTHING_USED else self._used
+        return OutputChunk(
+            OutputStream.OUT,
+            at,
+            at,
+            tuple(mark_truncated(event, tries) for event in happened),
+            used,
+        )
+
+    def _beyond(self, stream: OutputStream, spooled: SpoolState) -> Iterator[NewEvent]:
+        """Hear the last lines of a stream that was longer than its spool."""
+        gap = spooled.total - spooled.size - len(spooled.tail)
+        if not spooled.tail:
+            return
+        yield from self._bounded(
+            output_event(stream, spooled.size, f"… {gap:,} bytes are left out")
+        )
+        if gap:
+            yield from self._broken_off(stream, spooled.size)
+        lines = spooled.tail.partition(b"\n")[2] if gap else spooled.tail
+        for line, cut in lines_of(lines, last=True):
+            yield from self._hear(stream, spooled.total, line, cut=cut)
+            self._cut[stream] = cut
+
+    def _broken_off(self, stream: OutputStream, at: int) -> Iterator[NewEvent]:
+        """Hear the end of a line that nobody knows the end of: what comes next is another one."""
+        cut, shown = self._cut[stream], self._parts[stream]
+        self._cut[stream], self._parts[stream] = False, 0
+        if stream is OutputStream.OUT and shown:
+            self.reader.feed(b"\n")
+        elif stream is OutputStream.OUT and cut:
+            yield from self._hear(stream, at, b"\n", cut=False)
+
+    def left(self, verdict: AgentResult | None) -> AgentResult | None:
+        """Return what the attempt came to, with what is left of it to tell people."""
+        return remaining_notices(verdict, self._telling)
+
+    def pending(self) -> Amounts:
+        """Return what the agent has used and not summed up yet, where its reader can tell."""
+        if not isinstance(self.reader, CumulativeUsageReader):
+            return NOTHING_USED.used
+        return _used(self._charge(self.reader.pending()))
+
+    def _heed(self, said: Said) -> None:
+        if isinstance(said, AgentMessageAccepted):
+            self.taken, self.at_rest = max(self.taken, said.message), False
+        elif isinstance(said, (AgentAnswer, AgentError, AgentQuestion)):
+            self.at_rest = True
+        elif isinstance(said, AgentInputRequested):
+            self.wanted.append(said.line)
+        elif isinstance(said, AgentInputClosed):
+            self.over = True
+        if isinstance(said, AgentAnswer):
+            self._result = said
+
+    def _count(self, said: Said) -> None:
+        """Count what is used, also when it is not recorded as an event any more."""
+        if isinstance(said, AgentToolCall):
+            if len(self.tools) < MOST_TOOLS:
+                self.tools.add(said.name)
+            self._used = PricedUsage(self._used.used + Amounts(tools=1), self._used.priced)
+        elif isinstance(said, AgentUsage):
+            priced = self._used.priced or said.cost is not None
+            self._used = PricedUsage(self._used.used + _used(said), priced)
+
+    def _bounded(self, event: NewEvent) -> Iterator[NewEvent]:
+        if event.name is EventName.OUTPUT:
+            self.last_line = event.data["text"].strip().rpartition("\n")[2] or self.last_line
+            if self._text_left <= 0:
+                self._rest.add(event)
+                return
+            self._text_left -= size_of(event)
+            if self._text_left <= 0:
+                self._rest.add(event)
+                event = _more(event)
+        yield event
+
+    def _counted(self, happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
+        """Yield as many events as are kept: text and everything else apart, and then that word."""
+        for event in happened:
+            if event.name is EventName.OUTPUT:
+                self._texts_left -= 1
+                left = self._texts_left
+            else:
+                self._others_left -= 1
+                left = self._others_left
+            if left <= 0 and event.name is EventName.OUTPUT and event.data["text"] != MORE:
+                self._rest.add(event)
+            if left >= 0:
+                yield event if left else _more(event)
+
+
+def clean_for_display(part: bytes) -> bytes:
+    """Return what may be shown of a line that is not whole yet.
+
+    Whole words alone, and signs that are drawn out, as dots of something that goes on: half a
+    secret would not be known as one. No half of a sequence for terminals is among it.
+    """
+    found = None
+    for found in WHOLE.finditer(part):  # noqa: B007 - the last one counts
+        pass
+    shown = part[: found.end()] if found is not None else b""
+    escape = shown.rfind(b"\x1b")
+    ended = escape < 0 or COLOURED.match(shown, escape)
+    return shown if ended else shown[:escape]
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether a line is none of Rota's, which begin with a brace; of blanks alone nobody knows."""
+    begun = data.lstrip()
+    return bool(begun) and not begun.startswith(b"{")
+
+
+def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
+    """Yield whole lines with their ends; one that is too long comes in parts that are `cut`."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start, start + LONGEST_LINE) + 1
+        if end:
+            yield data[start:end], False
+            start = end
+        elif len(data) - start >= LONGEST_LINE:
+            yield data[start : start + LONGEST_LINE], True
+            start += LONGEST_LINE
+        else:
+            break
+    if last and start < len(data):
+        yield data[start:], False
+
+
+def event_of(said: Said, at: int) -> NewEvent | None:
+    """Return what an agent said as an event; a result and a question end the attempt instead.
+
+    Of a result that has internal text all goes on record, for people are shown the rest alone.
+    """
+    match said:
+        case AgentText(text=text):
+            ansi = said.ansi if isinstance(said, AgentStyledText) else None
+            return output_event(OutputStream.OUT, at, text, ansi)
+        case AgentProgress(percent=percent, message=message):
+            return NewEvent(EventName.PROGRESS, {"percent": percent, "message": message})
+        case AgentToolCall(name=name, summary=summary):
+            return NewEvent(EventName.TOOL, {"tool": name, "summary": summary})
+        case AgentUsage():
+            return NewEvent(EventName.USAGE, _usage(said))
+        case AgentSessionStarted(id=session):
+            return NewEvent(EventName.SESSION, {"session": session})
+        case AgentError(kind=kind, detail=detail):
+            return NewEvent(EventName.FAULT, {"kind": kind.value, "detail": detail})
+        case AgentAnswer() | AgentQuestion():
+            return _internal(said, at)
+    return None
+
+
+def _internal(said: AgentAnswer | AgentQuestion, at: int) -> NewEvent | None:
+    data = said.data if isinstance(said, AgentAnswer) else said.context
+    text = said.text if not data else f"{said.text}\n{data}"
+    if public_text(text) == text:
+        return None
+    return output_event(OutputStream.OUT, at, text[:LONGEST_TEXT])
+
+
+def _not_counted(result: AgentAnswer, at: int) -> Iterator[NewEvent]:
+    """Yield a result that its attempt did not come to, for people to read."""
+    text = f"{NOT_COUNTED}\n{result.text if result.data is None else result.data}"
+    for start in range(0, len(text), LONGEST_TEXT):
+        yield output_event(OutputStream.OUT, at, text[start : start + LONGEST_TEXT])
+
+
+def _used(said: AgentUsage) -> Amounts:
+    """Return usage in the units of budgets; each time it is told is a turn."""
+    cost = 0 if said.cost is None else round(said.cost * MICROS)
+    return Amounts(tokens=said.input + said.output, cost=cost, turns=1)
+
+
+def _usage(said: AgentUsage) -> dict[str, Any]:
+    figures = {"input": said.input, "output": said.output, "cached": said.cached}
+    return {**figures, "cost": said.cost, "model": said.model, "of_session": said.of_session}
+
+
+def _more(event: NewEvent) -> NewEvent:
+    """Return, in the place of the first event that is not kept, that there is more."""
+    stream = OutputStream(event.data.get("stream", OutputStream.OUT))
+    return output_event(stream, event.data.get("at", 0), MORE)
+
+
+LONGEST_TEXT = 8 * 1024
+"""How much text one event holds at most."""
+MOST_TEXT = 1024 * 1024
+HEAD_TEXT = MOST_TEXT
+"""How much of an attempt's text is recorded as it comes, and how much of its end besides."""
+MOST_LAST = 10_000
+"""How many lines of its end are held at most."""
+END = "end"
+"""What marks the end of an output; its value tells which try of an attempt it is of."""
+
+
+class OutputTail:
+    """What is not recorded as it comes: the newest of it, to be recorded at the end."""
+
+    def __init__(self) -> None:
+        self._held: deque[NewEvent] = deque()
+        self._size = 0
+        self._left_out = 0
+        self.incomplete = False
+        """Whether there may be more before it that nobody has held."""
+
+    def add(self, event: NewEvent) -> None:
+        """Hold an event, and let go of the oldest where that is too much."""
+        self._held.append(event)
+        self._size += size_of(event)
+        while self._size > MOST_TEXT or len(self._held) > MOST_LAST:
+            gone = self._held.popleft()
+            self._size -= size_of(gone)
+            self._left_out += gone.data["text"].count("\n") + 1
+
+    def events(self) -> Iterator[NewEvent]:
+        """Yield what is held, and before it how much is not."""
+        if self._held and (self._left_out or self.incomplete):
+            first = self._held[0].data
+            count = "some" if self.incomplete else f"{self._left_out:,}"
+            yield output_event(
+                OutputStream(first["stream"]), first["at"], f"… {count} lines are left out"
+            )
+        yield from join_output(list(self._held))
+
+
+def output_event(stream: OutputStream, at: int, text: str, ansi: str | None = None) -> NewEvent:
+    """Return what was written at an offset of a stream as an event."""
+    data: dict[str, Any] = {"stream": stream.value, "at": at, "text": text}
+    return NewEvent(EventName.OUTPUT, data if ansi is None else {**data, "ansi": ansi})
+
+
+def size_of(event: NewEvent) -> int:
+    """Return how much of the record an output takes."""
+    return len(event.data["text"]) + len(event.data.get("ansi", ""))
+
+
+def mark_truncated(event: NewEvent, tries: int) -> NewEvent:
+    """Return an event as one of the end of an output."""
+    return event._replace(data={**event.data, END: tries})
+
+
+def join_output(happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
+    """Yield events with neighbouring texts joined, so that a chatty program costs few of them."""
+    held: list[Mapping[str, Any]] = []
+    size = 0
+    for event in happened:
+        data = event.data
+        apart = event.name is not EventName.OUTPUT or data.keys() & {"open", "continues"}
+        more = 0 if apart else max(len(data["text"]), len(data.get("ansi", "")))
+        if held and (apart or size + more > LONGEST_TEXT):
+            yield _together(held)
+            held, size = [], 0
+        if apart:
+            yield event
+        else:
+            held.append(data)
+            size += more + 1
+    if held:
+        yield _together(held)
+
+
+def _together(held: Sequence[Mapping[str, Any]]) -> NewEvent:
+    """Return neighbouring texts as one, with colours if one of them has some."""
+    both = {**held[0], "text": "\n".join(data["text"] for data in held)}
+    if any("ansi" in data for data in held):
+        both["ansi"] = "\n".join(data.get("ansi", data["text"]) for data in held)
+    return NewEvent(EventName.OUTPUT, both)
+
+
+class SessionTracker:
+    """Knows what the next run goes on in, from what the agent says."""
+
+    def __init__(self, agent: str, resumed: AgentSessionRef | None, *, shared: bool = True) -> None:
+        self._agent = agent
+        self._shared = shared
+        self._was = "" if resumed is None else resumed.id
+        self._now = resumed
+        self._told: AgentSessionRef | None = None
+        self._recorded: AgentSessionRef | None = None
+
+    @classmethod
+    def of(
+        cls, agent: Agent, resumed: AgentSessionRef | None, wish: AgentSpec
+    ) -> SessionTracker | None:
+        """Return what follows an agent that can go on later; the others have no sessions."""
+        shared = wish.context is SessionContext.GROUP
+        return cls(agent.name, resumed, shared=shared) if agent.abilities.resume else None
+
+    def note(self, said: Said) -> None:
+        """Take what was said into account."""
+        known = self._now
+        if isinstance(said, AgentSessionStarted) and is_session(said.id):
+            if known is None or known.id != said.id:
+                self._now = AgentSessionRef(
+                    self._agent, said.id, was=self._was, shared=self._shared
+                )
+        elif isinstance(said, AgentUsage) and known is not None:
+            self._now = known._replace(
+                input=known.input + said.input,
+                output=known.output + said.output,
+                cached=known.cached + said.cached,
+            )
+        else:
+            return
+        self._told = self._now
+
+    def news(self) -> AgentSessionRef | None:
+        """Return the session the agent has told of, if it is not what is on record."""
+        return None if self._told == self._recorded else self._told
+
+    def recorded(self) -> None:
+        """Note that it is on record now."""
+        self._recorded = self._told
+
+
+def run_conversation(assignment: Assignment) -> RunConversation | None:
+    """Return where people hear of a run while it goes on; None if they do not."""
+    lease, task = assignment.lease, assignment.task
+    to = task.policy.deliver_to
+    talks = task.kind is TaskKind.AGENT and (is_in_conversation(task) or is_reader(assignment))
+    if not talks or lease.thread is None or to is None:
+        return None
+    return RunConversation(lease.run_id, lease.space_id, to)
+
+
+def start_notices(assignment: Assignment, kept: KeptAttempt) -> NewDelivery | None:
+    """Return what says that the work for a person's message begins, if its task wants that.
+
+    What is tried again, or goes on with an answer, has begun already; a gate is no work yet.
+    """
+    lease = assignment.lease
+    there = run_conversation(assignment)
+    first = not lease.retries and not lease.asked and not kept.tries and kept.gate != ASKING
+    wanted = assignment.task.policy.acknowledge and is_reader(assignment)
+    return of_begin(there) if there is not None and first and wanted else None
+
+
+class ProgressReporter:
+    """Finds out what is to be told of one try, from all it says."""
+
+    def __init__(self, there: RunConversation, kept: KeptAttempt, most_progress: int) -> None:
+        self._there = there
+        self._at = f"{kept.epoch}.{kept.nonce}"
+        self._most = most_progress
+        self.overflows = False
+        """Whether it has given more results than are told on the way."""
+        self._said: Counter[str] = Counter()
+        self._answers: list[ProgressNotice] = []
+        self._progress: ProgressNotice | None = None
+
+    @classmethod
+    def of(cls, assignment: Assignment, kept: KeptAttempt) -> ProgressReporter | None:
+        """Return what tells of a try; nothing does where nobody listens."""
+        there = run_conversation(assignment)
+        return None if there is None else cls(there, kept, assignment.task.policy.progress)
+
+    def note(self, said: Said, at: int) -> None:
+        """Take what was said at an offset into account; of a burst, the newest step counts."""
+        match said:
+            case AgentTurnAnswer(result=result):
+                self._answer(result)
+            case AgentToolCall(name=name, summary=summary):
+                self._step(f"{name}: {summary}" if summary else name, at)
+            case AgentProgress(percent=percent, message=message):
+                share = "" if percent is None else f"{percent:.0f} %"
+                self._step(": ".join(part for part in (share, message) if part), at)
+
+    def news(self) -> tuple[ProgressNotice, ...]:
+        """Return what is new since this was asked last."""
+        told = (*self._answers, *(() if self._progress is None else (self._progress,)))
+        self._answers, self._progress = [], None
+        return told
+
+    def _answer(self, result: str) -> None:
+        if self._said.total() == MOST_ANSWERS:
+            self.overflows = True
+            return
+        digest = digest_of(result)
+        self._said[digest] += 1
+        delivery = of_answer(self._there, result, self._said[digest])
+        if delivery is not None:
+            self._answers.append(ProgressNotice(delivery))
+
+    def _step(self, line: str, at: int) -> None:
+        if not self._most:
+            return
+        delivery = of_progress(self._there, line, f"{self._at}.{at}")
+        if delivery is not None:
+            self._progress = ProgressNotice(delivery, self._most, PROGRESS_GAP)
+
+
+def remaining_notices(
+    verdict: AgentResult | None, telling: ProgressReporter | None
+) -> AgentResult | None:
+    """Return a verdict of which all is left to tell, unless all before its last word was told."""
+    if verdict is None or not isinstance(verdict.outcome, Succeeded):
+        return verdict
+    if telling is not None and not telling.overflows:
+        return verdict
+    return replace(verdict, outcome=replace(verdict.outcome, rest=None))

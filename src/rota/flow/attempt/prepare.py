@@ -1,0 +1,347 @@
+"""What an attempt needs before its start: agent, site, workspace, limits, arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NamedTuple, NoReturn
+
+from rota.errors import Invalid, Unavailable
+from rota.model.agents import AgentSpec, OutputFormat
+from rota.model.attempts import ASKING, LONGEST_RESULT, Assignment
+from rota.model.json import encode
+from rota.model.programs import MIB, ResourceLimits, Site
+from rota.model.runs import Lease
+from rota.model.schedules import StoredSchedule
+from rota.model.spaces import SpaceRole
+from rota.model.tasks import Pool, TaskKind
+from rota.model.text import clean
+from rota.model.threads import READER
+from rota.ports.agent import DESK, Agent, AgentWorkspace, McpServer
+from rota.ports.host import AgentApiAddress, AttemptTokens
+from rota.ports.keeper import KeeperHome
+from rota.ports.store import Store
+from rota.rules.task_spec import NAMES, ORIGIN, read_agent_spec, site_of
+from rota.store.store import until_available
+from rota.timing.durations import parse_duration
+
+
+class PreparedAttempt(NamedTuple):
+    """What an attempt needs."""
+
+    agent: Agent
+    wish: AgentSpec
+    room: AgentWorkspace
+    bounds: ResourceLimits
+    site: Site
+    role: SpaceRole
+
+
+def add_agent_api(room: AgentWorkspace, way: AgentApiAddress, *, tools: bool) -> AgentWorkspace:
+    """Return a room with the way to the desk in its environment, and as a tool server if wanted.
+
+    The pass never stands among a program's words, which everybody on the machine can read.
+    """
+    told = {**room.ids, "ROTA_MCP_URL": way.url, "ROTA_MCP_TOKEN": way.token}
+    server = McpServer(name=DESK, url=way.url, headers={"Authorization": f"Bearer {way.token}"})
+    servers = (*room.servers, server) if tools else room.servers
+    return replace(room, ids=told, servers=servers, desk=way.socket)
+
+
+async def find_schedule_of_run(store: Store, lease: Lease) -> StoredSchedule | None:
+    """Return the schedule that a run is for, if it is for one that still stands."""
+    if lease.slot_key is None:
+        return None
+    run = await until_available(lambda: store.get_run(lease.run_id))
+    schedules = await until_available(lambda: store.list_schedules([lease.task_id]))
+    mine = (one for one in schedules if run is not None and one.id == run.schedule_id)
+    return next(mine, None)
+
+
+class AttemptPreparer:
+    """Finds out what attempts need."""
+
+    def __init__(
+        self,
+        store: Store,
+        yard: KeeperHome,
+        agents: Mapping[str, Agent],
+        usual_agent: str,
+        offered: Mapping[str, str],
+        usual: ResourceLimits,
+        passes: AttemptTokens | None = None,
+    ) -> None:
+        self._store = store
+        self._yard = yard
+        self._agents = agents
+        self._usual_agent = usual_agent
+        self._usual = usual
+        self._offered = offered
+        self._passes = passes
+        self._roles: dict[str, SpaceRole] = {}
+
+    async def ready(self, assignment: Assignment) -> PreparedAttempt:
+        """Return what an attempt needs; raises if it may not or cannot be had.
+
+        What is carried on stays where it is and with the agent it began with, whatever its task
+        says now.
+        """
+        agent, wish = self._agent(assignment), agent_spec(assignment)
+        if assignment.kept is None:
+            agent.check(wish)
+        role = await self._role(assignment.task.space)
+        site = site_of(assignment.task.spec, role)
+        if assignment.kept is not None:
+            site = replace(site, executor=assignment.kept.executor)
+        schedule = await find_schedule_of_run(self._store, assignment.lease)
+        ids = identity_variables(assignment, None if schedule is None else schedule.name)
+        room = self._yard.room(assignment, site, self._offered, ids)
+        way = None if self._passes is None else self._passes.way(assignment.lease, site)
+        if way is not None:
+            room = add_agent_api(room, way, tools=agent.abilities.mcp)
+        bounds = resource_limits(assignment, self._usual, room.config)
+        return PreparedAttempt(agent, wish, room, bounds, site, role)
+
+    def _agent(self, assignment: Assignment) -> Agent:
+        kept = assignment.kept
+        began = "" if kept is None or kept.gate == ASKING else kept.agent
+        name = began or agent_name(assignment, self._usual_agent)
+        agent = self._agents.get(name)
+        if agent is None:
+            known = ", ".join(sorted(self._agents))
+            raise Unavailable(f"no agent {name!r} is known here: there are {known}")
+        return agent
+
+    async def _role(self, space: str) -> SpaceRole:
+        """Return whether a space may do everything; that never changes."""
+        if space not in self._roles:
+            self._roles[space] = (await until_available(lambda: self._store.find_space(space))).role
+        return self._roles[space]
+
+
+LONGEST_VARIABLE = 100 * 1024
+"""A variable of an environment may have 128 KiB on Linux; a longer payload is read from a file."""
+USUAL = ResourceLimits(hard_seconds=30 * 60.0)
+"""What holds for a program whose task says nothing."""
+IDLE_FIRST = 30.0
+"""How much later than an idle timeout a hard one comes that nobody has asked for."""
+
+
+def agent_name(assignment: Assignment, usual: str) -> str:
+    """Return the name of the agent that a task wants."""
+    if assignment.task.kind is TaskKind.SCRIPT:
+        return SCRIPT
+    return str(assignment.task.spec.get("agent") or usual)
+
+
+def agent_spec(assignment: Assignment) -> AgentSpec:
+    """Return everything a task leaves to its agent, with what this run was given.
+
+    A script reads the run's payload, as JSON, on its input.
+    """
+    spec: Mapping[str, Any] = assignment.task.spec
+    if assignment.task.kind is TaskKind.SCRIPT:
+        return script_spec(spec, assignment.lease.payload)
+    parts = (str(spec.get("instructions", "")), payload_text(assignment))
+    return read_agent_spec(spec, "\n\n".join(part for part in parts if part))
+
+
+def payload_text(assignment: Assignment) -> str:
+    """Return what a run of an agent was given beside its instructions, as text."""
+    payload = json.loads(assignment.lease.payload)
+    if payload is None or is_reader(assignment):
+        return ""
+    if isinstance(payload, dict) and isinstance(payload.get("input"), str):
+        return str(payload["input"])
+    return json.dumps(payload, ensure_ascii=False)
+
+
+def is_reader(assignment: Assignment) -> bool:
+    """Whether a run was queued to read what was said in its thread."""
+    lease = assignment.lease
+    return lease.thread is not None and json.loads(lease.payload) == READER
+
+
+def identity_variables(assignment: Assignment, schedule: str | None = None) -> dict[str, str]:
+    """Return what every program is told of the run it works for, and of the schedule it is for."""
+    lease, task = assignment.lease, assignment.task
+    told = {
+        "ROTA_RUN_ID": str(lease.run_id),
+        "ROTA_ATTEMPT": str(lease.epoch),
+        "ROTA_TASK": task.name,
+        "ROTA_TASK_ID": str(task.id),
+        "ROTA_SPACE": task.space,
+        "ROTA_TRACE_ID": assignment.trace_id,
+        "ROTA_PROFILE": profile_name(assignment, schedule),
+    }
+    thread = thread_key(assignment)
+    if thread is not None:
+        told["ROTA_THREAD_KEY"] = thread
+    if lease.slot_key is not None:
+        told["ROTA_SLOT"] = lease.slot_key
+    if schedule is not None:
+        told["ROTA_SCHEDULE"] = schedule
+    answers = json.dumps(assignment.answers, ensure_ascii=False)
+    if assignment.answers and len(answers.encode()) <= LONGEST_VARIABLE:
+        told["ROTA_ANSWERS"] = answers
+    if len(lease.payload.encode()) <= LONGEST_VARIABLE:
+        told["ROTA_PAYLOAD"] = lease.payload
+    return told
+
+
+def resource_limits(
+    assignment: Assignment, usual: ResourceLimits = USUAL, config: str | None = None
+) -> ResourceLimits:
+    """Return how much of everything an attempt may use: as its task says, else as usual.
+
+    How long it may take is said by the task, or else by its local config.
+    """
+    policy, spec = assignment.task.policy, assignment.task.spec
+    idle = policy.idle_timeout
+    hard = usual.hard_seconds
+    said = policy.timeout or local_timeout(config)
+    if said is not None:
+        hard = said.total_seconds()
+    elif hard is not None and idle is not None:
+        hard = max(hard, idle.total_seconds() + IDLE_FIRST)
+    memory, processes = _whole(spec, "memory_mib"), _whole(spec, "processes")
+    cpus: Any = spec.get("cpus")
+    return replace(
+        usual,
+        hard_seconds=hard,
+        idle_seconds=usual.idle_seconds if idle is None else idle.total_seconds(),
+        grace_seconds=usual.grace_seconds if policy.grace is None else policy.grace.total_seconds(),
+        memory_bytes=usual.memory_bytes if memory is None else memory * MIB,
+        processes=usual.processes if processes is None else processes,
+        cpus=usual.cpus if cpus is None else float(cpus),
+    )
+
+
+def _whole(spec: Mapping[str, Any], name: str) -> int | None:
+    said = spec.get(name)
+    return None if said is None else int(said)
+
+
+SCRIPT = "script"
+"""The agent of scripts."""
+LONGEST_METADATA = 64 * 1024
+"""A variable of an environment may have 128 KiB on Linux."""
+TOO_LONG = "its result file has more than 256 KiB: leave it among the artifacts and write less here"
+
+
+def script_spec(spec: Mapping[str, Any], payload: str) -> AgentSpec:
+    """Return what a script task wants: its words, or the one line that it gives to a shell."""
+    words = tuple(spec.get("command", ()))
+    return AgentSpec(
+        program=("sh", "-c", *words) if spec.get("shell") else words,
+        instructions=payload,
+        output=OutputFormat(spec.get("output", OutputFormat.LAST_LINE)),
+    )
+
+
+def thread_key(assignment: Assignment) -> str | None:
+    """Return the conversation that a run belongs to: its own, or else its task's."""
+    return assignment.lease.thread or assignment.task.thread
+
+
+def profile_name(assignment: Assignment, schedule: str | None = None) -> str:
+    """Return what a task says of itself, as JSON, and which of its schedules a run is for."""
+    task = assignment.task
+    told: dict[str, object] = {
+        "name": task.name,
+        "title": task.title,
+        "kind": task.kind.value,
+        "space": task.space,
+        "thread": thread_key(assignment),
+        "schedule": schedule,
+        "attempts": task.policy.retry.attempts,
+        "timeout_seconds": _seconds(task.policy.timeout),
+        "pool": (task.policy.pool or Pool.BACKGROUND).value,
+        "group": task.policy.group,
+    }
+    metadata = task.spec.get("metadata")
+    if len(json.dumps(metadata)) <= LONGEST_METADATA:
+        told["metadata"] = metadata
+    return json.dumps({name: value for name, value in told.items() if value is not None})
+
+
+def local_timeout(config: str | None) -> timedelta | None:
+    """Return how long a task's local config lets it take: seconds, or a length in words."""
+    told = None if config is None else json.loads(config).get("timeout")
+    if told is None:
+        return None
+    if isinstance(told, str):
+        return parse_duration(told, field="timeout")
+    if isinstance(told, bool) or not isinstance(told, int | float) or told <= 0:
+        raise Invalid("timeout", told, "give the local config seconds, or a length like '10m'")
+    try:
+        return timedelta(seconds=told)
+    except OverflowError:
+        raise Invalid("timeout", told, "give less than a thousand years") from None
+
+
+def result_line(given: bytes) -> bytes | None:
+    """Return what a result file holds as a line of Rota's; None if it says nothing."""
+    if len(given) > LONGEST_RESULT:
+        return _line({"rota": "error", "class": "bad_result", "message": TOO_LONG})
+    text = given.decode("utf-8", "replace").strip()
+    if not text:
+        return None
+    try:
+        found = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        found = text
+    told = {"text": clean(found)} if isinstance(found, str) else {"data": found}
+    try:
+        return _line({"rota": "result", **told})
+    except ValueError as fault:
+        return _line({"rota": "error", "class": "bad_result", "message": str(fault)})
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return encode(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+OF_THE_RUN = frozenset({"payload", "timeout"})
+
+
+def apply_one_off_spec(assignment: Assignment) -> Assignment:
+    """Return an assignment whose task says what its run brought along, if it brought anything."""
+    task, lease = assignment.task, assignment.lease
+    if task.origin != ORIGIN or task.name not in NAMES.values():
+        return assignment
+    told = json.loads(lease.payload)
+    if not isinstance(told, dict):
+        raise Invalid("payload", lease.payload, "say what to do: a command, or instructions")
+    policy = task.policy
+    if told.get("timeout") is not None:
+        policy = replace(policy, timeout=timedelta(seconds=_number(told["timeout"])))
+    spec = {name: value for name, value in told.items() if name not in OF_THE_RUN}
+    _check(spec)
+    given = json.dumps(told.get("payload"))
+    return assignment._replace(
+        task=replace(task, spec={**task.spec, **spec}, policy=policy),
+        lease=lease._replace(payload=given),
+    )
+
+
+def _check(spec: dict[str, Any]) -> None:
+    words = spec.get("command", [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise Invalid("command", words, "give a list of words")
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid("timeout", value, "give seconds")
+    return float(value)

@@ -1,0 +1,246 @@
+"""What a launch needs: the session, the prompt and its time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from rota.flow.attempt.attempt import LaunchRetryPolicy
+from rota.flow.attempt.output import OutputParser, ProgressReporter, SessionTracker
+from rota.flow.attempt.prepare import (
+    SCRIPT,
+    PreparedAttempt,
+    find_schedule_of_run,
+    is_reader,
+    payload_text,
+    thread_key,
+)
+from rota.model.agents import AgentSpec, AgentUsage, SessionContext
+from rota.model.attempts import AgentSessionRef, Assignment, AttemptReport, Cancelled, KeptAttempt
+from rota.model.budgets import Prices
+from rota.model.runs import Question, Run, RunState
+from rota.model.sessions import LONGEST_SAID
+from rota.model.tasks import TaskKind
+from rota.model.threads import ThreadMessage
+from rota.model.views import RunFilter
+from rota.ports.agent import Agent, AgentWorkspace
+from rota.ports.store import Store
+from rota.rules.approvals import APPROVAL, decision, question_text
+from rota.rules.budgets import add_price
+from rota.rules.prompts import (
+    PreviousResult,
+    Prompt,
+    PromptAnswer,
+    PromptMessage,
+    plain,
+    render,
+    sent_of,
+)
+from rota.store.store import until_available
+
+ASKED = ("ask", APPROVAL)
+"""The kinds of questions that a run has asked itself."""
+LONGEST_PREVIOUS = 64 * 1024
+READ_ALREADY = AttemptReport(outcome=Cancelled(reason="what it was to read was read already"))
+
+
+class AgentPrompt(NamedTuple):
+    """What an agent is told: the wish with all of it, and the words that are kept of it."""
+
+    wish: AgentSpec
+    said: str = ""
+    carrying: tuple[ThreadMessage, ...] = ()
+    """What has files that must be there before it is told."""
+    again: Callable[[Mapping[int, ThreadMessage]], AgentSpec] | None = None
+    """Makes the wish again, with other words for messages."""
+
+    def having(self, lying: Sequence[ThreadMessage]) -> AgentPrompt:
+        """Return what is told when the files are there, as far as they are; mostly the same."""
+        if self.again is None or not any(message.lost for message in lying):
+            return self
+        return self._replace(wish=self.again({message.id: message for message in lying}))
+
+
+class PromptBuilder:
+    """Finds out what a try needs."""
+
+    def __init__(
+        self, store: Store, patience: LaunchRetryPolicy, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._store = store
+        self._sleep = sleep
+        self.patience = patience
+
+    async def session(
+        self, assignment: Assignment, agent: Agent, wish: AgentSpec
+    ) -> AgentSessionRef | None:
+        """Return the session in which a run goes on.
+
+        One that has asked or was lost goes on in its own, one in the context `group` in its
+        thread's; never in one of another agent.
+        """
+        if not agent.abilities.resume:
+            return None
+        own = await self._own_session(assignment, agent)
+        if own is not None or wish.context is SessionContext.ISOLATED:
+            return own
+        run_id, find = assignment.lease.run_id, self._store.find_session
+        return await until_available(lambda: find(run_id, agent.name, shared=True, own=False))
+
+    async def _own_session(self, assignment: Assignment, agent: Agent) -> AgentSessionRef | None:
+        """Return the session in which a run has asked, or was at work when it was lost."""
+        lease, find = assignment.lease, self._store.find_session
+        if not lease.asked and not lease.losses:
+            return None
+        run_id = lease.run_id
+        return await until_available(lambda: find(run_id, agent.name, shared=False, own=True))
+
+    async def told(
+        self,
+        assignment: Assignment,
+        ready: PreparedAttempt,
+        worker: str,
+        session: AgentSessionRef | None,
+        files: str | None = None,
+    ) -> AgentPrompt | AttemptReport:
+        """Return what an agent is told of its run, or that what it was to read is read already.
+
+        In the session in which a run has asked, it is told the newest answer and what was said
+        since, and again only what has files: every try finds them elsewhere, in a folder `files`.
+        """
+        agent, wish = ready.agent, ready.wish
+        if assignment.task.kind is not TaskKind.AGENT or agent.name == SCRIPT:
+            return AgentPrompt(wish)  # a script, or the gate of an agent
+        messages = await self._messages(assignment, worker)
+        if is_reader(assignment) and not messages:
+            return READ_ALREADY
+        answers = await self._answers(assignment)
+        since = answers[-1].epoch if answers else 0
+        sections = agent.abilities.envelope if wish.envelope is None else wish.envelope
+        whole = await self._envelope(assignment, sections=sections)
+        if answers and session is not None and await self._asked_in(assignment, agent, session):
+            whole = replace(whole, instructions="", given="")
+            messages = [one for one in messages if (one.epoch or 0) > since or one.files]
+            answers = answers[-1:]
+        elif wish.previous_result:
+            whole = replace(whole, previous=await self._previous(assignment))
+        whole = replace(whole, answers=tuple(map(_answered, answers)))
+
+        def sent(lying: Mapping[int, ThreadMessage]) -> Prompt:
+            told = tuple(sent_of(lying.get(one.id, one), files) for one in messages)
+            return replace(whole, messages=told)
+
+        def made(lying: Mapping[int, ThreadMessage]) -> AgentSpec:
+            envelope = sent(lying)
+            return replace(wish, instructions=(render if sections else plain)(envelope))
+
+        carrying = tuple(message for message in messages if message.files)
+        return AgentPrompt(made({}), _said(sent({})), carrying, made)
+
+    async def _asked_in(
+        self, assignment: Assignment, agent: Agent, session: AgentSessionRef
+    ) -> bool:
+        """Whether a session is the one in which the run has asked."""
+        own = await self._own_session(assignment, agent)
+        return own is not None and own.id == session.id
+
+    async def wait(self, until: int) -> None:
+        """Wait until an instant."""
+        while (left := until - self._store.now()) > 0:
+            await self._sleep(left / 1_000_000)
+
+    async def _envelope(self, assignment: Assignment, *, sections: bool) -> Prompt:
+        lease, task = assignment.lease, assignment.task
+        return Prompt(
+            task_id=task.id,
+            title=task.title or task.name,
+            run_id=lease.run_id,
+            space=task.space,
+            zone=await self._zone(assignment) if sections else "",
+            thread=thread_key(assignment),
+            planned=lease.slot_at,
+            instructions=str(task.spec.get("instructions", "")),
+            given=payload_text(assignment),
+            interrupted=lease.losses > 0,
+        )
+
+    async def _zone(self, assignment: Assignment) -> str:
+        """Return the zone of the schedule that a run is for, or else of its space."""
+        schedule = await find_schedule_of_run(self._store, assignment.lease)
+        if schedule is not None:
+            return str(json.loads(schedule.rule).get("timezone") or "UTC")
+        space = assignment.task.space
+        return (await until_available(lambda: self._store.find_space(space))).timezone
+
+    async def _messages(self, assignment: Assignment, worker: str) -> list[ThreadMessage]:
+        """Return what a run was queued to read, and what an earlier try of it has taken in."""
+        lease = assignment.lease
+        if lease.thread is None:
+            return []
+        give = self._store.give_messages
+        return await until_available(lambda: give(lease.run_id, lease.epoch, worker))
+
+    async def _answers(self, assignment: Assignment) -> list[Question]:
+        """Return what a run has asked itself and was answered, the newest last."""
+        if not assignment.answers:
+            return []
+        run_id = assignment.lease.run_id
+        questions = await until_available(lambda: self._store.list_questions([run_id]))
+        return [q for q in questions if q.kind in ASKED and q.answer is not None]
+
+    async def _previous(self, assignment: Assignment) -> PreviousResult | None:
+        """Return what the last run of the task before this one came to that succeeded."""
+        lease = assignment.lease
+        wanted = RunFilter(
+            task_id=lease.task_id, state=RunState.SUCCEEDED, before=lease.run_id, limit=1
+        )
+        found = await until_available(lambda: self._store.list_runs(wanted))
+        return _came_to(found[0]) if found else None
+
+
+def _came_to(run: Run) -> PreviousResult:
+    result = "" if run.result is None else json.loads(run.result)
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    ended: datetime | None = run.finished_at
+    return PreviousResult(run.id, ended, text[:LONGEST_PREVIOUS])
+
+
+def _answered(question: Question) -> PromptAnswer:
+    asked, answer = question_text(question), decision(question)
+    return PromptAnswer(asked, answer, question.answered_by, question.answered_at)
+
+
+def _said(whole: Prompt) -> str:
+    """Return the words that are kept of what an agent is told; of messages, only those."""
+    if whole.messages:
+        said = "\n".join(f"{sent.sender}: {_words(sent)}" for sent in whole.messages)
+    else:
+        said = plain(replace(whole, previous=None))
+    return said[:LONGEST_SAID]
+
+
+def _words(sent: PromptMessage) -> str:
+    names = ", ".join(medium.name for medium in sent.media)
+    return " ".join(filter(None, (sent.text, names and f"[{names}]")))
+
+
+def resume_session(room: AgentWorkspace, session: AgentSessionRef | None) -> AgentWorkspace:
+    """Return the room of a try that goes on in a session."""
+    if session is None:
+        return room
+    used = AgentUsage(input=session.input, output=session.output, cached=session.cached)
+    return replace(room, session=session.id, used=used)
+
+
+def make_parser(
+    ready: PreparedAttempt, kept: KeptAttempt, prices: Prices, assignment: Assignment
+) -> OutputParser:
+    """Return a hearing of an attempt that has heard nothing yet."""
+    following = SessionTracker.of(ready.agent, kept.session, ready.wish)
+    reader = ready.agent.reader(ready.wish, resume_session(ready.room, kept.session))
+    charge = partial(add_price, model=ready.wish.model, prices=prices)
+    return OutputParser(reader, following, charge, ProgressReporter.of(assignment, kept))

@@ -1,0 +1,408 @@
+"""Runs attempts under keepers, and carries on those of an earlier process.
+
+The way of one attempt: written down, then started, then heard until it has ended, then reported.
+Killed between any two of these, the next process of the home finds the row, looks at the keeper,
+and goes on from where the record stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NoReturn
+
+from rota.errors import Fenced, Invalid, NotPermitted, Unavailable
+from rota.faultpoints import reach
+from rota.flow.attempt.attempt import (
+    TERMS,
+    Attempt,
+    KeeperLeaseTerms,
+    LaunchRetryPolicy,
+    add_last_output,
+    attempt_report,
+    decide_relaunch,
+    ended_before_start,
+    explain_failure,
+    explain_loss,
+    has_started,
+    has_written,
+    read_result,
+    refusal_report,
+    remaining_limits,
+    requeue_until_lifted,
+    result_from_output,
+    timeout_report,
+)
+from rota.flow.attempt.budget import BudgetEnforcer
+from rota.flow.attempt.checks import CheckRunner, GateRunner, ResultChecker
+from rota.flow.attempt.conversation import AttemptMailbox, MessageDelivery, add_steering
+from rota.flow.attempt.output import start_notices
+from rota.flow.attempt.prepare import (
+    SCRIPT,
+    USUAL,
+    AttemptPreparer,
+    PreparedAttempt,
+    apply_one_off_spec,
+)
+from rota.flow.attempt.programs import (
+    HelperPrograms,
+    KeeperWatchdog,
+    OutputFollower,
+    ProgramControl,
+    SupersededAttempts,
+    await_uninterrupted,
+    detach_task,
+    is_waiting_for_answer,
+    stop_waiting_attempts,
+)
+from rota.flow.attempt.prompt import PromptBuilder, make_parser, resume_session
+from rota.model.attempts import (
+    ASKING,
+    Assignment,
+    AttemptReport,
+    Cancelled,
+    Drained,
+    KeptAttempt,
+    Relaunch,
+)
+from rota.model.budgets import NO_PRICES, Prices
+from rota.model.heartbeats import AttemptSample
+from rota.model.programs import ResourceLimits
+from rota.model.tasks import TaskKind
+from rota.ports.agent import Agent
+from rota.ports.clock import Random
+from rota.ports.host import AttemptTokens, Probes
+from rota.ports.keeper import KeeperHome
+from rota.ports.mailbox import MailboxService
+from rota.ports.store import Store
+from rota.store.store import until_available
+
+log = logging.getLogger(__name__)
+ROUTES = ("agent", "script")
+TIDY_FIRST_MICROS = 60 * 1_000_000
+TIDY_MICROS = 3600 * 1_000_000
+CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
+UNHEARD = "it cannot be carried on"
+DRAINED = AttemptReport(outcome=Drained())
+CANCELLED = AttemptReport(outcome=Cancelled(reason="it was cancelled before it began"))
+
+
+class AttemptRunner:
+    """Runs the attempts of agents and scripts, and keeps them."""
+
+    keeps = True
+
+    def __init__(
+        self,
+        store: Store,
+        yard: KeeperHome,
+        agents: Mapping[str, Agent],
+        holder: Callable[[], str],
+        chance: Random,
+        *,
+        usual_agent: str,
+        offered: Mapping[str, str],
+        usual: ResourceLimits = USUAL,
+        terms: KeeperLeaseTerms = TERMS,
+        patience: LaunchRetryPolicy | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tidy: Callable[[], Awaitable[object]] | None = None,
+        passes: AttemptTokens | None = None,
+        mailboxes: MailboxService | None = None,
+        probes: Probes | None = None,
+        prices: Prices = NO_PRICES,
+    ) -> None:
+        self._terms = terms
+        self._store = store
+        self._yard = yard
+        self._holder = holder
+        self._chance = chance
+        self._readying = AttemptPreparer(store, yard, agents, usual_agent, offered, usual, passes)
+        self._offering = MessageDelivery(store, mailboxes, yard)
+        self._minding = minding = ProgramControl(yard)
+        self._listening = OutputFollower(store, yard, minding, self._leave, self._offering.heard)
+        beside = HelperPrograms(yard, minding, agents.get(SCRIPT), chance)
+        self._discarding = SupersededAttempts(store, yard, minding, beside)
+        self._prices = prices
+        self._spending = BudgetEnforcer(store, minding, self._listening, prices)
+        self._checking = CheckRunner(store, beside, probes)
+        self._concluding = ResultChecker(store, self._checking, self._spending)
+        self._gating = GateRunner(store, minding, self._listening, agents.get(SCRIPT), self._start)
+        self._trying = PromptBuilder(store, patience or LaunchRetryPolicy(), sleep)
+        self._posting = AttemptMailbox(yard, minding, mailboxes)
+        if mailboxes is not None:
+            mailboxes.tell(self._offering.acknowledged)
+        self._tidy = tidy
+        self._tidy_at = 0
+        self._taken = False
+        self._watch = KeeperWatchdog(yard)
+        self._going: dict[int, Attempt] = {}
+
+    @property
+    def home(self) -> str:
+        """What this home is called in the store."""
+        return self._yard.home
+
+    def routes(self) -> Sequence[str]:
+        """Return the routes it serves, once it has the home."""
+        return ROUTES if self._taken else ()
+
+    def waited(self, run_id: int) -> float | None:  # noqa: ARG002 - nothing waits here
+        """Nothing waits here."""
+        return 0.0
+
+    def let_go(self, run_id: int) -> None:
+        """Let an attempt go on without this process."""
+        if run_id in self._going:
+            self._going[run_id].left = True
+
+    async def open(self) -> bool:
+        """Take the home for this process; false if another one has it."""
+        self._taken = self._yard.take()
+        self._tidy_at = self._store.now() + TIDY_FIRST_MICROS
+        return self._taken
+
+    async def close(self) -> None:
+        """Let go of the home; its keepers go on until the promise ends."""
+        self._taken = False
+        await self._discarding.close()
+        self._minding.close()
+        self._yard.close()
+
+    async def renew(self) -> tuple[float, Sequence[KeptAttempt]]:
+        """Promise the store and then the keepers some more time, and forget what has ended.
+
+        The store's promise comes first and is longer, and both count from before it was made,
+        however long that took: a keeper is gone before it is believed to be.
+        """
+        terms = self._terms
+        promised = self._yard.moment() + terms.seconds
+        until = self._store.now() + int(terms.promise.total_seconds() * 1_000_000)
+        await self._store.renew_home(self.home, self._yard.host, until)
+        reach("kept.promised")
+        self._yard.promise(promised)
+        known = await self._store.kept_of(self.home)
+        gone_on = [one for one in known if not one.current and one.run_id not in self._going]
+        self._discarding.begin(gone_on, known)
+        await stop_waiting_attempts(self._store, self._minding, known)
+        await self._yard.tidy(known)
+        await self._tidy_now_and_then()
+        return terms.renew, known
+
+    async def signs(self) -> list[AttemptSample]:
+        """Return what can be seen of the attempts that go on here, also between two programs."""
+        followed = dict(self._listening.followed)
+        between = [going.sign() for run_id, going in self._going.items() if run_id not in followed]
+        return [*await self._watch.look(followed), *between]
+
+    async def _tidy_now_and_then(self) -> None:
+        now = self._store.now()
+        if self._tidy is not None and now >= self._tidy_at:
+            self._tidy_at = now + TIDY_MICROS
+            await self._tidy()
+
+    async def run(self, assignment: Assignment) -> AttemptReport:
+        """Run one attempt to its end, or carry on what was kept of it.
+
+        Told to stop, it ends the program and waits until nothing of it is left. Only one that was
+        let go leaves a program behind.
+        """
+        run_id = assignment.lease.run_id
+        going = Attempt(assignment, self._holder(), assignment.kept, assignment.kept is not None)
+        self._going[run_id] = going
+        work = asyncio.ensure_future(self._run(going))
+        try:
+            while not work.done():
+                try:
+                    await asyncio.wait({work})
+                except asyncio.CancelledError:
+                    going.stopped = True
+                    if going.left or going.resting:
+                        await detach_task(work)
+                        if going.written:
+                            raise
+                        return going.reported(DRAINED)
+                    self._stop(going)
+            if work.exception() is not None and not going.left:
+                await await_uninterrupted(asyncio.ensure_future(self._end(going)))
+            return going.ended(work.result())
+        finally:
+            if self._going.get(run_id) is going:
+                del self._going[run_id]
+                self._posting.leave(run_id)
+                self._offering.end(run_id)
+            self._watch.ended.pop(run_id, None)
+
+    async def _run(self, going: Attempt) -> AttemptReport:
+        kind = going.assignment.task.kind
+        try:
+            going.assignment = apply_one_off_spec(going.assignment)
+            ready = await self._readying.ready(going.assignment)
+            going.grace = ready.bounds.grace_seconds
+            given = going.assignment
+            ended = await self._gating.passed(going, ready)
+            ended = ended or await self._spending.admitted(going, ready.agent)
+            if ended is not None:
+                return ended
+            if going.assignment is not given:  # told by its gate, or with another model
+                ready = await self._readying.ready(going.assignment)
+            return going.told(await self._try(going, ready))
+        except CANNOT_BE_HAD as fault:
+            await self._end(going)
+            return refusal_report(fault, kind)
+
+    async def _try(self, going: Attempt, ready: PreparedAttempt) -> AttemptReport:
+        """Start an attempt's program and hear it to the end, as often as it is worth while."""
+        kind = going.assignment.task.kind
+        while True:
+            if going.starts(self._store.now()):
+                going.begun = going.kept is not None and going.kept.tries > 0
+                ended = await self._start(going, ready)
+                if ended is not None:
+                    return ended
+            kept = going.kept
+            if kept is None:
+                return CANCELLED
+            begin = partial(make_parser, ready, kept, self._prices, going.assignment)
+            listen = partial(self._listening.to_the_end, kept, going.holder, begin)
+            self._offering.begin(going.assignment, kept, ready)
+            watched = partial(self._spending.watched, going, listen)
+            (ending, hearing), broken = await self._posting.while_served(
+                going.assignment, kept, watched, lambda: going.stopped
+            )
+            if not going.stopped and ended_before_start(kept, ending, going.assignment):
+                going.kept = replace(kept, until=self._store.now() if kept.tries else kept.began)
+                continue
+            reach("kept.heard")
+            going.begun = await has_started(self._minding, kept, ending)
+            if kind is TaskKind.SCRIPT:
+                await read_result(self._minding, kept, going.assignment, hearing.reader)
+            words = await add_last_output(self._minding, kept, ending)
+            verdict = hearing.left(result_from_output(words, hearing.reader))
+            pause = None
+            if kind is TaskKind.AGENT and not going.stopped and broken is None:
+                hard = ready.bounds.hard_seconds
+                pause = decide_relaunch(
+                    kept, verdict, self._trying.patience, hard, self._store.now()
+                )
+            asked = await is_waiting_for_answer(self._store, kept)
+            if pause is None or asked:
+                report = attempt_report(ending, verdict, kind, ready.bounds)
+                wrote = partial(has_written, self._yard, kept)
+                report = explain_loss(report, self._watch.ended.get(kept.run_id), wrote)
+                report = requeue_until_lifted(report, verdict, going.assignment, self._store.now())
+                report = explain_failure(report, broken)
+                if asked:
+                    return report  # it is not done, so there is nothing to check
+                return await self._concluding.concluded(report, going, ready, ending, hearing)
+            await self._pause(pause, going.holder)
+            going.kept = pause.kept
+
+    async def _start(self, going: Attempt, ready: PreparedAttempt) -> AttemptReport | None:
+        """Write an attempt down and start its keeper, unless it is told to stop before that.
+
+        One that was tried before waits first.
+        """
+        assignment, before, bounds = going.assignment, going.kept, ready.bounds
+        if before is None:
+            session = await self._trying.session(assignment, ready.agent, ready.wish)
+            tries, began = 0, self._store.now()
+        else:
+            session, tries, began = before.session, before.tries, before.began
+            going.resting = True
+            await self._trying.wait(before.until or 0)
+            going.resting = False
+            bounds = remaining_limits(bounds, self._store.now() - began)
+            if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
+                return timeout_report()
+        kept = KeptAttempt(
+            run_id=assignment.lease.run_id,
+            epoch=assignment.lease.epoch,
+            home=self.home,
+            nonce=f"{int(self._chance.random() * 2**63):016x}",
+            boot=self._yard.boot,
+            executor=ready.site.executor,
+            tries=tries,
+            began=began,
+            session=session,
+            gate=going.gate,
+            agent=ready.agent.name,
+            writes=ready.room.writes,
+        )
+        files = self._posting.files(assignment, kept)
+        told = await self._trying.told(assignment, ready, going.holder, session, files)
+        if isinstance(told, AttemptReport):
+            return told
+        kept = replace(kept, said=told.said)
+        room = self._posting.told(resume_session(add_steering(ready, assignment), session), kept)
+        prepared = ready.agent.prepare(told.wish, room)
+        if going.gate != ASKING:
+            await self._checking.begin(assignment, anew=before is None)
+        going.written = True
+        aloud = start_notices(assignment, kept)
+        if not await until_available(lambda: self._store.begin_kept(kept, going.holder, aloud)):
+            await self._leave(kept)
+        await self._posting.open(assignment, kept)
+        if going.stopped:
+            return CANCELLED
+        if isinstance(
+            made := await self._posting.bring(kept, told, prepared, ready, room), AttemptReport
+        ):
+            await self._drop(going, kept)
+            return made
+        reach("kept.written")
+        start = self._yard.start(kept, room, ready.site, ready.role, made, bounds)
+        await self._started(going, kept, asyncio.ensure_future(start))
+        self._stop_if_told(going)
+        return None
+
+    async def _started(
+        self, going: Attempt, kept: KeptAttempt, starting: asyncio.Future[None]
+    ) -> None:
+        """Wait until a keeper is started, or forget an attempt for which none can be had."""
+        left = await await_uninterrupted(
+            starting
+        )  # nobody may look for it while it is being started
+        try:
+            starting.result()
+        except CANNOT_BE_HAD:
+            await self._drop(going, kept)
+            raise
+        going.kept, going.begun = kept, True
+        reach("kept.started")
+        if left:
+            raise asyncio.CancelledError
+
+    async def _drop(self, going: Attempt, kept: KeptAttempt) -> None:
+        """Forget an attempt that did not begin."""
+        going.kept = None
+        await until_available(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
+
+    async def _pause(self, pause: Relaunch, holder: str) -> None:
+        """Write down that a try was in vain, before anything is waited for."""
+        if not await until_available(lambda: self._store.pause_kept(pause, holder)):
+            await self._leave(pause.kept)
+
+    async def _leave(self, kept: KeptAttempt) -> NoReturn:
+        """End an attempt whose run is over or another's; its program is not touched."""
+        log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
+        self._going[kept.run_id].left = True
+        raise Fenced(kept.run_id, kept.epoch)
+
+    def _stop(self, going: Attempt) -> None:
+        """Ask for the end of a program; what it comes to is heard as ever."""
+        going.halting.halted.set()
+        for kept in filter(None, (going.kept, going.halting.holding)):
+            self._minding.cancel(kept, going.grace, "cancelled")
+
+    def _stop_if_told(self, going: Attempt) -> None:
+        if going.stopped:
+            self._stop(going)
+
+    async def _end(self, going: Attempt) -> None:
+        """End a program that nobody can hear."""
+        if going.kept is not None:
+            await self._minding.end(going.kept, UNHEARD)

@@ -1,0 +1,111 @@
+"""Notification targets of a space, and its default target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rota.errors import Invalid, NotFound
+from rota.model.notifications import NotificationLevel, NotificationTarget
+from rota.model.spaces import SpaceRole
+from rota.model.text import CONTROLS, INVISIBLE
+from rota.ports.store import Store
+from rota.rules.notifications import FLOORS
+from rota.rules.permissions import Caller, check_space, visible_space
+
+_PLACE = re.compile(rf"([A-Za-z0-9_]+):([^{CONTROLS}{INVISIBLE}]{{0,200}})")
+MOST_PREFERENCES = 20
+"""How many preferences a space may have: each is a message for every run that fails."""
+
+
+async def set_preference(
+    store: Store,
+    caller: Caller,
+    channels: Sequence[str],
+    space: str,
+    to: str,
+    least: NotificationLevel,
+    *,
+    usual: bool,
+) -> NotificationTarget:
+    """Tell a space in a place of what needs a person, from a level up."""
+    check_space(caller, space)
+    channel, target = _place(to)
+    if channel not in channels:
+        raise unknown_channel("to", to, channel, channels)
+    await check_target(store, caller, space, to, "to")
+    owner = await store.find_space(space)
+    standing = await store.list_preferences(owner.id)
+    if len(standing) >= MOST_PREFERENCES and to not in {p.to for p in standing}:
+        raise Invalid("to", to, f"a space has {MOST_PREFERENCES} at most: remove one first")
+    await store.set_preference(owner.id, channel, target, FLOORS[least], usual=usual)
+    return next(p for p in await store.list_preferences(owner.id) if p.to == to)
+
+
+async def remove_preference(store: Store, caller: Caller, space: str, to: str) -> None:
+    """Tell a space no more in a place."""
+    check_space(caller, space)
+    owner = await store.find_space(space)
+    channel, _, target = to.partition(":")
+    if not await store.drop_preference(owner.id, channel, target):
+        raise NotFound("preference", to, "see `rota notify list`")
+
+
+async def list_preferences(
+    store: Store, caller: Caller, space: str | None
+) -> list[NotificationTarget]:
+    """Return the preferences of a space, or of every one that the caller sees."""
+    seen = visible_space(caller, space)
+    return await store.list_preferences(None if seen is None else (await store.find_space(seen)).id)
+
+
+async def default_target(store: Store, space_id: int) -> str | None:
+    """Return where the results of tasks go that are created without a place of their own."""
+    return next((p.to for p in await store.list_preferences(space_id) if p.usual), None)
+
+
+async def check_target(store: Store, caller: Caller, space: str, to: str, field: str) -> None:
+    """Refuse to let a space speak in a thread of another, as if that were not there.
+
+    Who acts for everybody may.
+    """
+    if caller.role is SpaceRole.MAIN:
+        return
+    owner = await store.thread_owner(to)
+    if owner is not None and owner != (await store.find_space(space)).id:
+        raise NotFound("thread", to, f"{field} may name threads of your own space")
+
+
+async def check_channel(
+    store: Store, channels: Sequence[str], to: str, own: str | None, field: str
+) -> None:
+    """Refuse a place that nothing leads to: neither a channel that there is, nor a conversation.
+
+    A conversation is one that is known, or the `own` one that comes into being with the task.
+    """
+    channel = to.partition(":")[0]
+    if channel in channels or to == own or await store.thread_owner(to) is not None:
+        return
+    raise unknown_channel(field, to, channel, channels)
+
+
+def warn_unreachable_target(to: str | None, channels: Sequence[str]) -> str | None:
+    """Return why nobody is sent what goes to a place, if no channel leads there."""
+    if to is None or not channels or to.partition(":")[0] in channels:
+        return None
+    return (
+        f"no channel leads to {to}: what goes there is sent to nobody, and stays with the runs; "
+        f"use {', '.join(channels)}"
+    )
+
+
+def unknown_channel(field: str, to: str, channel: str, channels: Sequence[str]) -> Invalid:
+    """Return the refusal of a channel that there is none of."""
+    return Invalid(field, to, f"there is no channel {channel!r}: use {', '.join(channels)}")
+
+
+def _place(to: str) -> tuple[str, str]:
+    found = _PLACE.fullmatch(to)
+    if found is None:
+        raise Invalid("to", to, "write it as channel:target, for example log:")
+    return found[1], found[2]

@@ -1,0 +1,182 @@
+"""Tasks and runs as people see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from rota.flow.lookup import get_task, run_not_found
+from rota.model.checks import CheckState, SuppressionReason
+from rota.model.ids import RunId, TaskId
+from rota.model.instants import from_micros
+from rota.model.runs import Question, QueueState, Run, RunState
+from rota.model.schedules import ScheduleState, StoredSchedule
+from rota.model.spaces import Space
+from rota.model.tasks import Task
+from rota.model.views import RunFilter, RunView
+from rota.ports.store import Store
+from rota.rules.permissions import Caller, may_act_for, visible_space
+from rota.rules.plans import timetable_for
+
+RECENT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """A task with everything that belongs to it; `recent` are its newest runs."""
+
+    task: Task
+    space: Space
+    schedules: list[StoredSchedule]
+    counts: dict[str, int]
+    activity: TaskActivity
+    recent: list[Run]
+    now: datetime
+
+
+async def list_tasks(
+    store: Store, caller: Caller, space: str | None
+) -> list[tuple[Task, list[StoredSchedule]]]:
+    """Return tasks by name, each with its schedules; of one space, or of all."""
+    space = visible_space(caller, space)
+    owner = None if space is None else (await store.find_space(space)).id
+    tasks = await store.list_tasks(owner)
+    found: dict[int, list[StoredSchedule]] = {task.id: [] for task in tasks}
+    for schedule in await store.list_schedules(list(found)):
+        found[schedule.task_id].append(schedule)
+    return [(task, found[task.id]) for task in tasks]
+
+
+async def view_task(store: Store, caller: Caller, name: str, space: str = "main") -> TaskView:
+    """Return one task with everything that belongs to it."""
+    task = await get_task(store, caller, name, space)
+    counts = await store.count_runs(task.id)
+    return TaskView(
+        task=task,
+        space=await store.find_space(space),
+        schedules=await store.list_schedules([task.id]),
+        counts=counts,
+        activity=await view_activity(store, task.id, counts),
+        recent=await store.list_runs(RunFilter(task_id=task.id, limit=RECENT, quiet=False)),
+        now=from_micros(store.now()),
+    )
+
+
+def next_fires(schedule: StoredSchedule, now: datetime, count: int) -> list[datetime]:
+    """Return when a schedule's next runs may start; none once it has ended or was set aside."""
+    if schedule.state is not ScheduleState.ACTIVE:
+        return []
+    stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
+    table = timetable_for(schedule.rule, schedule.generation, stagger)
+    return [slot.due for slot in table.take(max(now, schedule.cursor), count)]
+
+
+MOST_OPEN = 1_000
+MOST_OUTPUT = 200
+MOST_DELIVERIES = 100
+
+
+async def list_runs(
+    store: Store,
+    caller: Caller,
+    *,
+    task: str | None = None,
+    space: str | None = None,
+    state: RunState | None = None,
+    before: RunId | None = None,
+    limit: int = 50,
+    quiet: bool = True,
+) -> list[Run]:
+    """Return runs, newest first; a task is looked up in the space, `main` if none is given.
+
+    Those whose gate woke nobody are left out unless they are wanted.
+    """
+    space = visible_space(caller, space)
+    owner = None if space is None else (await store.find_space(space)).id
+    task_id = None
+    if task is not None:
+        task_id = (await get_task(store, caller, task, space or "main")).id
+    wanted = RunFilter(
+        task_id=task_id, space_id=owner, state=state, before=before, limit=limit, quiet=quiet
+    )
+    return await store.list_runs(wanted)
+
+
+async def view_run(store: Store, caller: Caller, run_id: int) -> RunView:
+    """Return one run with everything that belongs to it; one of another space is not there."""
+    view = await store.view_run(run_id, MOST_OUTPUT, MOST_DELIVERIES)
+    if view is None or not may_act_for(caller, view.run.space):
+        raise run_not_found(run_id)
+    return view
+
+
+async def open_questions(store: Store, caller: Caller) -> list[tuple[Question, Run]]:
+    """Return the questions nobody has answered yet, oldest first, each with its run."""
+    waiting = await list_runs(store, caller, state=RunState.WAITING, limit=MOST_OPEN)
+    runs = {run.id: run for run in waiting}
+    asked = await store.list_questions(list(runs))
+    return [(q, runs[q.run_id]) for q in asked if q.answered_at is None]
+
+
+FREE = "free"
+BY_WEIGHT = (RunState.RUNNING, RunState.WAITING, RunState.QUEUED)
+"""What a task with several runs is said to do: the first of these that one of them does."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskActivity:
+    """What a task is doing, and with which run.
+
+    `ahead` counts the ready runs of the same pool and space that go before a ready one; it is not
+    known for one that waits for its time or for its lane.
+    """
+
+    state: str = FREE
+    run: Run | None = None
+    ahead: int | None = None
+    question: Question | None = None
+
+
+async def view_activity(store: Store, task_id: TaskId, counts: Mapping[str, int]) -> TaskActivity:
+    """Return what a task is doing; `counts` says how many of its runs stand in which state."""
+    for state in BY_WEIGHT:
+        if counts.get(state.value):
+            found = await store.list_runs(RunFilter(task_id=task_id, state=state, limit=1))
+            if found:
+                return await _view_run(store, found[0])
+    return TaskActivity()
+
+
+async def _view_run(store: Store, run: Run) -> TaskActivity:
+    ahead = question = None
+    if run.place is QueueState.READY:
+        ahead = await store.count_ahead(run.id)
+    elif run.state is RunState.WAITING:
+        asked = [q for q in await store.list_questions([run.id]) if q.answered_at is None]
+        question = asked[-1] if asked else None
+    return TaskActivity(run.state.value, run, ahead, question)
+
+
+WORDS = {
+    CheckState.VERIFIED: "verified: its checks hold",
+    CheckState.UNVERIFIED: "unverified: its task has no checks",
+    CheckState.CONTRADICTED: "contradicted: a check does not hold",
+}
+CHECKABLE = frozenset({"agent", "script"})
+"""The routes of work that can have checks."""
+MARKS = {
+    SuppressionReason.QUIET: "quiet: its gate woke nobody",
+    SuppressionReason.SILENT: "silent: its result was for nobody",
+}
+
+
+def check_state_of(run: Run) -> CheckState | None:
+    """Return whether a run that ended is verified; a success without checks is not.
+
+    What came to nothing by itself, or woke nobody, is neither; nor is a callable, which has none.
+    """
+    if run.checked is not None or run.state is not RunState.SUCCEEDED:
+        return run.checked
+    told = run.route in CHECKABLE and run.mark is not SuppressionReason.QUIET
+    return CheckState.UNVERIFIED if told else None

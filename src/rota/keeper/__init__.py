@@ -1,0 +1,1 @@
+"""The keeper: a small process that supervises one attempt and outlives the daemon."""

@@ -1,0 +1,442 @@
+"""Whether the records of a run, delivery, limit or request can be true.
+
+Each function takes rows as they stand and yields what does not hold. Where a row's truth depends on
+a definition that may have changed meanwhile, it is judged only if that had stood for a minute: the
+transaction that wrote it may have committed later than its time says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TypeAlias
+
+from rota.errors import IllegalMove
+from rota.model.attempts import LONGEST_RESULT
+from rota.model.events import EventName
+from rota.model.notifications import DeliveryState
+from rota.model.runs import LONGEST_PAYLOAD, RunSource, RunState, RunTransition, after
+from rota.model.spaces import LimitScope
+from rota.model.tasks import AfterOn, Policy
+from rota.model.verification import (
+    DeliveryRecord,
+    Invariant,
+    LimitRecord,
+    QuestionRecord,
+    ReadyRecord,
+    RunHistory,
+    RunningRecord,
+    RunRecord,
+    VerificationOverview,
+    Violation,
+)
+from rota.rules.approvals import APPROVAL, APPROVE, DECISIONS, action_digest, is_control
+from rota.rules.queue import DEEPEST_CHAIN, PLANNED, STARTS
+from rota.rules.settlement import LONGEST_ERROR, MOST_LOSSES
+
+Fault: TypeAlias = tuple[Invariant, str]
+
+IN_FORCE = 60_000_000
+"""How long a definition must have stood before a run to be held against it, in microseconds."""
+
+ROUNDING = 0.001
+"""What a bucket may lack because tokens are counted in floating point."""
+
+_DELIVERED = {
+    DeliveryState.SENT: EventName.DELIVERY_SENT,
+    DeliveryState.UNKNOWN: EventName.DELIVERY_UNKNOWN,
+    DeliveryState.DEAD: EventName.DELIVERY_DEAD,
+    DeliveryState.WITHDRAWN: EventName.DELIVERY_WITHDRAWN,
+}
+_UNTRIED = frozenset({DeliveryState.PENDING, DeliveryState.WITHDRAWN})
+_UNHAPPY = frozenset({RunState.FAILED.value, RunState.EXPIRED.value})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDefinition:
+    """What is known of a run's task."""
+
+    space_id: int
+    policy: Policy
+    updated_at: int
+
+    def in_force(self, at: int) -> bool:
+        """Whether it stood like this, for certain, at an instant."""
+        return self.updated_at + IN_FORCE < at
+
+
+def check_run(
+    run: RunRecord, history: RunHistory, task: TaskDefinition | None, *, whole: bool
+) -> Iterator[Violation]:
+    """Yield what does not hold for a run; `whole` says that none of its events was pruned."""
+    for invariant, what in (
+        *_space(run, history, task),
+        *_slot(run),
+        *_follow_up(run, history, task),
+        *_quota(run),
+        *_reach(run, history),
+        *_record(run, history, task, whole=whole),
+        *check_attempt_requests(run, history),
+    ):
+        yield Violation(invariant=invariant, where=f"run {run.id}", what=what)
+
+
+def _space(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[Fault]:
+    if task is None:
+        yield Invariant.SPACES, f"its task {run.task_id} does not exist"
+    elif task.space_id != run.space_id:
+        yield Invariant.SPACES, f"is in space {run.space_id}, its task in {task.space_id}"
+    elif any(event.space_id not in {None, run.space_id} for event in history.events):
+        yield Invariant.SPACES, "one of its events is in another space"
+
+
+def _quota(run: RunRecord) -> Iterator[Fault]:
+    for noun, size, most in (
+        ("payload", run.payload_bytes, LONGEST_PAYLOAD),
+        ("result", run.result_bytes or 0, LONGEST_RESULT),
+        ("error", run.error_length or 0, LONGEST_ERROR),
+    ):
+        if size > most:
+            yield Invariant.QUOTA, f"its {noun} has {size} bytes, at most {most} are taken"
+
+
+def _reach(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+    if run.astray:
+        yield Invariant.IN_REACH, "is held behind its lane, and has none"
+    if run.state != RunState.WAITING:
+        return
+    is_open = any(q.answered_at is None and q.epoch == run.epoch for q in history.questions)
+    if not is_open or run.expires_at is None:
+        yield Invariant.IN_REACH, "waits, but not for a question that can end"
+
+
+def _slot(run: RunRecord) -> Iterator[Fault]:
+    named = [run.schedule_id is not None, run.slot_key is not None, run.slot_at is not None]
+    if any(named) != all(named) or (run.source in PLANNED) != all(named):
+        yield Invariant.OF_A_SLOT, f"came from {run.source}, but its slot is {run.slot_key}"
+    elif run.schedule_id is not None and run.schedule_task_id != run.task_id:
+        yield Invariant.OF_A_SLOT, f"its schedule {run.schedule_id} is not its task's"
+    if run.in_ledger and run.source != RunSource.BACKFILL:
+        yield Invariant.ONE_FATE, f"its slot {run.slot_key} stands in the ledger too"
+
+
+def _follow_up(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[Fault]:
+    for sentence in (*_result(run), *_outbox(run, history, task), *_upstream(run)):
+        yield Invariant.FOLLOW_UP, sentence
+
+
+def _result(run: RunRecord) -> Iterator[str]:
+    succeeded = run.state == RunState.SUCCEEDED
+    if run.result_bytes is not None and not succeeded:
+        yield f"has a result, but is {run.state}"
+    if run.finished_at is not None and (run.error_code is None) != succeeded:
+        yield f"is {run.state}, with the error {run.error_code}"
+
+
+def _outbox(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> Iterator[str]:
+    speaks = run.finished_at is not None and run.state != RunState.CANCELLED
+    if run.deliveries and not speaks:
+        yield f"has {run.deliveries} messages in the outbox, but is {run.state}"
+    if run.notices and not history.questions and run.state not in _UNHAPPY:
+        yield f"people were told of it {run.notices} times, but it is {run.state} and never asked"
+    wanted = task is not None and task.policy.deliver_to is not None and task.in_force(began(run))
+    if wanted and speaks and not run.deliveries:
+        yield f"is {run.state}, but nothing of it is in the outbox"
+
+
+def _upstream(run: RunRecord) -> Iterator[str]:
+    if (run.source == RunSource.AFTER) != (run.upstream_id is not None):
+        yield f"came from {run.source}, but follows run {run.upstream_id}"
+    elif run.upstream_state is not None and run.upstream_state not in STARTS[AfterOn.ANY]:
+        yield f"follows run {run.upstream_id}, which is {run.upstream_state}"
+
+
+def should_follow(run: RunRecord, on: AfterOn, *, enabled: bool, follower: TaskDefinition) -> bool:
+    """Whether a task declared to follow must, for certain, have a run after this one."""
+    return (
+        enabled
+        and run.state in STARTS[on]
+        and run.depth < DEEPEST_CHAIN
+        and follower.in_force(began(run))
+    )
+
+
+def began(run: RunRecord) -> int:
+    """Return an instant before the run's end was decided."""
+    return run.created_at if run.started_at is None else run.started_at
+
+
+def _record(
+    run: RunRecord, history: RunHistory, task: TaskDefinition | None, *, whole: bool
+) -> Iterator[Fault]:
+    """Yield the first thing that is wrong with a run's attempts, questions and events."""
+    yield from islice(
+        chain(
+            _epochs(run, history),
+            _end(run, history),
+            _tries(run, task),
+            _replayed(run, history) if whole else (),
+        ),
+        1,
+    )
+
+
+def _epochs(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+    ended = run.epoch - (run.state == RunState.RUNNING)
+    numbers = [attempt.number for attempt in history.attempts]
+    asked = [question.epoch for question in history.questions]
+    beyond = [n for n in (*numbers, *asked) if not 0 < n <= ended]
+    if beyond:
+        yield Invariant.FENCED, f"has a record of epoch {beyond[0]}, and {ended} have ended"
+    if numbers != list(range(1, ended + 1)) or (run.epoch > 0) != (run.started_at is not None):
+        yield Invariant.EPOCHS, f"is at epoch {run.epoch}, its ended attempts are {numbers}"
+
+
+def _end(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+    ends = [event for event in history.events if event.name == EventName.SETTLED]
+    if len(ends) != (run.finished_at is not None):
+        yield Invariant.ONE_END, f"is {run.state}, and its end was recorded {len(ends)} times"
+    elif ends and ends[0].at != run.finished_at:
+        yield Invariant.ONE_END, "its end was recorded for another instant than it says"
+
+
+def _tries(run: RunRecord, task: TaskDefinition | None) -> Iterator[Fault]:
+    if run.losses > MOST_LOSSES:
+        yield Invariant.TRIES, f"was lost {run.losses} times, at most {MOST_LOSSES} are allowed"
+    if task is not None and task.in_force(run.created_at):
+        most = task.policy.retry.attempts - 1
+        if run.retries > most:
+            yield Invariant.TRIES, f"was retried {run.retries} times, at most {most} are allowed"
+
+
+def _replayed(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+    replay = EventReplay(history)
+    try:
+        for event in history.events:
+            replay.take(EventName(event.name), event.state)
+        if run.state == RunState.RUNNING:
+            replay.claim()
+    except (IllegalMove, ReplayMismatch) as fault:
+        yield Invariant.REPLAY, str(fault)
+        return
+    if (replay.state, replay.claims) != (run.state, run.epoch):
+        told = f"{replay.state} at epoch {replay.claims}"
+        yield Invariant.REPLAY, f"is {run.state} at epoch {run.epoch}, its events lead to {told}"
+    elif (replay.retries, replay.losses) != (run.retries, run.losses):
+        told = f"{replay.retries} retries and {replay.losses} losses"
+        yield Invariant.TRIES, f"counts {run.retries} and {run.losses}, its events tell of {told}"
+
+
+def check_delivery(
+    delivery: DeliveryRecord, most_tries: int, *, whole: bool
+) -> Iterator[Violation]:
+    """Yield what does not hold for a message; `whole` says that none of its events was pruned."""
+
+    def wrong(invariant: Invariant, what: str) -> Violation:
+        return Violation(invariant=invariant, where=f"delivery {delivery.id}", what=what)
+
+    if delivery.run_space_id not in {None, delivery.space_id}:
+        yield wrong(Invariant.SPACES, f"is in another space than its run {delivery.run_id}")
+    state = DeliveryState(delivery.state)
+    if (state is DeliveryState.SENDING) != (delivery.holder is not None):
+        yield wrong(Invariant.IN_REACH, f"is {state}, and its sender is {delivery.holder}")
+    ends = Counter((delivery.ends or "").split(",")) - Counter([""])
+    expected = Counter([_DELIVERED[state].value] if state in _DELIVERED else [])
+    missing = whole and delivery.run_state is not None and expected - ends
+    if missing or ends - expected:
+        said = ", ".join(sorted(ends.elements())) or "nothing"
+        yield wrong(Invariant.SENT_ONCE, f"is {state}, its events say {said}")
+    elif (state is DeliveryState.SENT) != (delivery.sent_at is not None):
+        yield wrong(Invariant.SENT_ONCE, f"is {state}, but when it was sent says otherwise")
+    elif delivery.tries == 0 and state not in _UNTRIED:
+        yield wrong(Invariant.SENT_ONCE, f"is {state}, but nobody has tried")
+    elif state is DeliveryState.PENDING and delivery.refused and delivery.tries >= most_tries:
+        yield wrong(Invariant.SENT_ONCE, f"waits for try {delivery.tries + 1} of {most_tries}")
+
+
+def check_limits(
+    limits: Sequence[LimitRecord], running: Sequence[RunningRecord]
+) -> Iterator[Violation]:
+    """Yield the limits that do not hold.
+
+    Only the start of a run can break a cap, so a cap is judged if a run that is still going on has
+    started since it was set; what ran beyond a lowered cap may run on.
+    """
+    for limit in limits:
+        where = f"limit {limit.scope} {limit.key}".rstrip()
+        if limit.tokens is not None and not -ROUNDING < limit.tokens <= (limit.rate or 0):
+            what = f"its bucket holds {limit.tokens:g} of {limit.rate} starts"
+            yield Violation(invariant=Invariant.LIMITS, where=where, what=what)
+        for counted in _counted(limit, limits, running):
+            used, newest = sum(r.runs for r in counted), max(r.newest for r in counted)
+            in_force = limit.refilled_at + IN_FORCE < newest
+            if limit.cap is not None and used > limit.cap and in_force:
+                what = f"{used} are running, {limit.cap} may"
+                yield Violation(invariant=Invariant.LIMITS, where=where, what=what)
+
+
+def _counted(
+    limit: LimitRecord, limits: Sequence[LimitRecord], running: Sequence[RunningRecord]
+) -> list[list[RunningRecord]]:
+    """Return what a limit counts, each space by itself."""
+    metered = [r for r in running if r.metered]
+    match LimitScope(limit.scope):
+        case LimitScope.TOTAL:
+            found = [metered]
+        case LimitScope.POOL:
+            found = [[r for r in metered if r.pool == limit.key]]
+        case LimitScope.GROUP:
+            found = [[r for r in running if r.group == limit.key]]
+        case LimitScope.SPACE:
+            caps = {other.key for other in limits if other.scope == LimitScope.SPACE}
+            spaces: dict[int, list[RunningRecord]] = {}
+            for r in metered:
+                own = f"{r.pool}/{r.space_id}"
+                if limit.key == (own if own in caps else r.pool):
+                    spaces.setdefault(r.space_id, []).append(r)
+            found = list(spaces.values())
+    return [rows for rows in found if rows]
+
+
+def check_claimable(seen: VerificationOverview) -> Iterator[Violation]:
+    """Yield ready runs that no claim looks at, and lanes that nobody moves on."""
+    lanes = {(ping.space_id, ping.lane) for ping in seen.pings if ping.lane is not None}
+    reach = _Reach(seen)
+    for ready in seen.ready:
+        if not reach.covers(ready):
+            what = f"and {ready.runs - 1} others like it are ready, and no claim looks there"
+            where = f"run {ready.first}"
+            yield Violation(invariant=Invariant.IN_REACH, where=where, what=what)
+    for held in seen.held:
+        if (held.space_id, held.lane) not in lanes:
+            what = f"and {held.runs - 1} others wait in the lane {held.lane}, which nobody moves on"
+            where = f"run {held.first}"
+            yield Violation(invariant=Invariant.IN_REACH, where=where, what=what)
+
+
+class _Reach:
+    """Where the next claims look."""
+
+    def __init__(self, seen: VerificationOverview) -> None:
+        self._gates = {limit.key for limit in seen.limits if limit.scope == LimitScope.GROUP}
+        self._caps = {
+            limit.key: limit.cap for limit in seen.limits if limit.scope == LimitScope.SPACE
+        }
+        self._used: Counter[tuple[str, int]] = Counter()
+        for running in seen.running:
+            self._used[running.pool, running.space_id] += running.runs if running.metered else 0
+        self._pinged = {ping[:5] for ping in seen.pings if ping.lane is None}
+
+    def covers(self, ready: ReadyRecord) -> bool:
+        """Whether a claim comes to ready runs whose head is missing, shut or behind a gate.
+
+        A ping makes a missing head and opens one that is shut; it opens no gate. A head is rightly
+        shut while its space is at its cap.
+        """
+        pinged = tuple(ready[:5]) in self._pinged
+        if ready.open is None:
+            return pinged
+        if ready.gate and ready.gate not in self._gates:
+            return False
+        reopened = (ready.pool, ready.space_id, None, None, None) in self._pinged
+        return bool(ready.open or pinged or reopened or (ready.metered and self._full(ready)))
+
+    def _full(self, ready: ReadyRecord) -> bool:
+        own = f"{ready.pool}/{ready.space_id}"
+        cap = self._caps.get(own, self._caps.get(ready.pool))
+        return cap is not None and self._used[ready.pool, ready.space_id] >= cap
+
+
+def check_attempt_requests(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
+    """Yield what does not hold of a run's deferred operations and decisions."""
+    if run.deferred and run.finished_at is not None:
+        what = f"is {run.state}, and {run.deferred} deferred operations are left"
+        yield Invariant.FOLLOW_UP, what
+    if run.applied and run.state != RunState.SUCCEEDED:
+        what = f"is {run.state}, but {run.applied} effects that wait for a success were done"
+        yield Invariant.FOLLOW_UP, what
+    if run.strays:
+        what = f"has {run.strays} deferred operations of an attempt that cannot have asked for them"
+        yield Invariant.FENCED, what
+    for question in history.questions:
+        if question.kind == APPROVAL and not _is_bound(question):
+            yield Invariant.DECISIONS, f"the approval of its attempt {question.epoch} is not bound"
+        elif _is_undone(question):
+            what = f"what its attempt {question.epoch} had approved, nobody knows the outcome of"
+            yield Invariant.DECISIONS, what
+
+
+def _is_bound(question: QuestionRecord) -> bool:
+    """Whether an approval still shows what was hashed, and was decided as approvals are."""
+    if question.action is None or question.digest != action_digest(question.action):
+        return False
+    return question.answered_at is None or question.answer in DECISIONS
+
+
+def _is_undone(question: QuestionRecord) -> bool:
+    """Whether Rota was to do something itself, and has not written down what came of it."""
+    approved = question.answered_at is not None and question.answer == APPROVE
+    return approved and question.outcome is None and is_control(question.action)
+
+
+_ENDS = {
+    RunState.SUCCEEDED: RunTransition.SUCCEED,
+    RunState.FAILED: RunTransition.FAIL,
+    RunState.CANCELLED: RunTransition.CANCEL,
+    RunState.EXPIRED: RunTransition.EXPIRE,
+}
+_MOVES = {
+    EventName.RETRIED: (RunTransition.RETRY, {"failed"}),
+    EventName.LOST: (RunTransition.LOSE, {"lost"}),
+    EventName.DRAINED: (RunTransition.LOSE, {"drained"}),
+    EventName.HELD_BACK: (RunTransition.LOSE, {"drained"}),
+    EventName.ASKED: (RunTransition.ASK, {"asked", "lost"}),
+}
+"""The moves of an attempt that did not end its run, and the outcomes that go with them."""
+
+
+class ReplayMismatch(Exception):
+    """An event and what else is on record do not go together."""
+
+
+class EventReplay:
+    """A run's life, told again by its events; a claim shows by the attempt that came of it."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self.state = RunState.QUEUED
+        self.claims = self.retries = self.losses = 0
+        self._outcomes = [attempt.outcome for attempt in history.attempts]
+        self._kinds = {question.epoch: question.kind for question in history.questions}
+
+    def claim(self) -> None:
+        """Begin the next attempt."""
+        self.state = after(self.state, RunTransition.CLAIM)
+        self.claims += 1
+
+    def take(self, name: EventName, settled: str | None) -> None:
+        """Let an event happen; raise IllegalMove or Mismatch if it cannot have."""
+        if name is EventName.ANSWERED:
+            self.state = after(self.state, RunTransition.ANSWER)
+            self.losses += self._kinds.get(self.claims) == "lost"
+            return
+        if name is EventName.SETTLED:
+            state = RunState(settled or "")
+            move, outcomes = _ENDS[state], {state.value}
+            begun = self.state is RunState.QUEUED and self.claims < len(self._outcomes)
+        else:
+            move, outcomes = _MOVES[name]
+            begun = True
+        if begun:
+            self.claim()
+            self._match(name, outcomes)
+        self.state = after(self.state, move)
+        self.retries += name is EventName.RETRIED
+        self.losses += name is EventName.LOST
+
+    def _match(self, name: EventName, outcomes: set[str]) -> None:
+        told = self._outcomes[self.claims - 1] if self.claims <= len(self._outcomes) else "missing"
+        if told not in outcomes:
+            message = f"its attempt {self.claims} is {told}, its event {name}"
+            raise ReplayMismatch(message)

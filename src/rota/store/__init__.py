@@ -1,0 +1,1 @@
+"""The store: operations by subject, and SQL for SQLite and PostgreSQL."""

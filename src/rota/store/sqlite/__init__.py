@@ -1,0 +1,1 @@
+"""SQLite: a file with one writer, or memory."""

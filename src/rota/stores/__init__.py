@@ -1,1 +1,0 @@
-"""Where the truth is kept: one store logic, in two dialects of SQL."""

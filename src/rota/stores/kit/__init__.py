@@ -1,1 +1,0 @@
-"""What every SQL store shares: the operations, written once over named queries."""

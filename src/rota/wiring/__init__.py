@@ -1,1 +1,0 @@
-"""The one place that knows everything: settings, stores by address, logging."""
