@@ -365,9 +365,9 @@ def http_page() -> str:
     groups = dict.fromkeys(command.group for command in every_command())
     for group in groups:
         rows = [_http_row(command) for command in commands_of(group)]
-        if group == "artifacts":
+        if group == "runs":
             rows.append(f"| `GET {PATH}` | `{KeyScope.READ}` | {_first_sentence(GIVES)} |")
-        parts.append(f"## {group.capitalize()}\n\n" + "\n".join([*head, *rows]))
+        parts.append(f"## {group.replace('_', ' ').capitalize()}\n\n" + "\n".join([*head, *rows]))
     follows = [
         f"| `GET {route.path}` | `{KeyScope.READ}` | {_first_sentence(route.about)} |"
         for route in FOLLOWING
