@@ -36,9 +36,9 @@ def upgrade(folder):
     shutil.rmtree(folder / "rota")
     install(folder)
     for store, table in (("sqlite", "to_come"), ("postgres", "rota.to_come")):
-        steps = folder / "rota" / "stores" / store / "migrations"
+        steps = folder / "rota" / "store" / store / "migrations"
         (steps / "0900_to_come.sql").write_text(f"create table {table} (id integer primary key);\n")
-    keeper = folder / "rota" / "executors" / "kit" / "keeper" / "words.py"
+    keeper = folder / "rota" / "keeper" / "protocol.py"
     keeper.write_text(f"{keeper.read_text()}\nNEWER = 1\n")
 
 
