@@ -41,7 +41,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def _has_cli() -> bool:
-    return (ROOT / "src" / "rota" / "doors" / "cli" / "main.py").exists()
+    return (ROOT / "src" / "rota" / "cli" / "main.py").exists()
 
 
 def _daemon(bench: Bench, store: str) -> float:

@@ -132,7 +132,7 @@ def rota_to_come() -> Path:
     shutil.copytree(Path(rota.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
     for number in STEPS:
         for store, schema in (("sqlite", ""), ("postgres", "rota.")):
-            step = package / "stores" / store / "migrations" / f"{number}_to_come.sql"
+            step = package / "store" / store / "migrations" / f"{number}_to_come.sql"
             step.write_text(f"create table {schema}to_come_{number} (id integer primary key);\n")
     return folder
 
