@@ -1,6 +1,6 @@
 """Rows that a long-lived Rota would have, written straight into its tables.
 
-The statements follow the migrations in src/rota/stores/*/migrations; both dialects have the same
+The statements follow the migrations in src/rota/store/*/migrations; both dialects have the same
 columns; instants are microseconds and booleans 0 and 1.
 """
 

@@ -16,7 +16,9 @@ from rota.rules.permissions import LOCAL
 from rota.testing.bench import failed
 from rota.testing.contracts.talking import AGAIN
 
-INSIDE = {name: command for name, command in COMMANDS.items() if command.group == "attempt_requests"}
+INSIDE = {
+    name: command for name, command in COMMANDS.items() if command.group == "attempt_requests"
+}
 FIELDS = {
     "send_message": {"text": "hello", "to": "log:"},
     "ask_user": {"question": "Shall I?"},
