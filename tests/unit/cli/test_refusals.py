@@ -34,8 +34,8 @@ def test_programs_are_told_the_field(rota):
     [
         (("run", "9" * 24), f'run "{"9" * 24}": give a number of at most 9007199254740991'),
         (("logs", "0"), 'run "0": give a number of at least 1'),
-        (("sql", ""), 'sql "": write something'),
-        (("answer", "33", ""), 'answer "": give it something'),
+        (("sql", ""), 'sql "": must not be empty'),
+        (("answer", "33", ""), 'answer "": must not be empty'),
         ((*CALL, "--every", "9" * 20 + "h"), f'--every "{"9" * 20}h": use at most 100 years'),
     ],
 )

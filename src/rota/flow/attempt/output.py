@@ -1,10 +1,8 @@
-"""The output of a program becomes events, usage, sessions and progress.
+"""Records the output of a program: agent events become events, usage, sessions and progress.
 
-Offsets only move over whole lines, and a reader that begins anew is fed from the start, so it does
-not matter how often the process that listens is replaced.
-
-What is to be told goes on record together with the bytes that say it, so that whoever listens next
-tells nothing of it again. See `rules.telling`.
+Offsets move over whole lines only, and a new output reader is fed from the start of the spool, so
+the process that follows the output can be replaced at any time. Messages for people are queued in
+the transaction that moves the offset, so that the next process does not queue them again.
 """
 
 from __future__ import annotations
