@@ -48,3 +48,12 @@ def test_every_page_named_in_the_source_exists():
     }
     assert named
     assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_of_the_source_named_on_a_page_exists(page):
+    text = page.read_text()
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z0-9_]+\.(?:py|sql))`", text)
+    named += re.findall(r"`(tests/[a-z0-9_/.]+)`", text)
+    roots = [ROOT, ROOT / "src", ROOT / "src" / "rota"]
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []

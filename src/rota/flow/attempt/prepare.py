@@ -159,7 +159,7 @@ def payload_text(assignment: Assignment) -> str:
 
 
 def is_reader(assignment: Assignment) -> bool:
-    """Whether a run was queued to read what was said in its thread."""
+    """Return whether the run of an assignment is a reader run."""
     lease = assignment.lease
     return lease.thread is not None and json.loads(lease.payload) == READER
 
