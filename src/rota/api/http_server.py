@@ -219,7 +219,7 @@ def check_place(place: ListenAddress) -> None:
     if is_loopback(place.host) or place.tls_cert is not None or place.proxies:
         return
     message = (
-        f"host {place.host!r}: the connection would not be encrypted; set tls_cert and tls_key, add "
+        f"host {place.host!r}: connections would not be encrypted; set tls_cert and tls_key, add "
         "the proxy that terminates TLS to trusted_proxies, or keep the default 127.0.0.1"
     )
     raise Refused(message)
