@@ -31,7 +31,9 @@ def test_hands_are_shaken_and_tools_are_listed_and_called(door, job):
     assert told.json["result"]["protocolVersion"] == "2025-11-25"
     assert told.json["result"]["serverInfo"]["name"] == "rota"
     assert "act for your run" in told.json["result"]["instructions"]
-    assert "before you schedule what nobody asked for" in told.json["result"]["instructions"]
+    assert (
+        "before you schedule something that nobody asked for" in told.json["result"]["instructions"]
+    )
     session = told.headers["mcp-session-id"]
     notice = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     done = job.client.post("/mcp", notice, Mcp_Session_Id=session)

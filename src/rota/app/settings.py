@@ -1,7 +1,7 @@
 """Settings: rota.toml, environment variables, and prices of models.
 
-A variable wins over the file, and what was typed on the command line wins over both. Everything
-that is wrong is reported together.
+A variable overrides the file, and the command line overrides both. All errors are reported
+together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 
 
 class PriceSetting(BaseModel):
-    """What a million tokens of a model cost."""
+    """Prices for a million tokens of a model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -57,31 +57,31 @@ def prices_of(told: Mapping[str, PriceSetting]) -> Prices:
 FILE_NAME = "rota.toml"
 
 SLOTS = 1_000
-"""Runs at once in one process: coroutines are cheap."""
+"""Runs at once in one process; coroutines are cheap."""
 THREADS = 32
-"""Of these, plain functions at once."""
+"""Plain functions at once, within the slots."""
 DRAIN = timedelta(seconds=30)
-"""How long a stop waits for runs; most service managers kill after 90 s."""
+"""How long a shutdown waits for runs; most service managers kill after 90 s."""
 WORKER_TTL = timedelta(seconds=30)
 """How long a worker that stopped renewing keeps its runs; it renews three times as often."""
 SHORTEST_TTL = timedelta(seconds=1)
 RETENTION = timedelta(days=30)
-"""How long ended runs and events are kept."""
+"""How long finished runs and events are kept."""
 LIMIT_FOREGROUND = 5
 LIMIT_BACKGROUND = 3
 LIMIT_SPACE_FOREGROUND = 2
 LIMIT_SPACE_BACKGROUND = 1
-"""Agents and scripts at once, in all and for one space; callables count against slots only."""
+"""Agents and scripts at once, in all and for one space; callables count only against slots."""
 LIMIT_SPACE_QUEUED = 1_000
 LIMIT_SPACE_SCHEDULES = 200
-"""Of one member space; `main` may have any number."""
+"""For one member space; `main` has no limit."""
 QUEUE_WARNING = 25
-"""Ready runs from which `rota status` warns."""
+"""Number of ready runs from which `rota status` warns."""
 TIMEOUT = timedelta(minutes=30)
 GRACE = timedelta(seconds=10)
-"""For programs whose task says nothing."""
+"""For programs whose task has none."""
 HEARTBEAT = timedelta(seconds=60)
-"""How often a process tells of what it runs; two missed are noticed."""
+"""Interval of heartbeats; two missed ones raise an event."""
 RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
 AGENT_RETRIES = 3
@@ -97,7 +97,7 @@ LogFormat = Literal["auto", "json", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How this installation works; `given` names what was set on purpose."""
+    """The settings of an installation; `given` names those that were set explicitly."""
 
     home: Path
     store: str
@@ -149,7 +149,7 @@ class Settings:
 
     @property
     def file(self) -> Path:
-        """Where the settings file is, or would be."""
+        """The path of the settings file."""
         return self.home / FILE_NAME
 
 
@@ -178,14 +178,14 @@ def _address(value: object) -> object:
 
 def _postgres(value: object) -> object:
     if not str(value).startswith(("postgresql://", "postgres://")):
-        message = "write postgresql://rota_sql@host/name, or nothing for a SQLite database"
+        message = "write postgresql://rota_sql@host/name, or leave it out for SQLite"
         raise ValueError(message)
     return value
 
 
 def _engine(value: object) -> object:
     if value not in {"podman", "docker"} and not str(value).startswith("/"):
-        message = "write podman, docker or the whole path of one of them"
+        message = "write podman, docker or the full path of one of them"
         raise ValueError(message)
     return value
 
@@ -289,11 +289,11 @@ MEANINGS = MappingProxyType(
         "[fault point](fault-points.md)",
     }
 )
-"""What each setting means, for the reference."""
+"""The description of each setting, for the reference."""
 
 
 class SettingsFile(BaseModel):
-    """What the file and the variables may say; the names are those of Settings."""
+    """The settings in file and variables; the names are those of Settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -344,7 +344,7 @@ class SettingsFile(BaseModel):
 
 
 def load_settings(home: str | None = None, store: str | None = None, **typed: object) -> Settings:
-    """Return the settings of a home folder, or refuse them with everything that is wrong."""
+    """Return the settings of a home folder, or refuse them with all errors."""
     settings, faults = read_settings(home, store, **typed)
     if settings is None:
         raise Refused("; ".join(faults))
@@ -354,7 +354,7 @@ def load_settings(home: str | None = None, store: str | None = None, **typed: ob
 def read_settings(
     home: str | None = None, store: str | None = None, **more: object
 ) -> tuple[Settings | None, list[str]]:
-    """Return the settings, or None and one sentence for each thing that is wrong with them."""
+    """Return the settings, or None and one sentence for each error."""
     folder = home_folder(home)
     written, faults = _read_file(folder / FILE_NAME)
     typed = {name: value for name, value in {"store": store, **more}.items() if value is not None}
@@ -373,7 +373,7 @@ def read_settings(
 
 
 def unknown_variables() -> list[str]:
-    """Return the ROTA_* variables that stand for no setting, as one finds after a typing error."""
+    """Return ROTA_* variables that are no settings, for example misspelt ones."""
     known = {f"{PREFIX}{name.upper()}" for name in (*OF_COMMANDS, *SettingsFile.model_fields)}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
@@ -392,7 +392,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _variables() -> dict[str, str]:
-    """Return what ROTA_* variables say; an empty one says nothing."""
+    """Return the ROTA_* variables that are not empty."""
     said = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in SettingsFile.model_fields}
     return {name: value for name, value in said.items() if value}
 
@@ -411,4 +411,4 @@ def _no_setting(name: str) -> str:
 
     near = get_close_matches(name, SettingsFile.model_fields, 1)
     meant = f": did you mean {near[0]}? There" if near else "; there"
-    return f"no such setting{meant} are {', '.join(SettingsFile.model_fields)}"
+    return f"unknown setting{meant} are {', '.join(SettingsFile.model_fields)}"

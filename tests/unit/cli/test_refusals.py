@@ -52,5 +52,5 @@ def test_a_setting_is_refused_in_a_sentence_of_rotas_own(rota, monkeypatch):
 def test_a_setting_that_is_misspelt_is_told_its_name_first(rota):
     rota.home.mkdir()
     (rota.home / "rota.toml").write_text("slotz = 3\n")
-    told = 'setting "slotz": no such setting: did you mean slots? There are store, '
+    told = 'setting "slotz": unknown setting: did you mean slots? There are store, '
     assert told in rota("check").out
