@@ -182,7 +182,7 @@ async def test_jagc_w14_deleting_keeps_the_history_and_stops_the_work(desk):
     await delete_task(desk.store, LOCAL, "job")
     assert await desk.store.count_runs(task.id) == {"succeeded": 1, "running": 1, "cancelled": 1}
     assert (await desk.store.renew("w1", desk.store.now())).cancels == (lease.run_id,)
-    await desk.end(lease, Cancelled(reason="somebody cancelled it"))
+    await desk.end(lease, Cancelled(reason="it was cancelled"))
     assert (await find_run(desk.store, LOCAL, lease.run_id)).task == "job"
 
 

@@ -8,7 +8,7 @@ from rota.cli.runs import QueueWaitReporter, why_queued
 from rota.errors import Unavailable
 
 FULL = "in the queue for 4 s: the limit of 1 run in the background pool is reached"
-LATER = "attempt 1 failed; it is tried again at 09:00, in 5 min"
+LATER = "attempt 1 failed; it is retried at 09:00, in 5 min"
 
 
 def run(**changed):
