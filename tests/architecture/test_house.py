@@ -64,7 +64,7 @@ BLANKET_EXCEPTS = {
     "flow/attempt/programs.py": "whatever a look at one raises, the others are looked at",
     "flow/deliver.py": "whatever a channel raises means unknown",
     "store/transactions.py": "handed to the caller it belongs to",
-    "store/sqlite/store.py": "handed to the caller",
+    "store/sqlite/database.py": "handed to the caller",
     "store/sqlite/transactions.py": "handed to the caller",
     "runtime/heartbeats.py": "heard on another loop, which must go on",
     "store/postgres": "handed to the caller, or a listener that reconnects",

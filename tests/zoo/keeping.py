@@ -13,6 +13,7 @@ from rota.flow.claim import make_assignments
 from rota.model.attempts import KeptAttempt
 from rota.runtime.supervisor import Supervisor
 from rota.runtime.worker import Worker
+from rota.store.attempts import adopt_attempt, fence_home, list_kept_attempts
 from tests.tools.simulation import world
 from tests.tools.simulation.yard import SimYard
 from tests.zoo.planting import bug, queries, replaced
@@ -61,11 +62,16 @@ def adopted_twice() -> Iterator[None]:
         async with self._adopting:
             if not self._has_home:
                 return
-            await self._store.fence_home(home, self.worker.id)
+            await self._store.write(fence_home, home, self.worker.id)
             for kept in wanted:
-                found = await self._store.adopt(kept.run_id, kept.epoch, self.worker.id)
-                adopted += make_assignments(found, self._store.incarnation)
-        stands = {(kept.run_id, kept.epoch): kept for kept in await self._store.kept_of(home)}
+                found = await self._store.write(
+                    adopt_attempt, kept.run_id, kept.epoch, self.worker.id
+                )
+                adopted += make_assignments(found, self._store.database.incarnation)
+        stands = {
+            (kept.run_id, kept.epoch): kept
+            for kept in await self._store.read(list_kept_attempts, home)
+        }
         for assignment in adopted:
             lease = assignment.lease
             now_kept = stands.get((lease.run_id, lease.epoch))

@@ -48,7 +48,8 @@ from rota.store.sqlite.connection import (
     translated,
 )
 from rota.store.sqlite.file_modes import PRIVATE, narrow
-from rota.store.sqlite.transactions import SqliteTransaction, transact
+from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
+from rota.store.transactions import StoreCache
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +176,9 @@ def _build(
         for step in steps[len(known) :]:
             apply_step(connection, step)
         _set_ids(connection, archive, None if pass_over is None else now)
-        session = SqliteTransaction(connection, load_queries(PACKAGE))
-        call = (adjust_restored_rows, (archive.backup, pass_over, now))
-        (outcome,) = transact(connection, session, [call], write=True)
+        tx = SqliteTransaction(connection, load_queries(PACKAGE), lambda: now, StoreCache())
+        call = Call(adjust_restored_rows, (archive.backup, pass_over, now), {})
+        (outcome,) = transact(connection, tx, [call], write=True)
         if isinstance(outcome, BaseException):
             raise outcome
         if connection.execute("pragma integrity_check").get != "ok":

@@ -8,10 +8,10 @@ import pytest
 
 from rota.runtime.clock import SystemClock
 from rota.store.postgres import connection as postgres
-from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.database import PostgresDatabase
 from rota.store.sql_files import load_migrations
 from rota.store.sqlite import connection as sqlite
-from rota.store.sqlite.store import SqliteStore
+from rota.store.sqlite.database import SqliteDatabase
 from tests.tools.postgres import PostgresServer, shared_folder
 from tests.tools.store_bench import Bench
 
@@ -45,7 +45,7 @@ def open_bench(postgres_address, runner):
     stores = []
 
     async def open_one():
-        store = PostgresStore(postgres_address, SystemClock())
+        store = PostgresDatabase(postgres_address, SystemClock())
         await store.open()
         stores.append(store)
         return Bench(store, SystemClock())
@@ -83,7 +83,7 @@ def old_store(request, tmp_path, clock):
             sqlite.apply_step(made, step)
         made.execute(rows.format(""))
         made.close()
-        return SqliteStore(path, clock)
+        return SqliteDatabase(path, clock)
 
     async def postgres_before(last, rows):
         made = await asyncpg.connect(address)
@@ -93,6 +93,6 @@ def old_store(request, tmp_path, clock):
             await postgres.apply_step(made, step)
         await made.execute(rows.format("rota."))
         await made.close()
-        return PostgresStore(address, clock)
+        return PostgresDatabase(address, clock)
 
     return sqlite_before if request.param == "sqlite" else postgres_before

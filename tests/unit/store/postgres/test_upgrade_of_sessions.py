@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from rota.model.sessions import SessionFilter
+from rota.store.sessions import list_sessions
+from rota.store.views import list_tasks
 
 BEFORE = 3
 TASKS = """
@@ -32,7 +34,7 @@ def test_sessions_and_wishes_are_carried_over(old_store, runner):
 async def _carried_over(store):
     await store.open()
     try:
-        found = await store.list_sessions(SessionFilter())
+        found = await store.read(list_sessions, SessionFilter())
         facts = {one.name: (one.thread, one.task, one.title, one.archived_at) for one in found}
         old_at = facts["s-1"][-1]
         assert old_at is not None
@@ -42,7 +44,7 @@ async def _carried_over(store):
             "s-3": (None, "alone", "Alone", None),
         }
         assert {one.name: one.input for one in found} == {"s-1": 3, "s-2": 0, "s-3": 0}
-        tasks = {task.name: task.spec for task in await store.list_tasks(1)}
+        tasks = {task.name: task.spec for task in await store.read(list_tasks, 1)}
         assert json.loads(json.dumps(tasks)) == {
             "old": {"context": "group"},
             "new": {"context": "group", "model": "x"},

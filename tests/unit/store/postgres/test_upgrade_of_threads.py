@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rota.model.tasks import Pool
 from rota.model.threads import MessageState, NewMessage, ThreadFilter
+from rota.store.threads import add_message, list_messages, list_threads
+from rota.store.views import list_tasks
 
 BEFORE = 10
 ROWS = """
@@ -29,16 +31,16 @@ def test_messages_and_pools_are_carried_over(old_store, runner):
 async def _carried_over(store):
     await store.open()
     try:
-        two, one = await store.list_messages("cli:default", None, 1 << 62, 10)
+        two, one = await store.read(list_messages, "cli:default", None, 1 << 62, 10)
         assert (one.body, one.state, one.run_id) == ("one", MessageState.GIVEN, 4)
         assert (two.body, two.state, two.reader) == ("two", MessageState.UNREAD, 5)
-        (thread,) = await store.list_threads(ThreadFilter())
+        (thread,) = await store.read(list_threads, ThreadFilter())
         assert (thread.title, thread.trigger, thread.facts, thread.pending) == ("", None, {}, 1)
-        said = await store.say(NewMessage(1, "cli:default", "ann", "three"), None)
+        said = await store.write(add_message, NewMessage(1, "cli:default", "ann", "three"), None)
         assert said.id == 4, "no number is used twice"
-        pools = {task.name: task.policy.pool for task in await store.list_tasks(1)}
+        pools = {task.name: task.policy.pool for task in await store.read(list_tasks, 1)}
         assert pools == {"usual": None, "quick": Pool.FOREGROUND}
-        (usual,) = [task for task in await store.list_tasks(1) if task.name == "usual"]
+        (usual,) = [task for task in await store.read(list_tasks, 1) if task.name == "usual"]
         assert usual.policy.priority == 3
     finally:
         await store.close()

@@ -1,4 +1,4 @@
-"""The SQLite store: one writing and one reading thread, or memory."""
+"""SQLite: a file with one writing and one reading thread, or memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import queue
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import apsw
 
@@ -20,7 +20,6 @@ from rota.model.backups import Backup, RestoreResult
 from rota.model.instants import to_micros
 from rota.model.problems import Problem
 from rota.model.schedules import Decide
-from rota.model.views import WorkerView
 from rota.ports.clock import Clock
 from rota.store.last_write import LastWrite
 from rota.store.sql_files import load_queries
@@ -42,20 +41,17 @@ from rota.store.sqlite.connection import (
 from rota.store.sqlite.disk_space import room_problems
 from rota.store.sqlite.file_modes import make_private
 from rota.store.sqlite.instance_lock import InstanceLock, WakeupFile
-from rota.store.sqlite.transactions import SqliteTransaction, transact
-from rota.store.store import SqlStore
-from rota.store.transactions import reach_stage
+from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
+from rota.store.store import Database
+from rota.store.transactions import Operation, Params, Result, reach_stage
 
-Result = TypeVar("Result")
-
-MOST_JOINED = 64
+MAX_JOINED = 64
 """How many operations share a transaction at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    operation: Callable[..., Coroutine[Any, Any, Any]]
-    args: tuple[object, ...]
+    call: Call
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[tuple[Any, list[str]]]
     write: bool
@@ -73,15 +69,15 @@ class _Thread:
     def __init__(
         self,
         connect: Callable[[], apsw.Connection],
-        queries: Mapping[str, str],
+        start: Callable[[apsw.Connection], SqliteTransaction],
         *,
         write: bool,
         ring: Callable[[Sequence[str]], None] | None = None,
-        writes: LastWrite | None = None,
+        last_write: LastWrite | None = None,
     ) -> None:
-        self._writes = writes or LastWrite()
+        self._last_write = last_write or LastWrite()
         self._connect = connect
-        self._queries = queries
+        self._start = start
         self._write = write
         self._ring = ring
         self._light = False
@@ -93,16 +89,15 @@ class _Thread:
 
     async def run(
         self,
-        operation: Callable[..., Coroutine[Any, Any, Result]],
-        args: tuple[object, ...] = (),
+        call: Call,
         *,
         write: bool | None = None,
         light: bool = False,
-    ) -> tuple[Result, list[str]]:
+    ) -> tuple[Any, list[str]]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[Any, list[str]]] = loop.create_future()
         writes = self._write if write is None else write
-        self._jobs.put(_Job(operation, args, loop, answer, writes, light))
+        self._jobs.put(_Job(call, loop, answer, writes, light))
         return await answer
 
     def _sync(self, connection: apsw.Connection, *, light: bool) -> None:
@@ -117,39 +112,39 @@ class _Thread:
 
     def _work(self) -> None:
         connection = self._connect()
-        session = SqliteTransaction(connection, self._queries)
+        tx = self._start(connection)
         closing = False
         while not closing:
             jobs = [self._jobs.get()]
-            while len(jobs) < MOST_JOINED and not self._jobs.empty():
+            while len(jobs) < MAX_JOINED and not self._jobs.empty():
                 jobs.append(self._jobs.get())
             closing = None in jobs
             waiting = [job for job in jobs if job is not None]
             for write in (True, False):
-                self._run(connection, session, [j for j in waiting if j.write is write], write)
+                self._run(connection, tx, [j for j in waiting if j.write is write], write)
         connection.close()
 
     def _run(
-        self, connection: apsw.Connection, session: SqliteTransaction, jobs: list[_Job], write: bool
+        self, connection: apsw.Connection, tx: SqliteTransaction, jobs: list[_Job], write: bool
     ) -> None:
         if not jobs:
             return
-        calls = [(job.operation, job.args) for job in jobs]
+        calls = [job.call for job in jobs]
         outcomes: Sequence[tuple[Any, list[str]] | BaseException]
         try:
             changes = connection.total_changes()
             if write:
                 self._sync(connection, light=all(job.light for job in jobs))
-            outcomes = transact(connection, session, calls, write=write)
+            outcomes = transact(connection, tx, calls, write=write)
             if write and connection.total_changes() != changes:
-                self._writes.done()  # what changes nothing is done on a full disk, too
+                self._last_write.done()  # what changes nothing is done on a full disk, too
         except BaseException as fault:  # noqa: BLE001 - the thread lives on, its callers are told
             outcomes = [fault] * len(jobs)
         topics: dict[str, None] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 if write:
-                    self._writes.failed(outcome)
+                    self._last_write.failed(outcome)
                 _tell(job, partial(_refuse, job.answer, outcome))
             else:
                 _tell(job, partial(_resolve, job.answer, outcome))
@@ -175,7 +170,7 @@ def _refuse(answer: asyncio.Future[tuple[Any, list[str]]], fault: BaseException)
         answer.set_exception(fault)
 
 
-class SqliteStore(SqlStore):
+class SqliteDatabase(Database):
     """A database file; other processes may write to it too, one transaction at a time."""
 
     def __init__(self, path: str, clock: Clock) -> None:
@@ -210,45 +205,46 @@ class SqliteStore(SqlStore):
         room = await asyncio.get_running_loop().run_in_executor(None, room_problems, self.path)
         return [*await super().problems(), *room]
 
-    async def list_workers(self) -> list[WorkerView]:
-        """Return every worker; those of this machine are gone if nobody has the lock."""
-        found = await super().list_workers()
-        if self.roles_taken() is not False:
-            return found
-        here = socket.gethostname()
-        return [replace(worker, gone=worker.gone or worker.host == here) for worker in found]
+    def is_gone(self, host: str) -> bool:
+        """Tell whether nobody on this host has the roles, so that its workers are gone."""
+        return self.roles_taken() is False and host == socket.gethostname()
 
     async def _version(self) -> int:
         # Only the writing connection can tell others' writes from this process's own.
-        version, _ = await self._open_threads()[0].run(SqliteTransaction.version, write=False)
-        return version
+        call = Call(SqliteTransaction.version, (), {})
+        version, _ = await self._open_threads()[0].run(call, write=False)
+        return int(version)
 
     async def open(self) -> None:
         """Create or migrate the file and start the threads."""
         if self._threads is not None:
             return
         await asyncio.get_running_loop().run_in_executor(None, self._prepare)
-        queries = load_queries(PACKAGE)
+        start = self._transactions()
         self._threads = (
             _Thread(
                 partial(connect, self.path),
-                queries,
+                start,
                 write=True,
                 ring=self._doorbell.ring,
-                writes=self.writes,
+                last_write=self.last_write,
             ),
-            _Thread(partial(connect, self.path), queries, write=False),
+            _Thread(partial(connect, self.path), start, write=False),
         )
 
-    async def look(self) -> None:
+    def _transactions(self) -> Callable[[apsw.Connection], SqliteTransaction]:
+        queries = load_queries(PACKAGE)
+        return lambda connection: SqliteTransaction(connection, queries, self.now, self.cache)
+
+    async def open_read_only(self) -> None:
         """Start one thread that can only read, on a file that must be there."""
         if self._threads is None:
-            await asyncio.get_running_loop().run_in_executor(None, self._prepare_to_look)
+            await asyncio.get_running_loop().run_in_executor(None, self._prepare_read_only)
             reader = partial(connect_read_only, self.path)
-            thread = _Thread(reader, load_queries(PACKAGE), write=False)
+            thread = _Thread(reader, self._transactions(), write=False)
             self._threads = (thread, thread)
 
-    def _prepare_to_look(self) -> None:
+    def _prepare_read_only(self) -> None:
         connection = connect_read_only(self.path)
         try:
             with translated(self.path):
@@ -273,9 +269,7 @@ class SqliteStore(SqlStore):
         if self._threads is None:
             return
         await self._doorbell.stop_listening()
-        await self._enqueues.close()
-        await self._requested.close()
-        await self._settles.close()
+        await self._close_groups()
         threads, self._threads, self._light = self._threads, None, False
         for thread in dict.fromkeys(threads):
             await asyncio.get_running_loop().run_in_executor(None, thread.close)
@@ -286,14 +280,17 @@ class SqliteStore(SqlStore):
         """Return this host's time: a file has no clock of its own."""
         return to_micros(self._clock.now())
 
-    async def write(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    async def _write(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
-        """Run an operation on the writing thread."""
-        return await self._written(operation, args, light=False)
+        written = await self._write_on_thread(Call(operation, args, kwargs), light=False)
+        return cast("Result", written)
 
     async def write_lightly(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+        self, operation: Operation[Params, Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
         """Run an operation on the writing thread, which does not wait for the disk."""
         if self._boot and not self._light:
@@ -302,26 +299,23 @@ class SqliteStore(SqlStore):
                 None, note_light, self.path, self._boot
             )
             self._light = True
-        return await self._written(operation, args, light=self._light)
+        written = await self._write_on_thread(Call(operation, args, kwargs), light=self._light)
+        return cast("Result", written)
 
-    async def _written(
+    async def _write_on_thread(self, call: Call, *, light: bool) -> Any:  # noqa: ANN401
+        result, topics = await self._open_threads()[0].run(call, light=light)
+        self.announce(topics)
+        reach_stage("answered", call.operation)
+        return result
+
+    async def _read(
         self,
         operation: Callable[..., Coroutine[Any, Any, Result]],
-        args: tuple[object, ...],
-        *,
-        light: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
-        result, topics = await self._open_threads()[0].run(operation, args, light=light)
-        self.announce(topics)
-        reach_stage("answered", operation)
-        return result
-
-    async def read(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation on the reading thread."""
-        result, _ = await self._open_threads()[1].run(operation, args)
-        return result
+        result, _ = await self._open_threads()[1].run(Call(operation, args, kwargs))
+        return cast("Result", result)
 
     def _open_threads(self) -> tuple[_Thread, _Thread]:
         if self._threads is None:
@@ -346,7 +340,7 @@ class SqliteStore(SqlStore):
             self._lock.release()
 
 
-class MemoryStore(SqlStore):
+class MemoryDatabase(Database):
     """The same store without a file and without threads; gone when it is closed."""
 
     path = MEMORY
@@ -355,7 +349,7 @@ class MemoryStore(SqlStore):
         super().__init__()
         self._clock = clock
         self._connection: apsw.Connection | None = None
-        self._session: SqliteTransaction | None = None
+        self._tx: SqliteTransaction | None = None
 
     async def take_roles(self) -> bool:
         """Nobody else can reach this store."""
@@ -367,53 +361,50 @@ class MemoryStore(SqlStore):
             self._connection = connect(self.path)
             migrate(self._connection, self.path)
             self.incarnation = read_incarnation(self._connection)
-            self._session = SqliteTransaction(self._connection, load_queries(PACKAGE))
+            queries = load_queries(PACKAGE)
+            self._tx = SqliteTransaction(self._connection, queries, self.now, self.cache)
 
-    async def look(self) -> None:
+    async def open_read_only(self) -> None:
         """Make the database: there is nothing else to look at."""
         await self.open()
 
     async def close(self) -> None:
         """Drop the database."""
         if self._connection is not None:
-            await self._enqueues.close()
-            await self._requested.close()
-            await self._settles.close()
+            await self._close_groups()
             self._connection.close()
-            self._connection = self._session = None
+            self._connection = self._tx = None
 
     def now(self) -> int:
         """Return the injected clock's time."""
         return to_micros(self._clock.now())
 
-    async def write(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run an operation here and now, then let others go on."""
-        result = self._run(operation, args, write=True)
-        await asyncio.sleep(0)
-        reach_stage("answered", operation)
-        return result
-
-    async def read(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
-    ) -> Result:
-        """Run a reading operation here and now."""
-        return self._run(operation, args, write=False)
-
-    def _run(
+    async def _write(
         self,
         operation: Callable[..., Coroutine[Any, Any, Result]],
-        args: tuple[object, ...],
-        *,
-        write: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
-        if self._connection is None or self._session is None:
+        result = self._run(Call(operation, args, kwargs), write=True)
+        await asyncio.sleep(0)
+        reach_stage("answered", operation)
+        return cast("Result", result)
+
+    async def _read(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Result:
+        return cast("Result", self._run(Call(operation, args, kwargs), write=False))
+
+    def _run(self, call: Call, *, write: bool) -> Any:  # noqa: ANN401
+        if self._connection is None or self._tx is None:
             message = "the store is not open: use `async with`, or await open() first"
             raise Unavailable(message)
-        outcome = transact(self._connection, self._session, [(operation, args)], write=write)[0]
+        outcome = transact(self._connection, self._tx, [call], write=write)[0]
         if isinstance(outcome, BaseException):
             raise outcome
-        result: Result = outcome[0]
-        self.announce(outcome[1])
+        result, topics = outcome
+        self.announce(topics)
         return result

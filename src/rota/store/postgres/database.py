@@ -1,11 +1,11 @@
-"""The PostgreSQL store."""
+"""PostgreSQL: a pool of connections, retries, and the server's clock."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -41,22 +41,20 @@ from rota.store.postgres.transactions import (
     translate,
 )
 from rota.store.sql_files import load_queries
-from rota.store.store import SqlStore
-from rota.store.transactions import reach_stage, watching
+from rota.store.store import Database
+from rota.store.transactions import Result, reach_stage, with_statement_faults
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 MOST_TRIES = 10
 PAUSE = 0.01
 _SNAPSHOT = "begin isolation level repeatable read, read only"
 
 
-class PostgresStore(SqlStore):
+class PostgresDatabase(Database):
     """A PostgreSQL database; its clock is everybody's clock, unless a test brings its own."""
 
-    elsewhere = True
+    remote = True
 
     def __init__(self, address: str, clock: Clock, *, own_clock: bool = False) -> None:
         super().__init__()
@@ -71,8 +69,8 @@ class PostgresStore(SqlStore):
         self._connections: ConnectionPool | None = None
         self._watch: NotificationListener | None = None
 
-    def again(self) -> Self | None:
-        """Return a second store with connections of its own; none where a test owns the time."""
+    def second(self) -> Self | None:
+        """Return another store with connections of its own; none where a test owns the time."""
         return None if self._own_clock else type(self)(self._address, self._given_clock)
 
     async def take_roles(self) -> bool:
@@ -94,9 +92,9 @@ class PostgresStore(SqlStore):
         """Connect, bring the schema up to date and read the database's clock."""
         await self._begin(self._connect, migrate)
 
-    async def look(self) -> None:
+    async def open_read_only(self) -> None:
         """Connect for reading alone; a standby will do."""
-        await self._begin(self._connect_to_look, check_schema)
+        await self._begin(self._connect_read_only, check_schema)
 
     async def _begin(
         self,
@@ -121,9 +119,7 @@ class PostgresStore(SqlStore):
         """Finish what was begun and close every connection."""
         if self._connections is None:
             return
-        await self._enqueues.close()
-        await self._requested.close()
-        await self._settles.close()
+        await self._close_groups()
         connections, watch = self._connections, self._watch
         self._connections = self._watch = None
         if watch is not None:
@@ -134,27 +130,31 @@ class PostgresStore(SqlStore):
         """Return the database's time, or the injected clock's if the store was made so."""
         return self._clock.now() if self._own_clock is None else to_micros(self._own_clock.now())
 
-    async def write(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    async def _write(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         """Run an operation in a transaction; what lost against another one is tried again."""
         try:
-            result = await self._written(operation, args)
-        except Exception as fault:
-            self.writes.failed(fault)
+            result = await self._write_with_retries(operation, args, kwargs)
+        except Exception as error:
+            self.last_write.failed(error)
             raise
-        self.writes.done()
+        self.last_write.done()
         return result
 
-    async def _written(
+    async def _write_with_retries(
         self,
         operation: Callable[..., Coroutine[Any, Any, Result]],
-        args: tuple[object, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         connections = self._open_connections()
         for tried in range(1, MOST_TRIES + 1):
             try:
-                return await self._write_once(connections, operation, args)
+                return await self._write_once(connections, operation, args, kwargs)
             except AGAIN as fault:
                 if tried == MOST_TRIES:
                     self._translated(fault)
@@ -170,29 +170,33 @@ class PostgresStore(SqlStore):
         self,
         connections: ConnectionPool,
         operation: Callable[..., Coroutine[Any, Any, Result]],
-        args: tuple[object, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         reach_stage("begin", operation)
         async with connections.lend() as connection:
             if self._clock.stale:
                 await self._clock.set_by(connection)
-            session = PostgresTransaction(connection, self._statements)
-            result = await watching(operation)(session, *args)
+            tx = PostgresTransaction(connection, self._statements, self.now, self.cache)
+            result = await with_statement_faults(operation)(tx, *args, **kwargs)
             reach_stage("commit", operation)
-            await session.commit()
+            await tx.commit()
             reach_stage("committed", operation)
-        self.announce(list(session.topics))
+        self.announce(list(tx.topics))
         reach_stage("answered", operation)
         return result
 
-    async def read(
-        self, operation: Callable[..., Coroutine[Any, Any, Result]], *args: object
+    async def _read(
+        self,
+        operation: Callable[..., Coroutine[Any, Any, Result]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         """Run a reading operation, on one snapshot if it asks more than once."""
         connections = self._open_connections()
         for tried in range(1, MOST_TRIES + 1):
             try:
-                return await self._read_once(connections, operation, args)
+                return await self._read_once(connections, operation, args, kwargs)
             except RetryTransaction:
                 self._ask_more.add(operation)
             except GONE as fault:  # an idle connection had died; a read may always be repeated
@@ -208,15 +212,18 @@ class PostgresStore(SqlStore):
         self,
         connections: ConnectionPool,
         operation: Callable[..., Coroutine[Any, Any, Result]],
-        args: tuple[object, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Result:
         snapshot = operation in self._ask_more
         async with connections.lend() as connection:
-            session = PostgresReadTransaction(connection, self._statements, snapshot=snapshot)
+            tx = PostgresReadTransaction(
+                connection, self._statements, self.now, self.cache, snapshot=snapshot
+            )
             if not snapshot:
-                return await operation(session, *args)
+                return await operation(tx, *args, **kwargs)
             await connection.execute(_SNAPSHOT)
-            result = await operation(session, *args)
+            result = await operation(tx, *args, **kwargs)
             await connection.execute("commit")
             return result
 
@@ -262,10 +269,11 @@ class PostgresStore(SqlStore):
         if not connection.is_in_transaction():
             advice = "it is in no transaction: open one with `async with connection.transaction():`"
             raise Invalid("connection", type(connection).__name__, advice)
-        session = PostgresTransaction(connection, self._statements, begun=True)
+        tx = PostgresTransaction(connection, self._statements, self.now, self.cache, begun=True)
+        unlimited = self.cache.unlimited_spaces
         try:
-            outcomes = await quotas.enqueue_within(session, batches, self.now(), mains=self.mains)
-            await session.finish()
+            outcomes = await quotas.enqueue_within(tx, batches, self.now(), unlimited=unlimited)
+            await tx.finish()
         except Exception as fault:
             self._translated(fault)
             raise
@@ -286,7 +294,7 @@ class PostgresStore(SqlStore):
             message = f"the database {self._place} was restored: start this process again"
             raise Unavailable(message)
 
-    async def _connect_to_look(self) -> Connection:
+    async def _connect_read_only(self) -> Connection:
         return await connect(self._address, self._place, look=True)
 
     def _open_connections(self) -> ConnectionPool:
