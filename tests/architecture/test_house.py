@@ -13,7 +13,6 @@ from rota.model.runs import FINISHED, MOVES, AttemptCause, QueueState, RunSource
 from rota.model.schedules import LedgerReason, ScheduleState
 from rota.model.spaces import LimitScope, SpaceRole
 from rota.model.tasks import Pool, TaskKind
-from rota.store.sql_files import PARAMETER, load_queries
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "rota"
@@ -140,21 +139,3 @@ def test_closed_sets_are_the_same_in_code_and_schema(path):
         r"create table (?:rota\.)?schedules.*?check \(state in \(([^)]*)\)", sql, re.DOTALL
     )
     assert set(re.findall(r"'(\w+)'", states[1])) == {state.value for state in ScheduleState}
-
-
-def queries(dialect):
-    return {
-        name: set(PARAMETER.findall(sql))
-        for name, sql in load_queries(f"rota.store.{dialect}").items()
-    }
-
-
-def test_every_dialect_answers_the_same_questions():
-    assert queries("sqlite") == queries("postgres")
-
-
-def test_every_query_is_asked_by_the_kit_and_every_asked_query_exists():
-    kit = "\n".join(path.read_text() for path in (SRC / "store").glob("*.py"))
-    asked = set(re.findall(r'"([a-z_]+)"', kit))
-    known = set(queries("sqlite"))
-    assert known - asked == set()

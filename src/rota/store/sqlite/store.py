@@ -23,11 +23,9 @@ from rota.model.schedules import Decide
 from rota.model.views import WorkerView
 from rota.ports.clock import Clock
 from rota.store.last_write import LastWrite
-from rota.store.sql_files import load_queries
 from rota.store.sqlite.backup import restore_backup, take_backup
 from rota.store.sqlite.connection import (
     MEMORY,
-    PACKAGE,
     check_schema,
     connect,
     connect_read_only,
@@ -42,6 +40,7 @@ from rota.store.sqlite.connection import (
 from rota.store.sqlite.disk_space import room_problems
 from rota.store.sqlite.file_modes import make_private
 from rota.store.sqlite.instance_lock import InstanceLock, WakeupFile
+from rota.store.sqlite.queries import load_sqlite_queries
 from rota.store.sqlite.transactions import SqliteTransaction, transact
 from rota.store.store import SqlStore
 from rota.store.transactions import reach_stage
@@ -228,7 +227,7 @@ class SqliteStore(SqlStore):
         if self._threads is not None:
             return
         await asyncio.get_running_loop().run_in_executor(None, self._prepare)
-        queries = load_queries(PACKAGE)
+        queries = load_sqlite_queries()
         self._threads = (
             _Thread(
                 partial(connect, self.path),
@@ -245,7 +244,7 @@ class SqliteStore(SqlStore):
         if self._threads is None:
             await asyncio.get_running_loop().run_in_executor(None, self._prepare_to_look)
             reader = partial(connect_read_only, self.path)
-            thread = _Thread(reader, load_queries(PACKAGE), write=False)
+            thread = _Thread(reader, load_sqlite_queries(), write=False)
             self._threads = (thread, thread)
 
     def _prepare_to_look(self) -> None:
@@ -367,7 +366,7 @@ class MemoryStore(SqlStore):
             self._connection = connect(self.path)
             migrate(self._connection, self.path)
             self.incarnation = read_incarnation(self._connection)
-            self._session = SqliteTransaction(self._connection, load_queries(PACKAGE))
+            self._session = SqliteTransaction(self._connection, load_sqlite_queries())
 
     async def look(self) -> None:
         """Make the database: there is nothing else to look at."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
-from rota.store.sql_files import load_queries
-from rota.store.sqlite.connection import PACKAGE, connect, migrate
+from rota.store.sqlite.connection import connect, migrate
+from rota.store.sqlite.queries import load_sqlite_queries
 from rota.store.sqlite.transactions import SqliteTransaction, transact
 from rota.testing.breaking import BreakingSession
 
@@ -49,7 +49,7 @@ class Database:
     def __init__(self) -> None:
         self._connection = _SPARE.pop() if _SPARE else _connected()
         self._connection.preupdate_hook(self._note)
-        self._session = SqliteTransaction(self._connection, load_queries(PACKAGE))
+        self._session = SqliteTransaction(self._connection, load_sqlite_queries())
         self._shapes = _shapes()
         self._changes: dict[tuple[object, ...], tuple[Any, Any]] = {}
 
