@@ -39,9 +39,8 @@ def offset_apart() -> Iterator[None]:
     "A restarted process takes over a run whoever holds it, without fencing them first",
 )
 def adopt_without_fencing() -> Iterator[None]:
-    anybody = "(1 or holder = :worker or holder not in"
     with queries(
-        adopt_run=("(holder = :worker or holder not in", anybody),
+        adopt_run=("and (r.holder = :worker", "and (1 or r.holder = :worker"),
         fence_home="select id from workers where :home = :worker",
     ):
         yield
@@ -183,11 +182,8 @@ def heard_again() -> Iterator[None]:
     rare=True,
 )
 def stale_look() -> Iterator[None]:
-    alive = (
-        "and exists (select 1 from workers w where w.id = :worker and w.fenced = 0)\non conflict"
-    )
     with queries(
-        begin_kept=(alive, "on conflict"),
+        begin_kept=("and w.fenced = 0\non conflict", "\non conflict"),
         lock_runs=("cancelling, holder", "cancelling, (select null) as holder"),
         lost_runs=("cancelling, holder", "cancelling, null as holder"),
     ):

@@ -110,7 +110,7 @@ def cancel_overwrites() -> Iterator[None]:
     "A run that was cancelled while it failed is tried again",
 )
 def cancel_forgotten() -> Iterator[None]:
-    with queries(lock_runs=("cancel_at is not null as cancelling", "0 as cancelling")):
+    with queries(lock_runs=("(cancel_at is not null) as cancelling", "0 as cancelling")):
         yield
 
 
@@ -120,7 +120,7 @@ def cancel_forgotten() -> Iterator[None]:
     "Attempts are not counted, and what always fails is tried for ever",
 )
 def attempts_not_counted() -> Iterator[None]:
-    with queries(requeue_runs=("retries = retries + (w.value ->> 'retries')", "retries = retries")):
+    with queries(requeue_runs=("retries = r.retries + w.retries", "retries = r.retries")):
         yield
 
 
@@ -273,7 +273,7 @@ def messages_taken_twice() -> Iterator[None]:
 
     with several(
         intercepted(outbox.claim_deliveries, in_two_steps),
-        queries(take_deliveries=("and state = 'pending'", "")),
+        queries(take_deliveries=("and coalesce(state, '') = 'pending'", "")),
     ):
         yield
 
@@ -289,7 +289,7 @@ def sending_for_ever() -> Iterator[None]:
 
     with several(
         replaced(deliver, "_catch_up", forget),
-        queries(orphaned_deliveries=("available_at <= :now or", "available_at < 0 or")),
+        queries(orphaned_deliveries=("available_at <= :now\n  or", "available_at < 0\n  or")),
     ):
         yield
 

@@ -335,7 +335,7 @@ async def _count_failures(tx: Transaction, moved: list[Settlement], now: int) ->
         task_id: {
             "task_id": task_id,
             "reset": int(task_id in resets),
-            "add": adds[task_id],
+            "added": adds[task_id],
             "disable_after": thresholds.get(task_id, 0),
         }
         for task_id in sorted(resets | adds.keys())
@@ -466,7 +466,9 @@ async def keep(tx: Transaction, settlements: Sequence[Settlement], now: int) -> 
             else:
                 await queue_runs(tx, [aside.next_check], now)
     if quiet:
-        rows = QueryRows({"task_id": task_id, "add": add} for task_id, add in sorted(quiet.items()))
+        rows = QueryRows(
+            {"task_id": task_id, "added": add} for task_id, add in sorted(quiet.items())
+        )
         await tx.run("count_quiet", rows=rows)
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
-from rota.store.sql_files import load_queries
-from rota.store.sqlite.connection import PACKAGE, connect, migrate
+from rota.store.sqlite.connection import connect, migrate
+from rota.store.sqlite.queries import load_sqlite_queries
 from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
 from rota.store.transactions import StoreCache
 from tests.tools.power_cut import BreakingTransaction
@@ -50,7 +50,7 @@ class Database:
     def __init__(self) -> None:
         self._connection = _SPARE.pop() if _SPARE else _connected()
         self._connection.preupdate_hook(self._note)
-        queries = load_queries(PACKAGE)
+        queries = load_sqlite_queries()
         self._tx = SqliteTransaction(self._connection, queries, lambda: 0, StoreCache())
         self._shapes = _shapes()
         self._changes: dict[tuple[object, ...], tuple[Any, Any]] = {}

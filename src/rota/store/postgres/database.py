@@ -20,7 +20,6 @@ from rota.store import quotas
 from rota.store.backup import open_backup
 from rota.store.postgres.backup import KIND, restore_backup, take_backup
 from rota.store.postgres.connection import (
-    PACKAGE,
     ConnectionPool,
     check_schema,
     connect,
@@ -64,7 +63,7 @@ class PostgresDatabase(Database):
         self._given_clock = clock
         self._own_clock = clock if own_clock else None
         self._clock = DatabaseClock(clock)
-        self._statements = Statements(load_queries(PACKAGE))
+        self._statements = Statements(load_queries())
         self._ask_more: set[Callable[..., object]] = set()
         self._connections: ConnectionPool | None = None
         self._watch: NotificationListener | None = None

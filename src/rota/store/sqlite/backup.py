@@ -36,7 +36,7 @@ from rota.store.backup import (
     writable,
     write_backup,
 )
-from rota.store.sql_files import load_migrations, load_queries, pending, tables_of
+from rota.store.sql_files import load_migrations, pending, tables_of
 from rota.store.sqlite.connection import (
     PACKAGE,
     apply_step,
@@ -48,6 +48,7 @@ from rota.store.sqlite.connection import (
     translated,
 )
 from rota.store.sqlite.file_modes import PRIVATE, narrow
+from rota.store.sqlite.queries import load_sqlite_queries
 from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
 from rota.store.transactions import StoreCache
 
@@ -176,7 +177,7 @@ def _build(
         for step in steps[len(known) :]:
             apply_step(connection, step)
         _set_ids(connection, archive, None if pass_over is None else now)
-        tx = SqliteTransaction(connection, load_queries(PACKAGE), lambda: now, StoreCache())
+        tx = SqliteTransaction(connection, load_sqlite_queries(), lambda: now, StoreCache())
         call = Call(adjust_restored_rows, (archive.backup, pass_over, now), {})
         (outcome,) = transact(connection, tx, [call], write=True)
         if isinstance(outcome, BaseException):

@@ -22,11 +22,9 @@ from rota.model.problems import Problem
 from rota.model.schedules import Decide
 from rota.ports.clock import Clock
 from rota.store.last_write import LastWrite
-from rota.store.sql_files import load_queries
 from rota.store.sqlite.backup import restore_backup, take_backup
 from rota.store.sqlite.connection import (
     MEMORY,
-    PACKAGE,
     check_schema,
     connect,
     connect_read_only,
@@ -41,6 +39,7 @@ from rota.store.sqlite.connection import (
 from rota.store.sqlite.disk_space import room_problems
 from rota.store.sqlite.file_modes import make_private
 from rota.store.sqlite.instance_lock import InstanceLock, WakeupFile
+from rota.store.sqlite.queries import load_sqlite_queries
 from rota.store.sqlite.transactions import Call, SqliteTransaction, transact
 from rota.store.store import Database
 from rota.store.transactions import Operation, Params, Result, reach_stage
@@ -233,7 +232,7 @@ class SqliteDatabase(Database):
         )
 
     def _transactions(self) -> Callable[[apsw.Connection], SqliteTransaction]:
-        queries = load_queries(PACKAGE)
+        queries = load_sqlite_queries()
         return lambda connection: SqliteTransaction(connection, queries, self.now, self.cache)
 
     async def open_read_only(self) -> None:
@@ -361,7 +360,7 @@ class MemoryDatabase(Database):
             self._connection = connect(self.path)
             migrate(self._connection, self.path)
             self.incarnation = read_incarnation(self._connection)
-            queries = load_queries(PACKAGE)
+            queries = load_sqlite_queries()
             self._tx = SqliteTransaction(self._connection, queries, self.now, self.cache)
 
     async def open_read_only(self) -> None:
