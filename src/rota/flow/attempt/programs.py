@@ -44,8 +44,15 @@ from rota.model.text import clean
 from rota.ports.agent import Agent
 from rota.ports.clock import Random
 from rota.ports.keeper import KeeperHome
-from rota.ports.store import Store, Talking
-from rota.store.store import LOOK_SECONDS, until_available
+from rota.store.attempt_requests import attempts_waiting_for_answer, list_overdue_waiting_attempts
+from rota.store.attempts import (
+    count_output_events,
+    drop_kept_attempt,
+    list_kept_attempts,
+    record_output,
+)
+from rota.store.store import RETRY_SECONDS, Store, until_available
+from rota.store.views import list_run_output
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +88,7 @@ class ProgramControl:
             log.warning("run.unasked", extra={"run_id": kept.run_id, "error": str(fault)})
             again = partial(self._ask_again, kept, grace_seconds, why)
             loop = asyncio.get_running_loop()
-            self._unasked[kept.nonce] = loop.call_later(LOOK_SECONDS, again)
+            self._unasked[kept.nonce] = loop.call_later(RETRY_SECONDS, again)
 
     def _ask_again(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
         if self.look(kept) is None:
@@ -99,7 +106,7 @@ class ProgramControl:
         """End a program and wait until nothing of it is left."""
         while self.look(kept) is None:
             self.cancel(kept, 0.0, why)
-            await self._yard.rung(kept, LOOK_SECONDS)
+            await self._yard.rung(kept, RETRY_SECONDS)
         await self.swept(kept)
 
     async def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
@@ -124,7 +131,7 @@ class ProgramControl:
                 until = min(until, self._yard.moment() + READ_SECONDS)
                 if self._yard.moment() >= until and self.look(kept) is not None:
                     raise Unavailable(f"what it wrote cannot be read: {fault}") from fault
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def sweep(self, kept: KeptAttempt) -> str:
         """Remove what outlives the process tree, and return what is left."""
@@ -142,7 +149,7 @@ class ProgramControl:
         while left := await self.sweep(kept):
             if self._yard.moment() >= until:
                 break
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         return left
 
     def close(self) -> None:
@@ -184,7 +191,7 @@ class HelperPrograms:
     async def end(self, kept: KeptAttempt) -> None:
         """End programs that an earlier process left beside an attempt, and wait for it."""
         while left := self.ending(kept):
-            await self._yard.rung(left[0], LOOK_SECONDS)
+            await self._yard.rung(left[0], RETRY_SECONDS)
         for each in self._yard.beside(kept):
             await self._minding.swept(each)
 
@@ -224,7 +231,7 @@ class HelperPrograms:
 
     async def _ended(self, own: KeptAttempt) -> HelperResult:
         while (ending := self._minding.look(own)) is None:
-            await self._yard.rung(own, LOOK_SECONDS)
+            await self._yard.rung(own, RETRY_SECONDS)
         await self._minding.swept(own)
         try:
             return HelperResult(ending, await self._last_words(own, ending))
@@ -305,7 +312,7 @@ class SupersededAttempts:
             if await self._minding.sweep(kept) or self._beside.ending(kept):
                 return
         await self._yard.forget(kept)
-        await until_available(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
+        await until_available(lambda: self._store.write(drop_kept_attempt, kept.run_id, kept.epoch))
 
     async def close(self) -> None:
         """Leave the rest to the next process of the home."""
@@ -319,13 +326,15 @@ GRACE_SECONDS = 10.0
 HAS_ASKED = "it asked a question and did not end its turn"
 
 
-async def is_waiting_for_answer(store: Talking, kept: KeptAttempt) -> bool:
+async def is_waiting_for_answer(store: Store, kept: KeptAttempt) -> bool:
     """Return whether an attempt has asked a question; then it is not launched again."""
-    return bool(await until_available(lambda: store.asked_of([kept.run_id])))
+    return bool(
+        await until_available(lambda: store.read(attempts_waiting_for_answer, [kept.run_id]))
+    )
 
 
 async def stop_waiting_attempts(
-    store: Talking, minding: ProgramControl, known: Sequence[KeptAttempt]
+    store: Store, minding: ProgramControl, known: Sequence[KeptAttempt]
 ) -> int:
     """End programs that asked a question long ago; their runs keep waiting.
 
@@ -334,7 +343,9 @@ async def stop_waiting_attempts(
     going = [kept for kept in known if kept.current and kept.until is None]
     if not going:
         return 0
-    late = set(await store.overstaying(going[0].home, store.now() - ASKED_MICROS))
+    late = set(
+        await store.read(list_overdue_waiting_attempts, going[0].home, store.now() - ASKED_MICROS)
+    )
     ended = [kept for kept in going if (kept.run_id, kept.epoch) in late]
     for kept in ended:
         log.info("run.overstays", extra={"run_id": kept.run_id, "attempt": kept.epoch})
@@ -346,8 +357,8 @@ MISSED = 2
 LEAST_SECONDS = 35.0
 """Minimum time between two counted checks; keepers write every 15 s."""
 PAUSE_SECONDS = 0.02
-LONGEST_LOOK_SECONDS = 10.0
-"""Time limit between two checks of many attempts."""
+LONGEST_RETRY_SECONDS = 10.0
+"""Between two looks, and before the last of very many."""
 PATIENCE_SECONDS = 10.0
 """Time limit of one check, longer than that of a pane and much shorter than a heartbeat."""
 SILENT = "its keeper missed two heartbeats and was killed"
@@ -397,7 +408,7 @@ class KeeperWatchdog:
         return found
 
     async def _signs(self, many: Sequence[KeptAttempt]) -> list[AttemptSample | None]:
-        pause = min(PAUSE_SECONDS, LONGEST_LOOK_SECONDS / max(1, len(many)))
+        pause = min(PAUSE_SECONDS, LONGEST_RETRY_SECONDS / max(1, len(many)))
         self._begun = {nonce: look for nonce, look in self._begun.items() if not look.done()}
         begun: list[asyncio.Future[AttemptSample | None]] = []
         try:
@@ -544,8 +555,8 @@ class OutputFollower:
                     answers += (one for one in part.for_people if one.most is None)
                 await asyncio.sleep(0)
         if hearing.at(OutputStream.OUT) or hearing.at(OutputStream.ERR):
-            count = self._store.count_output
-            hearing.count_kept(await until_available(lambda: count(kept.run_id, kept.began)))
+            query = partial(self._store.read, count_output_events, kept.run_id, kept.began)
+            hearing.count_kept(await until_available(query))
         if answers:
             await self._tell(kept, holder, answers)
         self.followed[kept.run_id] = FollowedAttempt(kept, hearing)
@@ -560,7 +571,9 @@ class OutputFollower:
         """
         at = kept.at(OutputStream.OUT)
         part = OutputChunk(OutputStream.OUT, at, at, for_people=tuple(answers))
-        await until_available(lambda: self._store.hear(kept.run_id, kept.epoch, holder, [part]))
+        await until_available(
+            lambda: self._store.write(record_output, kept.run_id, kept.epoch, holder, [part])
+        )
 
     async def _record_end(self, kept: KeptAttempt, holder: str, last: OutputChunk | None) -> None:
         """Record the end of an output once; an earlier process may have recorded it."""
@@ -568,10 +581,10 @@ class OutputFollower:
             return
 
         async def once() -> None:
-            newest = await self._store.run_output(kept.run_id, MOST_LOOKED_AT)
+            newest = await self._store.read(list_run_output, kept.run_id, MOST_LOOKED_AT)
             since = from_micros(kept.began)
             if not any(e.at >= since and e.data.get(END) == kept.tries for e in newest):
-                await self._store.hear(kept.run_id, kept.epoch, holder, [last])
+                await self._store.write(record_output, kept.run_id, kept.epoch, holder, [last])
 
         await until_available(once)
 
@@ -613,12 +626,16 @@ class OutputFollower:
         """
         while True:
             try:
-                if await self._store.hear(kept.run_id, kept.epoch, holder, heard, session):
+                if await self._store.write(
+                    record_output, kept.run_id, kept.epoch, holder, heard, session
+                ):
                     return None
             except Unavailable as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
-                await asyncio.sleep(LOOK_SECONDS)
-            rows = await until_available(lambda: self._store.kept_of(self._yard.home))
+                await asyncio.sleep(RETRY_SECONDS)
+            rows = await until_available(
+                lambda: self._store.read(list_kept_attempts, self._yard.home)
+            )
             stands = next((row for row in rows if row.run_id == kept.run_id), None)
             if stands is None or not stands.current or stands.nonce != kept.nonce:
                 await self._abandon(kept)
@@ -635,7 +652,7 @@ async def detach_task(work: asyncio.Future[Any]) -> None:
     """Cancel a task until it has ended; its answer may arrive together with the cancellation."""
     while not work.done():
         work.cancel()
-        await asyncio.wait({work}, timeout=LOOK_SECONDS)
+        await asyncio.wait({work}, timeout=RETRY_SECONDS)
 
 
 async def await_uninterrupted(future: asyncio.Future[Any]) -> bool:
