@@ -163,7 +163,7 @@ STOPS = {
 TIMEOUTS = frozenset({ExitReason.HARD_TIMEOUT, ExitReason.IDLE_TIMEOUT})
 UNTOLD = {
     ExitReason.LEASE_EXPIRED: "nobody renewed its keeper's lease",
-    ExitReason.KEEPER_SIGTERM: "its keeper was told to stop",
+    ExitReason.KEEPER_SIGTERM: "its keeper was asked to stop",
     ExitReason.KEEPER_ERROR: "its keeper failed",
     ExitReason.INIT_KILLED: "the init or guard process of its tree was killed",
     ExitReason.LOST_REBOOT: "the machine was restarted",

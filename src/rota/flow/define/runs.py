@@ -69,7 +69,7 @@ def encode_payload(payload: object) -> str:
         raise Invalid("payload", payload, f"must be plain JSON values ({fault})") from None
     if len(text) > LONGEST_PAYLOAD // 4 and len(text.encode()) > LONGEST_PAYLOAD:
         advice = (
-            f"has {len(text.encode())} bytes, at most {LONGEST_PAYLOAD} (256 KiB) are taken: "
+            f"has {len(text.encode())} bytes, at most {LONGEST_PAYLOAD} (256 KiB) are allowed: "
             "store the data elsewhere and pass its name"
         )
         raise Invalid("payload", text, advice)
