@@ -8,9 +8,9 @@ from rota.commands.catalogue import every_command, execute
 from rota.errors import NotPermitted
 from rota.model.attempts import Succeeded, WaitingForAnswer
 from tests.api.attempts import begin, hold
+from tests.conftest import KINDS
 from tests.tools.store_bench import failed
 
-KINDS = ["memory", "sqlite", "postgres"]
 EVERY_HOUR = {"every": "1h"}
 
 
