@@ -11,13 +11,12 @@ import threading
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.store")
+pytest.register_assert_rewrite("tests.contract.store", "rota.testing")
 
 from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402
 from rota.store.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
-from rota.testing.clock import VirtualClock  # noqa: E402
-from rota.testing.fakes import FixedChance  # noqa: E402
+from rota.testing.fakes import FixedChance, VirtualClock  # noqa: E402
 from tests.tools.store_bench import Bench  # noqa: E402
 
 KINDS = ("sqlite", "postgres")

@@ -12,7 +12,7 @@ from rota.app.settings import load_settings
 from rota.commands.catalogue import every_command
 from rota.model.tasks import NewTask, TaskKind
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.api.conftest import Door
 
 EXAMPLES = 10

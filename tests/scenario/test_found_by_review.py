@@ -12,8 +12,7 @@ from rota.model.spaces import Limit, LimitScope
 from rota.model.views import RunFilter
 from rota.ports.channel import Channel
 from rota.rules.permissions import LOCAL
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import FixedChance
+from rota.testing.fakes import FixedChance, VirtualClock
 
 EVERYTHING = RunFilter(limit=100)
 

@@ -13,7 +13,7 @@ from rota.model.attempts import DONE
 from rota.model.instants import to_micros
 from rota.model.spaces import Limit, LimitScope
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
-from rota.testing.fakes import PuppetRunner
+from rota.testing.fakes import ScriptedRunner
 from rota.timing import rule_builders
 from tests.tools.store_bench import FAR, Bench
 
@@ -44,7 +44,7 @@ def crew_of(store, clock, chance, name, routes, act):
     settings = SupervisorSettings(
         worker_id=name, home="test", host="here", pid=1, slots=50, drain=timedelta(seconds=5)
     )
-    return Supervisor(store, [PuppetRunner(routes, act)], {}, settings, clock, chance)
+    return Supervisor(store, [ScriptedRunner(routes, act)], {}, settings, clock, chance)
 
 
 async def run_both(crews, reached):

@@ -23,7 +23,7 @@ from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
 from rota.rules.queue import new_run
 from rota.rules.settlement import SettlementContext, settle
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from rota.timing import rule_builders
 from rota.timing.timetable import timetable
 

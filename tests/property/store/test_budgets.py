@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rota.model.attempts import Lost, OutputChunk, OutputStream, PricedUsage, Succeeded
 from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.contract.store.keeping import kept_for
 from tests.contract.store.spending import DAY, spender_of
 from tests.tools.store_bench import Bench

@@ -26,8 +26,7 @@ from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import FixedChance
+from rota.testing.fakes import FixedChance, VirtualClock
 from tests.property.store.dicts import Model, Row
 from tests.tools.store_bench import Bench, micros
 

@@ -14,8 +14,7 @@ from rota.flow.observe.verification import verify
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.store.sqlite.store import SqliteStore
-from rota.testing.clock import VirtualClock
-from rota.testing.fakes import FixedChance
+from rota.testing.fakes import FixedChance, VirtualClock
 from tests.tools.store_bench import Bench
 
 QUARTER = timedelta(minutes=15)

@@ -12,7 +12,7 @@ from rota.model.attempts import DONE, KeptAttempt
 from rota.model.runs import RunState
 from rota.runtime.worker import Worker
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.fakes import PuppetRunner
+from rota.testing.fakes import ScriptedRunner
 from tests.tools.store_bench import Bench
 from tests.unit.attempt.keeper_home_fake import assignment
 from tests.unit.runtime.conftest import Stage
@@ -117,7 +117,7 @@ async def test_what_goes_on_is_not_taken_up_again_by_who_leaves(desk, chance):
     kept = KeptAttempt(
         run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b", executor="p"
     )
-    runner = PuppetRunner([lease.route], work)
+    runner = ScriptedRunner([lease.route], work)
     runner.keeps = True
     worker = Worker(desk.store, [runner], "me", desk.clock, chance, slots=5)
     worker.adopt(given._replace(kept=kept))

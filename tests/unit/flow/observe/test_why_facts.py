@@ -12,7 +12,7 @@ from rota.flow.plan import plan
 from rota.model.spaces import SpaceRole
 from rota.rules.permissions import LOCAL
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import Bench
 
 HOURLY = ScheduleSpec(cron="0 * * * *")
