@@ -7,7 +7,7 @@ import pytest
 from rota.flow.observe.verification import verify
 from rota.model.attempts import Succeeded
 from rota.model.runs import RunState
-from rota.store.sqlite.store import MemoryStore
+from rota.store.sqlite.database import MemoryDatabase
 from tests.tools.store_bench import Bench
 
 
@@ -33,7 +33,7 @@ async def test_schedules_are_planned(bench_in_memory, clock):
 
 
 async def test_what_was_written_is_gone_after_close(clock):
-    store = MemoryStore(clock)
+    store = MemoryDatabase(clock)
     await store.open()
     bench = Bench(store, clock)
     await bench.queue(await bench.task(), 3)
@@ -49,7 +49,7 @@ async def test_what_was_written_is_gone_after_close(clock):
 
 
 async def test_two_stores_share_nothing(clock, opened_later):
-    one, two = await opened_later(MemoryStore(clock)), await opened_later(MemoryStore(clock))
+    one, two = await opened_later(MemoryDatabase(clock)), await opened_later(MemoryDatabase(clock))
     bench = Bench(one, clock)
     await bench.queue(await bench.task())
     assert (await verify(one)).counts["runs"] == 1

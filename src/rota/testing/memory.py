@@ -13,6 +13,7 @@ from rota.model.spaces import Limit
 from rota.ports.channel import Channel
 from rota.runtime.supervisor import Supervisor
 from rota.runtime.worker import FailureHook
+from rota.store.outbox import next_delivery
 from rota.testing.fakes import BEGIN, FixedChance, VirtualClock
 
 
@@ -91,6 +92,6 @@ class MemoryRota(Rota):
         now = self.store.now()
         rests = ((await plan(self.store)).rest_micros, self._rate_rest)
         instants = [now + rest for rest in rests if rest is not None]
-        delivery = await self.store.next_delivery()
+        delivery = await self.store.read(next_delivery)
         later = [at for at in (*instants, delivery) if at is not None and at > now]
         return from_micros(min(later)) if later else None
