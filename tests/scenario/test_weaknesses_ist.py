@@ -87,7 +87,7 @@ async def test_ist_w04_a_worker_that_lost_its_run_delivers_nothing(desk, chance)
     assert await desk.end(new, Succeeded(result='"new"'))
     channel = RecordingChannel()
     assert await deliver(desk.store, {"test": channel}, "w2", chance) == 1
-    assert [d.body for d in channel.taken] == ["new"]
+    assert [d.body for d in channel.sent] == ["new"]
 
 
 async def test_ist_w05_a_result_and_its_message_are_recorded_together(desk):
@@ -118,7 +118,7 @@ async def test_ist_w05_a_failed_delivery_leaves_the_run_succeeded(desk, chance):
     await desk.queue(await desk.task(deliver_to="test:ann"))
     lease = await desk.claim_one()
     await desk.end(lease, Succeeded(result='"done"'))
-    channel = RecordingChannel(faults=[TimeoutError("no answer")])
+    channel = RecordingChannel(errors=[TimeoutError("no answer")])
     await deliver(desk.store, {"test": channel}, "w1", chance)
     assert await desk.state(lease.run_id) is RunState.SUCCEEDED
     (delivery,) = await desk.store.read(list_deliveries, lease.run_id, 10)
