@@ -41,13 +41,13 @@ Result = TypeVar("Result")
 
 
 class AsyncCalls(Protocol):
-    """What there is to wait for: the calls of a Rota."""
+    """The awaitable methods of a Rota."""
 
     async def open(self) -> None:
         """Open the store."""
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
     @property
     def enqueue(self) -> Callable[..., Coroutine[Any, Any, RunId]]:
@@ -63,7 +63,7 @@ class AsyncCalls(Protocol):
 
     @property
     def work(self) -> Callable[..., Coroutine[Any, Any, None]]:
-        """Plan, run, deliver and repair."""
+        """Run all roles until stopped."""
 
     async def cancel(self, run_id: int) -> Run:
         """Cancel a run."""
@@ -75,11 +75,11 @@ class AsyncCalls(Protocol):
         """Return a run."""
 
     async def questions(self, run_id: int) -> list[Question]:
-        """Return what a run has asked."""
+        """Return the questions of a run."""
 
 
 class BlockingRota:
-    """Runs a Rota on a thread with a loop of its own.
+    """Runs a Rota on a thread with its own event loop.
 
     ```python
     with Rota("sqlite:///rota.db").blocking() as rota:
@@ -93,7 +93,7 @@ class BlockingRota:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Start the thread and open."""
+        """Start the thread and open the store."""
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="rota-loop", daemon=True)
         thread.start()
@@ -111,7 +111,7 @@ class BlockingRota:
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close and end the thread."""
+        """Close the store and end the thread."""
         try:
             self._wait(self._rota.close())
         finally:
@@ -143,15 +143,15 @@ class BlockingRota:
         return self._wait(self._rota.answer(question_id, text))
 
     def run(self, run_id: int) -> Run:
-        """Return a run as it stands."""
+        """Return a run."""
         return self._wait(self._rota.run(run_id))
 
     def questions(self, run_id: int) -> list[Question]:
-        """Return what a run has asked; see Rota.questions."""
+        """Return the questions of a run; see Rota.questions."""
         return self._wait(self._rota.questions(run_id))
 
     def work(self, *, until_idle: bool = False) -> None:
-        """Plan, run, deliver and repair; see Rota.work."""
+        """Run all roles until stopped; see Rota.work."""
         self._wait(self._rota.work(until_idle=until_idle))
 
     def _wait(self, call: Coroutine[Any, Any, Result]) -> Result:
@@ -252,7 +252,7 @@ class Rota:
         on: str = "success",
         **options: Any,  # noqa: ANN401 - checked by policy_from
     ) -> Callable[[AnyFunction], AnyFunction]:
-        """Declare a callable as a task; it is written to the store when Rota opens.
+        """Declare a callable as a task; it is stored when Rota opens.
 
         Options are the fields of the task's policy: retry, timeout, priority, pool, lane, group,
         overlap, catch_up, on_lost, disable_after, until_success, deadline, deliver_to, acknowledge,
@@ -279,7 +279,7 @@ class Rota:
     # open and close
 
     async def open(self) -> None:
-        """Open the store and write down the declared tasks; opening twice is harmless."""
+        """Open the store and store the declared tasks; opening twice is harmless."""
         if self._open:
             return
         await self.store.database.open()
@@ -302,14 +302,14 @@ class Rota:
             )
 
     async def close(self) -> None:
-        """Let go of the store; what is queued stays there."""
+        """Close the store; queued runs stay there."""
         if self._open:
             self._open = False
             self._runner.close()
             await self.store.database.close()
 
     def blocking(self) -> BlockingRota:
-        """Return the same Rota for a program without an event loop."""
+        """Return this Rota for programs without an event loop."""
         return BlockingRota(self)
 
     async def __aenter__(self) -> Self:
@@ -339,10 +339,10 @@ class Rota:
         priority: int | None = None,
         connection: Any = None,  # noqa: ANN401 - the caller's asyncpg connection
     ) -> RunId:
-        """Queue one run and return its id once it is durable.
+        """Queue one run and return its id when it is durable.
 
-        The same key again returns the same run; with another payload it raises Conflict. With
-        `connection`, an asyncpg connection inside a transaction, the run exists if and when that
+        The same key returns the same run; with another payload it raises Conflict. With
+        `connection`, an asyncpg connection in a transaction, the run exists if and when that
         transaction commits.
         """
         batch = RunBatch(
@@ -375,7 +375,7 @@ class Rota:
         return [outcome.run_id for outcome in outcomes[0]]
 
     async def _template(self, name: str, at: datetime | None, priority: int | None) -> NewRun:
-        """Return what runs of a task have in common; the plain one of a declared task is kept."""
+        """Return the common part of runs of a task; that of a declared task is cached."""
         kept = self._templates.get((name, priority)) if at is None else None
         if kept is not None:
             return kept
@@ -445,26 +445,26 @@ class Rota:
         )
 
     async def cancel(self, run_id: int) -> Run:
-        """End a run that has not begun, or ask whoever works on it to stop."""
+        """Cancel a queued run, or ask the worker of a running one to stop it."""
         return await runs.cancel_run(self.store, LOCAL, run_id, self._chance)
 
     async def answer(self, question_id: int, text: str, *, action_hash: str | None = None) -> Run:
-        """Answer a question; the run goes on. An approval needs the hash of what it shows."""
+        """Answer a question; an approval needs the hash of its action."""
         return await runs.answer_question(self.store, LOCAL, question_id, text, action_hash)
 
     async def run(self, run_id: int) -> Run:
-        """Return a run as it stands."""
+        """Return a run."""
         return await lookup.find_run(self.store, LOCAL, run_id)
 
     async def questions(self, run_id: int) -> list[Question]:
-        """Return the questions a run has asked, oldest first."""
+        """Return the questions of a run, oldest first."""
         await lookup.find_run(self.store, LOCAL, run_id)
         return await self.store.read(list_questions, [run_id])
 
     # work
 
     async def work(self, *, until_idle: bool = False) -> None:
-        """Plan, run, deliver and repair until cancelled, or until there is nothing left to do."""
+        """Plan, run, deliver and maintain until cancelled, or until nothing is left to do."""
         if not self._open:
             message = "Rota is not open: use `async with rota:`"
             raise Unavailable(message)

@@ -176,7 +176,7 @@ async def test_a_message_whose_sending_is_broken_off_is_unknown(desk, message, c
         await sending
     await deliver(desk.store, {}, "w1", chance, in_hand)
     found = await state(desk)
-    assert (found.state, found.error) == (DeliveryState.UNKNOWN, "its sending was broken off")
+    assert (found.state, found.error) == (DeliveryState.UNKNOWN, "sending was interrupted")
 
 
 async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance):
@@ -189,7 +189,7 @@ async def test_a_message_whose_sender_vanished_is_unknown(desk, message, chance)
     found = await state(desk)
     assert (found.state, found.error) == (
         DeliveryState.UNKNOWN,
-        "the sender vanished while sending",
+        "the sender died while sending",
     )
 
 
