@@ -27,7 +27,7 @@ from rota.model.schedules import StoredSchedule
 from rota.model.spaces import Limit, SpaceRole
 from rota.model.tasks import After, AfterOn, Policy, Task
 from rota.ports.channel import Channel
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, Random
 from rota.rules.permissions import LOCAL
 from rota.runtime.clock import SystemClock
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
@@ -185,7 +185,9 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class _Declared:
+class DeclaredTask:
+    """A callable that a program has declared as a task."""
+
     name: str
     function: Function
     policy: Policy
@@ -221,7 +223,7 @@ class Rota:
         on_failure: FailureHook | None = None,
         channels: Sequence[Channel] = (),
         clock: Clock | None = None,
-        chance: random.Random | None = None,
+        chance: Random | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._chance = chance or random.SystemRandom()
@@ -229,7 +231,8 @@ class Rota:
         self._slots = slots
         self._limits = limits
         self._on_failure = on_failure
-        self._declared: dict[str, _Declared] = {}
+        self.declared: dict[str, DeclaredTask] = {}
+        """The tasks of this program, by name."""
         self._known: dict[str, Task] = {}
         self._templates: dict[tuple[str, int | None], NewRun] = {}
         self._functions: dict[str, Function] = {}
@@ -259,15 +262,19 @@ class Rota:
         policy = policy_from(options)
         following = None if after is None else After(task=after, on=AfterOn(on))
 
-        def declare(function: AnyFunction) -> AnyFunction:
-            if name in self._declared:
-                message = f"the task {name!r} is declared twice in this program"
-                raise Conflict(message)
-            self._declared[name] = _Declared(name, function, policy, following, title)
-            self._functions[f"python:{name}"] = function
+        def decorate(function: AnyFunction) -> AnyFunction:
+            self.declare(DeclaredTask(name, function, policy, following, title))
             return function
 
-        return declare
+        return decorate
+
+    def declare(self, declared: DeclaredTask) -> None:
+        """Add a task to this program; its name must be new."""
+        if declared.name in self.declared:
+            message = f"the task {declared.name!r} is declared twice in this program"
+            raise Conflict(message)
+        self.declared[declared.name] = declared
+        self._functions[f"python:{declared.name}"] = declared.function
 
     # open and close
 
@@ -281,7 +288,7 @@ class Rota:
         await self.store.write(add_thread, space.id, LOCAL_THREAD)
         if self._limits:
             await self.store.write(set_limits, self._limits)
-        for declared in self._declared.values():
+        for declared in self.declared.values():
             self._known[declared.name] = await tasks.put_task(
                 self.store,
                 LOCAL,
@@ -374,7 +381,7 @@ class Rota:
             return kept
         task = await self._task(name)
         template = runs.make_template(task, RunSource.ENQUEUE, self.store.now(), at, priority)
-        if at is None and template.expires_at is None and name in self._declared:
+        if at is None and template.expires_at is None and name in self.declared:
             self._templates[name, priority] = template
         return template
 
@@ -468,11 +475,14 @@ class Rota:
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(crew.run())
                 try:
-                    await (crew.idle() if until_idle else asyncio.shield(working))
+                    await (self._until_idle(crew) if until_idle else asyncio.shield(working))
                 finally:
                     await crew.stop()
         finally:
             self.crew = None
+
+    async def _until_idle(self, crew: Supervisor) -> None:
+        await crew.idle()
 
     def _make_crew(self) -> Supervisor:
         me = this_process()

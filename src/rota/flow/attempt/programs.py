@@ -571,9 +571,7 @@ class OutputFollower:
         """
         at = kept.at(OutputStream.OUT)
         part = OutputChunk(OutputStream.OUT, at, at, for_people=tuple(answers))
-        await until_available(
-            lambda: self._store.write(record_output, kept.run_id, kept.epoch, holder, [part])
-        )
+        await until_available(lambda: write_output(self._store, kept, holder, [part]))
 
     async def _record_end(self, kept: KeptAttempt, holder: str, last: OutputChunk | None) -> None:
         """Record the end of an output once; an earlier process may have recorded it."""
@@ -584,7 +582,7 @@ class OutputFollower:
             newest = await self._store.read(list_run_output, kept.run_id, MOST_LOOKED_AT)
             since = from_micros(kept.began)
             if not any(e.at >= since and e.data.get(END) == kept.tries for e in newest):
-                await self._store.write(record_output, kept.run_id, kept.epoch, holder, [last])
+                await write_output(self._store, kept, holder, [last])
 
         await until_available(once)
 
@@ -626,9 +624,7 @@ class OutputFollower:
         """
         while True:
             try:
-                if await self._store.write(
-                    record_output, kept.run_id, kept.epoch, holder, heard, session
-                ):
+                if await write_output(self._store, kept, holder, heard, session):
                     return None
             except Unavailable as fault:
                 log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
@@ -664,3 +660,19 @@ async def await_uninterrupted(future: asyncio.Future[Any]) -> bool:
         except asyncio.CancelledError:
             cancelled = True
     return cancelled
+
+
+async def write_output(
+    store: Store,
+    kept: KeptAttempt,
+    worker: str,
+    chunks: Sequence[OutputChunk],
+    session: AgentSessionRef | None = None,
+) -> bool:
+    """Record output, once; false if it was recorded already or the run is another worker's.
+
+    Plain output can be read again from its spool, so its commit does not wait for the disk.
+    """
+    durable = session is not None or any(chunk.used or chunk.for_people for chunk in chunks)
+    write = store.write if durable else store.write_lightly
+    return await write(record_output, kept.run_id, kept.epoch, worker, chunks, session)

@@ -14,7 +14,7 @@ from rota.rules.permissions import LOCAL
 from rota.store.settlement import request_cancel
 from rota.store.sqlite.database import MemoryDatabase
 from rota.store.tasks import add_space
-from rota.testing.clock import VirtualClock
+from rota.testing.fakes import VirtualClock
 from tests.tools.store_bench import Bench
 
 HOURLY = ScheduleSpec(cron="0 * * * *")
