@@ -274,8 +274,6 @@ def _error(code: str, sentence: str) -> dict[str, str]:
     return {"code": code, "message": sentence}
 
 
-OPTIONS = {"interval": "every", "at": "once-at", "mounts": "mount"}
-"""What a field of a request is called on the line, where that is another word."""
 WHOLE = 'body "": '
 """How a sentence begins that is about no single field."""
 FLAG = ' "True": '
@@ -295,6 +293,13 @@ def as_typed_there(sentence: str, field: str, words: Sequence[str]) -> str:
 
 def _names(field: str) -> list[str]:
     """Return what an option for a field may be called, the most exact first."""
-    parts = field.removeprefix("policy.").replace("_", "-").split(".")
-    named = ["-".join(parts[:2]), parts[0], OPTIONS.get(field, "")]
-    return [f"--{name}" for name in named if name]
+    from rota.commands.task_fields import TASK_FIELDS  # noqa: PLC0415 - only for a refusal
+
+    path = field.partition("[")[0]
+    options = [
+        known.flag
+        for known in TASK_FIELDS
+        if known.option and f".{known.path}".endswith(f".{path}")
+    ]
+    parts = path.removeprefix("policy.").replace("_", "-").split(".")
+    return [*options, f"--{'-'.join(parts[:2])}", f"--{parts[0]}"]

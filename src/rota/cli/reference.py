@@ -18,6 +18,7 @@ from rota.cli.help_pages import PAGES, page_name
 from rota.commands.catalogue import Operation, commands_of, every_command
 from rota.commands.errors import TOLD
 from rota.commands.runs import open_artifact
+from rota.commands.task_fields import TASK_FIELDS, TaskCommand, TaskField
 from rota.faultpoints import OPERATIONS, PLACES, STAGES
 from rota.model.events import EVENT_MEANINGS
 from rota.model.keys import KeyScope
@@ -239,11 +240,41 @@ def fault_points_page() -> str:
     )
 
 
+TASK_FIELDS_INTRODUCTION = """\
+Every field of a task. A field is given as an option of `rota task create` and `rota task edit`, as
+a key of a table of a `rota apply` [file](../how-to/task-files.md), and in `POST`, `PUT` and `PATCH`
+requests to `/v1/tasks`. A name with dots is a key of a nested table or object.
+"""
+
+
+def task_fields_page() -> str:
+    """Return the page of the fields of tasks."""
+    head = ["| field | option | type | default | commands | meaning |", "|---|---|---|---|---|---|"]
+    rows = [_task_field_row(field) for field in TASK_FIELDS]
+    table = "\n".join([*head, *rows])
+    return f"# Task fields\n\n{CLI_MADE}\n\n{TASK_FIELDS_INTRODUCTION}\n{table}\n"
+
+
+def _task_field_row(field: TaskField) -> str:
+    kind: str = field.kind
+    if field.choices:
+        kind = ", ".join(f"`{choice}`" for choice in field.choices)
+    elif field.bounds is not None:
+        kind = f"{field.kind} from {field.bounds[0]:,} to {field.bounds[1]:,}"
+    if field.is_list:
+        kind = f"{kind}; several"
+    option = f"`{field.option}`" if field.option else ""
+    given = [command for command in TaskCommand if command in field.commands]
+    commands = "all" if len(given) == len(TaskCommand) else ", ".join(given)
+    return f"| `{field.path}` | {option} | {kind} | {field.default} | {commands} | {field.help} |"
+
+
 REFERENCE_PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
     "events.md": events_page,
     "fault-points.md": fault_points_page,
+    "task-fields.md": task_fields_page,
     "sql.md": partial(sql_page, CLI_MADE),
     "verbs.md": partial(verbs_page, CLI_MADE),
 }

@@ -14,19 +14,28 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Text, TextFormat
+from rota.commands.fields import (
+    PLAIN,
+    UNSEEN,
+    WHOLE,
+    Id,
+    Json,
+    Length,
+    Text,
+    TextFormat,
+    length,
+)
 from rota.commands.responses import RequestModel, ResponseModel
 from rota.commands.runs import LONGEST_NAME
-from rota.commands.task_fields import Length, length
 from rota.commands.task_state import Name, SeenItemInput
 from rota.errors import NotFound
 from rota.flow.define import attempt_requests, task_state
 from rota.flow.define.attempt_requests import MOST_FILES, attach_files
-from rota.flow.define.policies import HIGHEST_PRIORITY
 from rota.model.attempt_requests import DeferredResult, Effect
 from rota.model.attempts import WaitingForAnswer as Question
 from rota.model.keys import KeyScope
 from rota.model.notifications import Attachment
+from rota.model.tasks import MAX_PRIORITY
 from rota.rules.messages import LONGEST_SUBJECT
 
 END_YOUR_TURN = (
@@ -46,7 +55,7 @@ Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
 Subject = Annotated[Text, StringConstraints(max_length=LONGEST_SUBJECT)]
 Format = Annotated[Text, StringConstraints(max_length=40)]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
-Priority = Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE]
+Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), WHOLE]
 
 
 class AttemptRequestModel(RequestModel):

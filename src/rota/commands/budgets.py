@@ -8,9 +8,14 @@ from pydantic import Field
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import WHOLE, SpaceName, resolve_task
+from rota.commands.fields import (
+    WHOLE,
+    Length,
+    SpaceName,
+    length,
+    resolve_task,
+)
 from rota.commands.responses import RequestModel, ResponseModel, TaskSelector
-from rota.commands.task_fields import Length, length
 from rota.errors import Invalid
 from rota.flow.define import budgets
 from rota.flow.define.budgets import BudgetReport, BudgetStatus

@@ -24,13 +24,17 @@ from rota.commands.fields import (
     WHOLE,
     Id,
     Json,
+    Length,
     Limit,
+    Line,
     RunKey,
     SpaceName,
     TaskRef,
     Text,
     TextFormat,
     Word,
+    Zone,
+    length,
     resolve_space,
     resolve_task,
 )
@@ -55,11 +59,10 @@ from rota.commands.responses import (
     run_given,
 )
 from rota.commands.sql_console import SqlInput, SqlResponse, ask_sql
-from rota.commands.task_fields import Length, Line, Zone, length
 from rota.errors import IllegalMove, Invalid, NotFound, Refused, SqlRefused
 from rota.flow import lookup
 from rota.flow.define import runs, tasks
-from rota.flow.define.policies import HIGHEST_PRIORITY, resolve_agent
+from rota.flow.define.policies import resolve_agent
 from rota.flow.lookup import find_run
 from rota.flow.observe.time_text import parse_instant
 from rota.flow.observe.views import list_runs as find_runs
@@ -70,7 +73,7 @@ from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
 from rota.model.runs import FINISHED, Enqueued, Question, Run, RunBatch, RunSource, RunState
 from rota.model.settlement import ApprovedAction
-from rota.model.tasks import TaskKind
+from rota.model.tasks import MAX_PRIORITY, TaskKind
 from rota.model.views import RunFilter
 from rota.ports.host import ArtifactList, OpenArtifact
 from rota.rules.approvals import ControlAction, ControlRequest
@@ -116,7 +119,7 @@ class CreateRun(RequestModel):
     key: RunKey | None = None
     at: Line | None = None
     timezone: Zone | None = None
-    priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE] | None = None
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), WHOLE] | None = None
 
     @model_validator(mode="after")
     def _one_work(self) -> CreateRun:

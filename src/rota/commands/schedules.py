@@ -18,11 +18,12 @@ from rota.commands.fields import (
     SpaceName,
     TaskRef,
     Word,
+    Zone,
     resolve_space,
     resolve_task,
 )
 from rota.commands.responses import RequestModel, ResponseModel, RunSelector, TaskSelector
-from rota.commands.task_fields import ScheduleInput, Zone
+from rota.commands.task_inputs import ScheduleInput
 from rota.commands.task_responses import ScheduleResponse, schedule_given
 from rota.flow import lookup
 from rota.flow.define import runs, schedules

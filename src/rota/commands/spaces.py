@@ -8,7 +8,12 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
-from rota.commands.fields import SpaceName
+from rota.commands.fields import (
+    Length,
+    SpaceName,
+    Zone,
+    length,
+)
 from rota.commands.responses import (
     EmptyRequest,
     RequestModel,
@@ -16,7 +21,6 @@ from rota.commands.responses import (
     SpaceResponse,
     space_given,
 )
-from rota.commands.task_fields import Length, Zone, length
 from rota.flow.define import spaces
 from rota.model.keys import KeyScope
 from rota.model.spaces import Limit, LimitScope

@@ -21,7 +21,9 @@ from rota.commands.fields import (
     TaskName,
     Text,
     ThreadKey,
+    Title,
     Word,
+    Zone,
     resolve_space,
     resolve_task,
 )
@@ -33,19 +35,17 @@ from rota.commands.responses import (
     run_given,
 )
 from rota.commands.runs import QueuedRunResponse, keep_queued, queued_run
-from rota.commands.task_fields import (
+from rota.commands.task_inputs import (
     KIND_OF,
     PROGRAM,
-    ROOM,
+    SPEC_NAMES,
     CreateTask,
     CreateThreadTask,
+    NewTaskInput,
     ScheduleInput,
     SetTask,
     TaskInput,
-    TaskWorkInput,
-    Title,
     UpdateTask,
-    Zone,
 )
 from rota.commands.task_responses import (
     ActivityResponse,
@@ -71,7 +71,7 @@ from rota.model.programs import LimitEnforcement
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Task, TaskKind
 from rota.model.views import TaskFilter
-from rota.rules.checks import CHECKS, DONE, patterns_in
+from rota.rules.checks import CHECKS, patterns_in
 from rota.rules.permissions import (
     FIRES_TRIED,
     MOST_SCHEDULES,
@@ -84,7 +84,7 @@ from rota.rules.permissions import (
     origin_of,
     visible_space,
 )
-from rota.rules.task_spec import FIELDS, WISHES, check_folder, check_script, site_of
+from rota.rules.task_spec import BOUNDS, FIELDS, check_folder, check_script, site_of
 from rota.timing.timetable import timetable
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
@@ -357,7 +357,7 @@ async def disable_task(office: RequestContext, asked: DisableTask) -> TaskDetail
 
 
 async def _put(
-    office: RequestContext, asked: TaskInput, name: str | None, *, replace: Task | None = None
+    office: RequestContext, asked: NewTaskInput, name: str | None, *, replace: Task | None = None
 ) -> Task:
     """Make a task, or the one that it replaces what was asked for."""
     if asked.command is not None:
@@ -378,7 +378,7 @@ async def _put(
         office.caller,
         name or await free_name(office, owner.id, asked),
         space=space,
-        title=asked.title,
+        title=asked.title or "",
         kind=kind,
         route=ROUTES[kind],
         spec=resolve_agent(office.agents, kind, _with_its_agent(asked, replace)),
@@ -393,7 +393,7 @@ async def _put(
     )
 
 
-def _with_its_agent(asked: TaskInput, stands: Task | None) -> dict[str, Any]:
+def _with_its_agent(asked: NewTaskInput, stands: Task | None) -> dict[str, Any]:
     """Return what was asked for; a task that stands keeps its agent, whatever the setting is."""
     told = asked.spec()
     known = None if stands is None else stands.spec.get("agent")
@@ -456,13 +456,18 @@ async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
     )
 
 
-def changed_spec(stood: Mapping[str, Any], asked: TaskWorkInput) -> dict[str, Any]:
+KEPT = frozenset({*KIND_OF, "agent", "model_tier", "shell"})
+"""Fields of the spec that a change replaces and never removes."""
+CHANGEABLE = frozenset(SPEC_NAMES) - KEPT
+
+
+def changed_spec(stood: Mapping[str, Any], asked: TaskInput) -> dict[str, Any]:
     """Return a task's spec with what was asked for, and without what was asked to be nothing.
 
     An executor says its whole site anew.
     """
     anew = FIELDS if "executor" in asked.model_fields_set else ()
-    dropped = {name for name in (*WISHES, *ROOM, *DONE) if name in asked.model_fields_set}
+    dropped = {name for name in CHANGEABLE if name in asked.model_fields_set}
     kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
     return {**kept, **asked.spec()}
 
@@ -483,14 +488,14 @@ async def check_site(
     office: RequestContext,
     kind: TaskKind,
     spec: Mapping[str, Any],
-    asked: TaskWorkInput,
+    asked: TaskInput,
     space: str,
 ) -> None:
     """Refuse a site that the task may not have, or that it names and cannot be had here.
 
     What a task leaves to its space is not tried: it may run on another machine, or later.
     """
-    touched = [name for name in ROOM if name in asked.model_fields_set]
+    touched = [name for name in (*FIELDS, "folder", *BOUNDS) if name in asked.model_fields_set]
     said = [name for name in touched if getattr(asked, name) is not None]
     if not touched or (kind is TaskKind.PYTHON and not said):
         return
@@ -595,7 +600,7 @@ MOST_READ = 1_000
 SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "æ": "ae", "ø": "oe"})
 
 
-async def free_name(office: RequestContext, space_id: int, asked: TaskInput) -> str:
+async def free_name(office: RequestContext, space_id: int, asked: NewTaskInput) -> str:
     """Return a name that nobody has, made of what the task is about."""
     said = asked.title or asked.instructions or asked.call or " ".join(asked.command or ())
     slug = name = slug_of(said)

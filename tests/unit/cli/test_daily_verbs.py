@@ -6,9 +6,6 @@ import json
 import pytest
 
 from rota.cli.help_pages import candidates
-from rota.cli.task_text import USUAL, USUAL_CATCH_UP
-from rota.model.json import to_json
-from rota.model.tasks import Policy
 
 HELLO = ("--call", "rota.samples:hello")
 
@@ -315,9 +312,3 @@ def test_every_shell_has_a_script(rota, shell):
 
 def test_another_shell_is_refused(rota):
     assert "bash, zsh, fish" in rota.refused("completion", "csh")
-
-
-def test_the_usual_policy_is_the_default_one():
-    policy = to_json(Policy())
-    assert {name: policy[name] for name in USUAL} == USUAL
-    assert policy["catch_up"]["mode"] == USUAL_CATCH_UP

@@ -21,7 +21,7 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "--cron LINE" in done.stdout
+    assert "--cron EXPR" in done.stdout
 
 
 def test_the_pages_are_what_the_commands_say():

@@ -15,14 +15,13 @@ from rota.flow.lookup import check_line, check_name, check_new_name, get_task
 from rota.flow.task_changes import cancel_runs, disable, plan_due_then_list, retry_if_stale
 from rota.model.instants import to_micros
 from rota.model.schedules import StoredSchedule
-from rota.model.tasks import After, NewTask, Policy, Pool, Task, TaskKind
+from rota.model.tasks import MAX_TITLE, After, NewTask, Policy, Pool, Task, TaskKind
 from rota.ports.store import Store
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
 from rota.rules.task_spec import NAMES, ORIGIN
 
-LONGEST_TITLE = 200
 CODE = "code"
 """The origin of tasks a program declares; only that program changes their policy."""
 
@@ -102,8 +101,8 @@ async def put_task(
 
 
 def _check_title(title: str, found: Task | None) -> None:
-    if len(title) > LONGEST_TITLE:
-        raise Invalid("title", title, f"keep it within {LONGEST_TITLE} characters")
+    if len(title) > MAX_TITLE:
+        raise Invalid("title", title, f"keep it within {MAX_TITLE} characters")
     if found is None or found.title != title:
         check_line("title", title)
 
