@@ -173,7 +173,7 @@ async def execute(
         if earlier is not None:
             return _again(command, earlier, request)
     store = office.store.behalf(request)
-    own = replace(office, store=store)
+    own = office.with_app(store=store)
     if key is not None and not rehearsal:
         own = replace(own, keeps=_keeps(command, office, store))
     try:
@@ -225,7 +225,7 @@ def _keeps(
 
     def keep(changes: Sequence[str], shape: Shape, whole: bool) -> None:
         async def replying(within: Store, result: object) -> KeptAnswer | None:
-            given = await shape(replace(office, store=within), result)
+            given = await shape(office.with_app(store=within), result)
             status = command.status if whole else None
             return None if given is None else KeptAnswer(status, _kept(given))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from rota.commands.budgets import ForecastResponse, forecast_given
+from rota.commands.budgets import ForecastResponse, forecast_task
 from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import (
@@ -32,9 +31,8 @@ from rota.commands.responses import (
     ResponseModel,
     RunResponse,
     TaskSelector,
-    run_given,
 )
-from rota.commands.runs import QueuedRunResponse, keep_queued, queued_run
+from rota.commands.runs import QueuedRunResponse, keep_queued
 from rota.commands.task_inputs import (
     KIND_OF,
     PROGRAM,
@@ -49,13 +47,14 @@ from rota.commands.task_inputs import (
 )
 from rota.commands.task_responses import (
     ActivityResponse,
+    ScheduleResponse,
     SiteResponse,
     TaskResponse,
     TaskSummary,
-    activity_given,
-    site_given,
-    task_given,
-    task_listed,
+    describe_site,
+    summarise_task,
+    task_etag,
+    task_state,
 )
 from rota.errors import Conflict, Invalid, NotPermitted, Stale, Unavailable
 from rota.flow.define import runs, tasks
@@ -182,7 +181,7 @@ async def list_tasks(office: RequestContext, asked: TasksQuery) -> TaskList:
     found = await store.find_tasks(wanted)
     now = from_micros(store.now())
     more = found[-1][0].id if len(found) == asked.limit else None
-    return TaskList(tasks=[task_listed(task, own, now) for task, own in found], next=more)
+    return TaskList(tasks=[summarise_task(task, own, now) for task, own in found], next=more)
 
 
 @command("POST", "/v1/tasks", KeyScope.DEFINE, status=201)
@@ -245,7 +244,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         title=task.title if asked.title is None else asked.title,
         kind=task.kind,
         route=task.route,
-        spec=resolve_agent(office.agents, task.kind, spec),
+        spec=resolve_agent(office.app.agents, task.kind, spec),
         policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
         after=after,
         origin=task.origin if task.origin != tasks.CODE else "api",
@@ -254,7 +253,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         schedule=asked.schedule_name,
         thread=task.thread,
         stood=stood,
-        channels=office.channels,
+        channels=office.app.channels,
     )
     return await _shown(office, task)
 
@@ -327,7 +326,7 @@ async def run_task(office: RequestContext, asked: RunTask) -> QueuedRunResponse:
     done = await runs.run_now(
         office.store, office.caller, task.name, task.space, payload=payload, key=asked.key
     )
-    return queued_run(done)
+    return QueuedRunResponse.from_model(done)
 
 
 @command("POST", "/v1/tasks/{task}/enable", KeyScope.DEFINE)
@@ -381,14 +380,14 @@ async def _put(
         title=asked.title or "",
         kind=kind,
         route=ROUTES[kind],
-        spec=resolve_agent(office.agents, kind, _with_its_agent(asked, replace)),
+        spec=resolve_agent(office.app.agents, kind, _with_its_agent(asked, replace)),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin=await task_origin(office, owner.id),
         replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
-        channels=office.channels,
+        channels=office.app.channels,
         drops=DEFAULT if asked.schedule is None and replace is not None else None,
     )
 
@@ -403,7 +402,7 @@ def _with_its_agent(asked: NewTaskInput, stands: Task | None) -> dict[str, Any]:
 
 
 def _check_call(office: RequestContext, call: str | None) -> None:
-    if call is not None and not office.local and call not in office.bounds.calls:
+    if call is not None and not office.local and call not in office.app.limits.calls:
         message = (
             f"the callable {call!r} may not be named over the network: add it to the setting "
             "`calls`, or create the task with `rota` on the machine itself"
@@ -413,11 +412,10 @@ def _check_call(office: RequestContext, call: str | None) -> None:
 
 async def _as_seen(office: RequestContext, task: Task) -> int | None:
     """Refuse to change a task that is no longer as the caller has seen it."""
-    if office.stands is None:
+    if office.expected_version is None:
         return None
     own = await office.store.list_schedules([task.id])
-    given = task_given(task, own, from_micros(office.store.now()))
-    if office.stands not in {"*", given.etag()}:
+    if office.expected_version not in {"*", task_etag(task, own)}:
         message = f"the task {task.name!r} has changed meanwhile: look at it again"
         raise Stale(message)
     return to_micros(task.updated_at)
@@ -435,23 +433,24 @@ def _keep_shown(office: RequestContext, change: str, known: Task | None = None) 
 
 async def _recorded(office: RequestContext, task: Task) -> TaskDetailResponse:
     """Return a task without what its machine says of it: for that no transaction waits."""
-    return await _shown(dataclasses.replace(office, sites=None), task)
+    return await _shown(office.with_app(sites=None), task)
 
 
 async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
     view = await view_task(office.store, office.caller, task.name, task.space)
-    given = task_given(view.task, view.schedules, view.now)
     fires = sorted(at for s in view.schedules for at in next_fires(s, view.now, FIRES))
     role = (await office.store.find_space(view.task.space)).role
-    return TaskDetailResponse(
-        **dict(given),
-        site=await site_given(view.task, role, office.sites),
-        activity=activity_given(view.activity),
+    return TaskDetailResponse.from_model(
+        view.task,
+        state=task_state(view.task, view.now),
+        schedules=[ScheduleResponse.from_model(schedule) for schedule in view.schedules],
+        site=await describe_site(view.task, role, office.app.sites),
+        activity=ActivityResponse.from_model(view.activity),
         counts=view.counts,
-        recent=[run_given(run) for run in view.recent],
+        recent=[RunResponse.from_model(run) for run in view.recent],
         fires=fires[:FIRES],
-        forecast=await forecast_given(office, view.task),
-        warning=warn_unreachable_target(view.task.policy.deliver_to, office.channels),
+        forecast=await forecast_task(office, view.task),
+        warning=warn_unreachable_target(view.task.policy.deliver_to, office.app.channels),
         lacks=await lacks_of(office, view.task, role),
     )
 
@@ -475,9 +474,9 @@ def changed_spec(stood: Mapping[str, Any], asked: TaskInput) -> dict[str, Any]:
 async def check_patterns(office: RequestContext, spec: Mapping[str, Any], space: str) -> None:
     """Refuse checks whose patterns are no regular expressions, or take too long to compile."""
     told = patterns_in(spec)
-    if not told or office.probes is None:
+    if not told or office.app.probes is None:
         return
-    fault = await office.probes.check_patterns(space, [pattern for _, pattern in told])
+    fault = await office.app.probes.check_patterns(space, [pattern for _, pattern in told])
     if fault is not None:
         n, why = fault
         field, pattern = (CHECKS, len(told)) if n is None else told[n]
@@ -505,21 +504,21 @@ async def check_site(
         check_folder(spec["folder"])
     role = (await office.store.find_space(space)).role
     site = site_of(spec, role)
-    if office.sites is None:
+    if office.app.sites is None:
         return
     if any(name in FIELDS for name in said):
-        await office.sites.admit(site, role)
+        await office.app.sites.admit(site, role)
     chosen = spec.get("executor") and spec.get("cpus")
-    if chosen and (await office.sites.holds(site))["cpus"] is LimitEnforcement.NOT:
+    if chosen and (await office.app.sites.holds(site))["cpus"] is LimitEnforcement.NOT:
         message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
         raise Unavailable(message)
 
 
 async def lacks_of(office: RequestContext, task: Task, role: SpaceRole) -> Sequence[str]:
     """Return what a task names and the daemon's machine does not have; nobody else knows."""
-    if office.sites is None or office.local:
+    if office.app.sites is None or office.local:
         return []
-    return await office.sites.lacks(task, role)
+    return await office.app.sites.lacks(task, role)
 
 
 PERSON = "api"
@@ -573,7 +572,7 @@ async def _check_money(
     owner = await office.store.find_space(space)
     known = await office.store.budgets_of(0 if stands is None else stands.id, owner.id)
     for caps in known.values():
-        check_priced(office.agents, resolve_agent(office.agents, kind, spec), caps)
+        check_priced(office.app.agents, resolve_agent(office.app.agents, kind, spec), caps)
 
 
 async def check_runner(office: RequestContext, task: Task, payload: object) -> None:
