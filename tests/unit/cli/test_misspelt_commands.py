@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from rota.cli.command_line import MODULES
-from rota.cli.help_pages import MEANT, find_page, refusal
+from rota.cli.help_pages import COMMANDS, MEANT, find_page, refusal
 
 HEAVY = ("pydantic", "apsw", "rich", "asyncio", "typer")
 
@@ -35,12 +34,15 @@ HEAVY = ("pydantic", "apsw", "rich", "asyncio", "typer")
     ],
 )
 def test_what_is_meant_by_a_command_that_does_not_exist_is_told(said, meant):
-    assert refusal(said.split()) == f'no such command "{said}": did you mean {meant}?'
+    assert refusal(said.split(), render=True) == f'no such command "{said}": did you mean {meant}?'
 
 
 def test_nothing_is_guessed_without_a_reason():
     assert refusal(["ghost"]) == "no such command \"ghost\": see 'rota --help'"
-    assert refusal(["task", "ghost"]) == "no such command \"task ghost\": see 'rota task --help'"
+    assert (
+        refusal(["task", "ghost"], render=True)
+        == "no such command \"task ghost\": see 'rota task --help'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_commands_that_exist_are_left_to_themselves(words):
 
 
 def test_what_is_meant_exists_and_what_exists_means_itself():
-    assert not set(MEANT) & set(MODULES)
+    assert not set(MEANT) & set(COMMANDS)
     for command in (one for meant in MEANT.values() for one in meant):
         words = [word for word in command.split() if not word.startswith("-")]
         assert not words or find_page([*words, "--help"]) is not None

@@ -31,8 +31,8 @@ model.Policy = dataclasses.make_dataclass(
     "Policy", fields, bases=(model.Policy,), frozen=True, slots=True, kw_only=True
 )
 
-from rota.cli.command_line import run_command
-from rota.cli.reference import render_pages, task_fields_page
+from rota.cli.command_line import render_pages, run_command
+from rota.cli.reference import task_fields_page
 from rota.commands.task_inputs import CreateTask, SetTask, UpdateTask
 
 home, file = sys.argv[1:]
@@ -53,7 +53,7 @@ for words in (
         print(run_command([*front, *out], [w for w in words if w != "--json"]), flush=True)
     except SystemExit as ending:
         print(ending.code, flush=True)
-for name, page in render_pages():
+for name, page in render_pages("task").items():
     print(f"\\x1e{name}\\n{page}")
 print("\\x1ereference\\n" + task_fields_page())
 for kind in (CreateTask, UpdateTask, SetTask):
@@ -77,7 +77,7 @@ def told(tmp_path_factory):
     return {words: text for words, _, text in parts} | {"errors": done.stderr}
 
 
-@pytest.mark.parametrize("command", ["rota-task-create.txt", "rota-task-edit.txt"])
+@pytest.mark.parametrize("command", ["rota task create", "rota task edit"])
 def test_a_new_field_is_an_option(told, command):
     assert "--cooldown LENGTH" in told[command]
     assert "Time between two runs" in told[command]
