@@ -194,7 +194,7 @@ def run_command(front: Sequence[str], words: Sequence[str]) -> int:
     try:
         code = line(args=[*front, *words], prog_name="rota", standalone_mode=False)
     except TyperException as fault:
-        sentence = refusal(words, render=True) or _sentence(fault)
+        sentence = refusal(words, render_pages) or _sentence(fault)
         return tell(_error("usage", sentence), USAGE, as_json=as_json)
     except typer.Exit as ending:
         return ending.exit_code

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -108,7 +107,11 @@ def hoist(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return front, rest
 
 
-def find_page(words: Sequence[str]) -> str | None:
+Renderer = Callable[[str], Mapping[str, str]]
+"""Returns the pages of a command and those below it, or of all for an empty name."""
+
+
+def find_page(words: Sequence[str], render: Renderer) -> str | None:
     """Return the help page that a command line asks for, if it asks for one that exists."""
     plain = words[: words.index(END)] if END in words else words
     leading = [word for word in plain if not word.startswith("-")][:DEEPEST]
@@ -117,29 +120,22 @@ def find_page(words: Sequence[str]) -> str | None:
         return None
     if leading and leading[0] not in (COMMANDS if asked else GROUPS):
         return None
-    page = load_page(leading) if leading[1:] and leading[0] in GROUPS else None
-    return page or load_page(leading[:1])
+    page = load_page(leading, render) if leading[1:] and leading[0] in GROUPS else None
+    return page or load_page(leading[:1], render)
 
 
-def load_page(words: Sequence[str]) -> str | None:
+def load_page(words: Sequence[str], render: Renderer) -> str | None:
     """Return the page of a command, from the cache or else rendered; None if there is none."""
     found = read_page(_typed(words))
     if found is None and read_page(_typed(words[:1])) is None:
-        return _rendered(*words[:1]).get(_typed(words))
+        pages = render(words[0] if words else "")
+        write_pages(pages)
+        return pages.get(_typed(words))
     return found
 
 
 def _typed(words: Sequence[str]) -> str:
     return " ".join(["rota", *words])
-
-
-@cache
-def _rendered(command: str = "") -> dict[str, str]:
-    from rota.cli.command_line import render_pages  # noqa: PLC0415 - slow to load
-
-    pages = render_pages(command)
-    write_pages(pages)
-    return pages
 
 
 USAGE = 2
@@ -192,22 +188,22 @@ OF_A_RUN = MappingProxyType({"stop": "cancel", "start": "run"})
 """Commands about the daemon that take no name, and what is meant by them with one."""
 
 
-def refusal(words: Sequence[str], *, render: bool = False) -> str | None:
+def refusal(words: Sequence[str], render: Renderer, *, cached: bool = False) -> str | None:
     """Return what to say of a command that does not exist; None if it does.
 
-    The commands of a group are known if its page is in the cache, or may be rendered.
+    With `cached`, a command of a group is taken to exist where the group's page is not cached.
     """
     said = [word for word in words[:2] if not word.startswith("-")]
     if not said or words[0] != said[0]:
         return None
     first, *rest = said
     if first not in COMMANDS:
-        return _sentence(first, _meant(first))
+        return _sentence(first, _meant(first, render))
     if first in OF_A_RUN and rest:
         return _sentence(" ".join(said), [f"{OF_A_RUN[first]} {rest[0]}"])
     if first not in GROUPS or not rest:
         return None
-    page = load_page([first]) if render else read_page(_typed([first]))
+    page = read_page(_typed([first])) if cached else load_page([first], render)
     below = commands_of(page or "")
     if not below or rest[0] in below:
         return None
@@ -233,16 +229,17 @@ def _sentence(said: str, meant: Sequence[str]) -> str:
     return f"no such command {shown(said)}: {advice}"
 
 
-def _meant(word: str) -> Sequence[str]:
+def _meant(word: str, render: Renderer) -> Sequence[str]:
     """Return what may be meant by a command: by its meaning, its noun or its letters."""
     if word in MEANT:
         return MEANT[word]
-    load_page([])  # renders all pages at once if there are none
-    below = [
-        f"{noun} {word}"
-        for noun in COMMANDS
-        if noun in GROUPS and word in commands_of(load_page([noun]) or "")
-    ]
+    groups = [noun for noun in COMMANDS if noun in GROUPS]
+    pages = {noun: read_page(_typed([noun])) for noun in groups}
+    if None in pages.values():
+        rendered = render("")
+        write_pages(rendered)
+        pages = {noun: rendered[_typed([noun])] for noun in groups}
+    below = [f"{noun} {word}" for noun in groups if word in commands_of(pages[noun] or "")]
     return below or _alike(word, list(COMMANDS))
 
 
@@ -263,21 +260,21 @@ _OPTION = re.compile(r"^ +(?:(-[a-z]), )?(--?[a-z-]+)(?: ([A-Z]\S*))?", re.MULTI
 _PLACES = re.compile(r"\[OPTIONS\](.*)")
 
 
-def candidates(argv: Sequence[str]) -> list[str]:
+def candidates(argv: Sequence[str], render: Renderer) -> list[str]:
     """Return what the last word of a command line may become."""
     front, words = hoist(argv[:-1])
     begun = argv[-1] if argv else ""
-    page, rest = _page_of(words)
+    page, rest = _page_of(words, render)
     return sorted({word for word in _possible(page, rest, begun, front) if word.startswith(begun)})
 
 
-def _page_of(words: list[str]) -> tuple[str, list[str]]:
+def _page_of(words: list[str], render: Renderer) -> tuple[str, list[str]]:
     """Return the page of the command that words lead to, and the words after it."""
     for depth in range(min(len(words), DEEPEST), 0, -1):
-        page = find_page([*words[:depth], "--help"])
+        page = find_page([*words[:depth], "--help"], render)
         if page is not None and _usage(page, words[:depth]):
             return page, words[depth:]
-    return find_page([]) or "", words
+    return find_page([], render) or "", words
 
 
 def _usage(page: str, words: list[str]) -> bool:

@@ -23,6 +23,7 @@ from rota.flow.define.budgets import BudgetStatus
 from rota.model.budgets import MICROS, BudgetCaps, BudgetScope, BudgetUsage
 from rota.model.keys import KeyScope
 from rota.model.tasks import Task
+from rota.store.budgets import set_budget
 
 MOST = 10**12
 DEAREST = 1_000_000.0
@@ -132,7 +133,7 @@ async def set_task_budget(office: RequestContext, asked: SetTaskBudget) -> Budge
     async def standing(within: RequestContext, _: object) -> BudgetListResponse:
         return BudgetListResponse.from_model(await budgets.task_accounts(within.store, task))
 
-    office.keep_seen(standing, "set_budget")
+    office.keep_seen(standing, set_budget)
     agents = office.app.agents
     return BudgetListResponse.from_model(
         await budgets.set_task_budget(store, caller, task, scope, caps, agents)
@@ -157,7 +158,7 @@ async def set_space_budget(office: RequestContext, asked: SetSpaceBudget) -> Bud
             await budgets.space_accounts(within.store, caller, asked.space)
         )
 
-    office.keep_seen(standing, "set_budget")
+    office.keep_seen(standing, set_budget)
     return BudgetListResponse.from_model(
         await budgets.set_space_budget(store, caller, asked.space, asked.caps())
     )

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from rota.cli.command_line import render_pages
 from rota.cli.help_pages import candidates
 
 HELLO = ("--call", "rota.samples:hello")
@@ -302,7 +303,7 @@ def test_a_task_with_a_slash_in_its_name_is_found(rota):
     ],
 )
 def test_a_shell_is_told_what_may_come_next(rota, hello, words, expected):
-    assert candidates(["--home", str(rota.home), *words]) == expected
+    assert candidates(["--home", str(rota.home), *words], render_pages) == expected
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -37,14 +37,14 @@ def test_options_that_may_stand_anywhere_come_first():
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["task"], ["task", "x", "--help"]])
 def test_help_is_found(words):
-    assert find_page(words) is not None
+    assert find_page(words, render_pages) is not None
 
 
 @pytest.mark.parametrize(
     "words", [["runs"], ["task", "list"], ["ghost", "--help"], ["answer", "1", "--", "-h"]]
 )
 def test_no_help_where_none_was_asked_for(words):
-    assert find_page(words) is None
+    assert find_page(words, render_pages) is None
 
 
 def test_an_unknown_command_is_refused(rota):
