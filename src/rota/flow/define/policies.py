@@ -1,4 +1,4 @@
-"""What the policy of a task may say."""
+"""Validation of task policies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAY_BE_ZERO = frozenset({"catch_up.pace"})
 
 
 def check_policy(policy: Policy) -> None:
-    """Refuse a policy that makes no sense, naming the field and what to do."""
+    """Refuse an invalid policy, naming the field and a correction."""
     for field, value in _values(policy):
         if field in BOUNDS:
             _check_number(field, value, *BOUNDS[field])
@@ -68,11 +68,11 @@ def _values(policy: Policy) -> Iterator[tuple[str, Any]]:
 
 
 def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
-    """Refuse what would let the runs of one conversation overlap."""
+    """Refuse options with which runs of one session could overlap."""
     if read_session_context(spec) is SessionContext.ISOLATED:
         return
     if policy.lane is not None:
-        advice = "the context group has the lane of its thread; leave this out"
+        advice = "runs with the context group use the lane of their thread; leave this out"
         raise Invalid("lane", policy.lane, advice)
     if policy.overlap is Overlap.ALLOW:
         advice = "runs of one session cannot overlap; leave this out, or use the context isolated"
@@ -80,15 +80,13 @@ def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
 
 
 def check_timeouts(policy: Policy, kind: TaskKind) -> None:
-    """Refuse for a callable what only a program can be held to."""
+    """Refuse options for a callable that only programs support."""
     if kind is not TaskKind.PYTHON:
         return
     if policy.idle_timeout is not None:
-        raise Invalid(
-            "idle_timeout", policy.idle_timeout, "a callable writes nothing: give it a timeout"
-        )
+        raise Invalid("idle_timeout", policy.idle_timeout, "a callable has no output: use timeout")
     if policy.grace is not None:
-        raise Invalid("grace", policy.grace, "only programs have one: leave it out")
+        raise Invalid("grace", policy.grace, "only programs support this: leave it out")
 
 
 def _check_number(field: str, value: float, least: float, most: float) -> None:
@@ -98,37 +96,40 @@ def _check_number(field: str, value: float, least: float, most: float) -> None:
 
 def _check_length(field: str, value: timedelta) -> None:
     if not timedelta() < value <= MAX_LENGTH:
-        raise Invalid(field, value, "must be longer than 0 and at most 366 days")
+        raise Invalid(field, value, "must be longer than 0 s and at most 366 days")
 
 
 OF_PROGRAMS = frozenset({"output"})
-"""What scripts may want, too."""
+"""Agent options that scripts support as well."""
 OF_AGENTS = ("agent", *(wish for wish in WISHES if wish not in OF_PROGRAMS))
 
 
 def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the name of its agent, so that no setting ever moves the task.
+    """Return a spec with the name of its agent, independent of later settings.
 
-    What the agent cannot do is refused here, naming the field.
+    Raises Invalid for a field that the agent does not support.
     """
     if kind is not TaskKind.AGENT:
         stray = next((name for name in OF_AGENTS if spec.get(name) is not None), None)
         if stray is not None:
-            advice = "goes with instructions for an agent; leave it out"
+            advice = "applies only to agents with instructions; leave it out"
             raise Invalid(stray, spec[stray], advice)
         return dict(spec)
     agent = agents.named(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
     if spec.get("answers") and not spec.get("context"):
-        spec = {**spec, "context": SessionContext.GROUP.value}  # whoever answers takes part
+        spec = {
+            **spec,
+            "context": SessionContext.GROUP.value,
+        }  # a task that answers continues in the session of its thread
     agent.check(read_agent_spec(spec))
     return {**spec, "agent": agent.name}
 
 
 def _with_model(agents: AgentRegistry, agent: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a record with the model of its tier, and a cheaper one if the settings name it.
+    """Return a spec with the model of its tier, and a cheaper one if the settings define it.
 
-    Only models are kept: what the settings say of tiers later moves no task.
+    The models are stored, so later changes of the tiers have no effect.
     """
     tier = spec.get("model_tier")
     if tier is not None:
@@ -150,7 +151,7 @@ SHORT = {Retry: "attempts", CatchUp: "mode"}
 
 
 def policy_from(options: Mapping[str, object], base: Policy | None = None) -> Policy:
-    """Return a policy with these options set; refuse unknown ones by name."""
+    """Return a policy with these options; refuse unknown ones."""
     policy = _replaced(base or Policy(), options)
     check_policy(policy)
     return policy
@@ -165,7 +166,7 @@ def _replaced(base: Part, options: Mapping[str, object], prefix: str = "") -> Pa
     for name, value in options.items():
         field = prefix + name
         if name not in hints:
-            raise Invalid(field, value, f"no such option; there are {', '.join(hints)}")
+            raise Invalid(field, value, f"unknown option; the options are {', '.join(hints)}")
         present = getattr(base, name)
         if isinstance(present, Retry | CatchUp):
             changes[name] = _part(field, present, value)
