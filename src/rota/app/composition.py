@@ -21,7 +21,7 @@ from rota.app.secrets import GATEWAY, LocalSecretStore, load_secrets
 from rota.app.settings import Settings
 from rota.app.sites import LocalSiteChecker
 from rota.app.tokens import agent_api_socket
-from rota.commands.context import CommandLimits
+from rota.commands.context import AppContext, CommandLimits, DaemonControl
 from rota.errors import NotFound, SqlRefused, Unavailable
 from rota.executors.inprocess.runner import InProcessRunner
 from rota.faultpoints import arm
@@ -391,8 +391,30 @@ def sql_role_ddl(role: str | None = None) -> str:
     return role_ddl(role or ROLE)
 
 
-def command_limits(settings: Settings) -> CommandLimits:
+def make_app_context(
+    settings: Settings,
+    store: Store,
+    *,
+    sql_console: SqlConsole | None = None,
+    daemon: DaemonControl | None = None,
+) -> AppContext:
     """Return the limits of the settings that apply to every interface."""
+    return AppContext(
+        store=store,
+        chance=random.SystemRandom(),
+        limits=_command_limits(settings),
+        agents=load_agents(settings.agent, settings.prices, settings.tiers),
+        channels=tuple(load_channels()),
+        sql_console=sql_console,
+        sites=LocalSiteChecker(settings),
+        artifacts=make_artifact_store(settings),
+        probes=probes_of(settings),
+        secrets=load_secrets(settings),
+        daemon=daemon,
+    )
+
+
+def _command_limits(settings: Settings) -> CommandLimits:
     return CommandLimits(
         warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
         calls=frozenset(settings.calls),
