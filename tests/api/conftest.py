@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.plugins import plugins
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -31,7 +32,6 @@ from rota.api.http_server import ListenAddress, opened_socket, serving
 from rota.api.middleware import LoginBackoff, Middleware, TrustedHosts
 from rota.api.routes import HttpApi, McpEndpoint
 from rota.app.composition import NoSqlConsole
-from rota.app.plugins import load_agents
 from rota.app.probes import LocalProbes
 from rota.app.secrets import LocalSecretStore
 from rota.app.settings import load_settings
@@ -180,8 +180,7 @@ class Door:
             store=self.store,
             chance=FixedChance(),
             bounds=bounds,
-            agents=load_agents("claude"),
-            channels=("log",),
+            plugins=plugins(channels=("log",)),
             inquirer=inquirer,
             artifacts=self.artifacts,
             probes=LocalProbes(Path("nowhere")),

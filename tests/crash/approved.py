@@ -14,7 +14,8 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rota.app.plugins import load_agents
+from tests.plugins import plugins
+
 from rota.commands.context import RequestContext
 from rota.commands.runs import AnswerInput, answer_run
 from rota.errors import IllegalMove
@@ -90,7 +91,7 @@ async def approve(file, digest, fault=""):
     async with opened(file) as store:
         arm(fault)
         office = RequestContext(
-            store=store, caller=LOCAL, chance=FixedChance(), agents=load_agents("command")
+            store=store, caller=LOCAL, chance=FixedChance(), plugins=plugins("command")
         )
         asked = AnswerInput(run=ASKING, answer="approve", action_hash=digest)
         try:

@@ -44,7 +44,7 @@ from rota.app.composition import (
     probes_of,
 )
 from rota.app.discovery import announce
-from rota.app.plugins import load_agents, load_channels
+from rota.app.plugins import load_plugins
 from rota.app.redaction import with_redaction
 from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
@@ -94,8 +94,7 @@ async def open_http_api(
             store=with_redaction(store, load_secrets(settings).redactor),
             chance=random.SystemRandom(),
             bounds=command_limits(settings),
-            agents=load_agents(settings.agent, settings.prices, settings.tiers),
-            channels=tuple(load_channels()),
+            plugins=load_plugins(settings),
             inquirer=inquirer,
             sites=LocalSiteChecker(settings),
             artifacts=make_artifact_store(settings),
@@ -320,8 +319,7 @@ def open_mailboxes(settings: Settings, store: Store) -> Iterator[MailboxManager]
         store=store,
         chance=random.SystemRandom(),
         bounds=command_limits(settings),
-        agents=load_agents(settings.agent, settings.prices, settings.tiers),
-        channels=tuple(load_channels()),
+        plugins=load_plugins(settings),
         sites=LocalSiteChecker(settings),
         artifacts=make_artifact_store(settings),
         probes=probes_of(settings),

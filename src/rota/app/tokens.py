@@ -18,7 +18,6 @@ from rota.ports.executor import EgressSocket
 from rota.ports.host import AgentApiAddress
 from rota.ports.store import Store
 from rota.rules.permissions import LOCAL, OWNER
-from rota.rules.task_spec import has_own_loopback
 from rota.rules.tokens import SECRET_BYTES, digest_of_token, is_pass, make_pass, read_pass, token_of
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ class LocalAttemptTokens:
     def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the way of an attempt: over the network it has, or by a socket through walls."""
         token = make_pass(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
-        if not has_own_loopback(site):
+        if not site.own_loopback:
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
         return AgentApiAddress(url, token, socket=True) if self.socket_open else None

@@ -20,7 +20,7 @@ from rota.app.composition import (
     probes_of,
 )
 from rota.app.environment import PREFIX, home_was_named
-from rota.app.plugins import load_agents, load_channels
+from rota.app.plugins import load_plugins
 from rota.app.secrets import load_secrets
 from rota.app.settings import Settings
 from rota.app.sites import LocalSiteChecker
@@ -88,8 +88,7 @@ class LocalClient:
             caller=LOCAL,
             chance=random.SystemRandom(),
             bounds=command_limits(self._settings),
-            agents=load_agents(self._settings.agent, self._settings.prices, self._settings.tiers),
-            channels=tuple(load_channels()),
+            plugins=load_plugins(self._settings),
             inquirer=self._inquirer,
             sites=self._sites,
             artifacts=make_artifact_store(self._settings),

@@ -38,18 +38,23 @@ Shell = Annotated[
 ]
 AgentName = Annotated[
     Text,
-    typer.Option("--agent", metavar="NAME", help="claude, codex, pi or command [the setting]."),
+    typer.Option("--agent", metavar="NAME", help="Which agent does it [the setting `agent`]."),
 ]
 Executor = Annotated[
     Text,
     typer.Option(
-        "--executor", metavar="NAME", help="process, sandbox, container or tmux [by the space]."
+        "--executor", metavar="NAME", help="Where it runs; see `rota doctor` [by the space]."
     ),
 ]
 Image = Annotated[
-    Text, typer.Option("--image", metavar="NAME@DIGEST", help="With container: what it runs in.")
+    Text,
+    typer.Option(
+        "--image", metavar="NAME@DIGEST", help="What it runs in, if its executor needs one."
+    ),
 ]
-Isolate = Annotated[bool, typer.Option("--isolate", help="With tmux: behind the sandbox's walls.")]
+Isolate = Annotated[
+    bool, typer.Option("--isolate", help="Behind walls, where the executor leaves the choice.")
+]
 Mounts = Annotated[
     list[str] | None,
     typer.Option("--mount", metavar="FOLDER", help="A folder it sees, '/data', '/data:rw'."),

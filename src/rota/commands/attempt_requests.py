@@ -215,7 +215,7 @@ async def _speech(
     if shape is not None:
         office.keep_seen(shaped, "defer", "do_once")
     return await attempt_requests.load_attempt_context(
-        office.store, office.caller, held, office.channels, told.append
+        office.store, office.caller, held, office.plugins.channel_names, told.append
     )
 
 
@@ -257,7 +257,7 @@ async def spawn_subtask(office: RequestContext, asked: SpawnSubtask) -> Deferred
     speech = await _speech(office, asked, _deferred)
     made = await attempt_requests.spawn_subtask(
         speech,
-        office.agents,
+        office.plugins.agents,
         asked.instructions,
         name=asked.name,
         priority=asked.priority,

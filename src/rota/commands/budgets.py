@@ -116,7 +116,9 @@ async def set_task_budget(office: RequestContext, asked: SetTaskBudget) -> Budge
         return _given(await budgets.task_accounts(within.store, task))
 
     office.keep_seen(standing, "set_budget")
-    return _given(await budgets.set_task_budget(store, caller, task, scope, caps, office.agents))
+    return _given(
+        await budgets.set_task_budget(store, caller, task, scope, caps, office.plugins.agents)
+    )
 
 
 @command("GET", "/v1/spaces/{space}/budget", KeyScope.READ)

@@ -96,7 +96,7 @@ async def set_preference(
     found = await notifications.set_preference(
         office.store,
         office.caller,
-        office.channels,
+        office.plugins.channel_names,
         space,
         asked.to,
         asked.least,

@@ -22,6 +22,7 @@ from rota.model.problems import Problem
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool
 from rota.model.views import QueueView, SlotView, WorkerView
+from rota.ports.plugins import PluginProblem
 from rota.rules.permissions import check_main, visible_space
 
 UNREAD = MachineLoad()
@@ -215,6 +216,7 @@ async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResp
     daemon = None if own is None else _daemon(own)
     problems = await office.store.problems()
     problems += [] if own is None else service_problems(own.services)
+    problems += [] if own is None else _plugin_problems(office.plugins.problems)
     blocks = None if own is None else own.blocks
     return StatusResponse(
         at=seen.now,
@@ -246,6 +248,11 @@ async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResp
             for w in _warned(seen, daemon, problems, blocks, whole=whole)
         ],
     )
+
+
+def _plugin_problems(problems: Sequence[PluginProblem]) -> list[Problem]:
+    step = "see `rota doctor`"
+    return [Problem(code="plugin_failed", sentence=f"{each}: {step}") for each in problems]
 
 
 def _slot(slot: SlotView, *, whole: bool) -> SlotResponse:

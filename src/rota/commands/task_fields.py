@@ -234,11 +234,6 @@ KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": T
 ROOM = (*FIELDS, "folder", *BOUNDS)
 """What a request may say about where and within which bounds a program runs."""
 TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM, *DONE)
-PROGRAM = "command"
-"""The agent that is any program; its task has instructions and a command."""
-
-
-Executor = Literal["process", "sandbox", "container", "tmux"]
 Mount = Annotated[
     str,
     StringConstraints(min_length=2, max_length=4_096),
@@ -275,7 +270,8 @@ class TaskWorkInput(RequestModel):
         description="`group`: its runs go on in the session of the thread, one after the other.",
     )
     envelope: bool | None = Field(
-        default=None, description="Whether the prompt has sections; not for `command` by default."
+        default=None,
+        description="Whether the prompt has sections; the default depends on the agent.",
     )
     previous_result: bool | None = Field(
         default=None, description="The prompt tells what the last run came to."
@@ -285,7 +281,7 @@ class TaskWorkInput(RequestModel):
     prompt_by: PromptInput | None = None
     shell: bool | None = Field(default=None, description="The command is one line for a shell.")
     output: OutputFormat | None = None
-    executor: Executor | None = None
+    executor: Word | None = None
     image: Word | None = None
     isolate: bool | None = None
     mounts: list[Mount] | None = Field(default=None, min_length=1, max_length=100)
@@ -317,12 +313,9 @@ class TaskInput(TaskWorkInput):
     @model_validator(mode="after")
     def _one_work(self) -> TaskInput:
         told = {name for name in KIND_OF if getattr(self, name) is not None}
-        both = told == {"instructions", "command"} and self.agent == PROGRAM
+        both = told == {"instructions", "command"} and self.agent is not None
         if len(told) != 1 and not both:
             message = f"say what to do: exactly one of {', '.join(KIND_OF)}"
-            raise ValueError(message)
-        if self.agent == PROGRAM and not both:
-            message = f"the agent {PROGRAM} needs instructions, and a command: the program it is"
             raise ValueError(message)
         if self.model is not None and self.model_tier is not None:
             message = "name a model or a model_tier, not both"

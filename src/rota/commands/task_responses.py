@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from rota.commands.responses import ResponseModel
 from rota.errors import RotaError
 from rota.flow.observe.views import TaskActivity
+from rota.model.executors import ExecutorRegistry
 from rota.model.instants import to_micros
 from rota.model.json import to_json
 from rota.model.programs import LimitEnforcement, NetworkAccess
@@ -102,11 +103,13 @@ class TaskResponse(TaskSummary):
 class SiteResponse(ResponseModel):
     """Where a task's programs run; `usual` says that the task leaves it to its space.
 
-    `held` says for whom each of its bounds can be held where this was asked.
+    `terminal` says that people can attach to the terminal of its runs. `held` says for whom each of
+    its bounds can be held where this was asked.
     """
 
     executor: str
     usual: bool
+    terminal: bool
     isolated: bool
     image: str | None
     mounts: list[str]
@@ -208,12 +211,14 @@ def task_listed(task: Task, schedules: Sequence[StoredSchedule], now: datetime) 
     return made
 
 
-async def site_given(task: Task, role: SpaceRole, sites: SiteChecker | None) -> SiteResponse | None:
+async def site_given(
+    task: Task, role: SpaceRole, executors: ExecutorRegistry, sites: SiteChecker | None
+) -> SiteResponse | None:
     """Return where a task's programs run; callables have no other place than Rota itself."""
     if task.kind is TaskKind.PYTHON:
         return None
     try:
-        site = site_of(task.spec, role)
+        site = site_of(task.spec, role, executors)
     except RotaError:  # its runs are refused with the reason; the rest of the answer still stands
         return None
     bounds = [name for name in BOUNDS if task.spec.get(name) is not None]
@@ -221,6 +226,7 @@ async def site_given(task: Task, role: SpaceRole, sites: SiteChecker | None) -> 
     return SiteResponse.model_construct(
         executor=site.executor,
         usual=task.spec.get("executor") is None,
+        terminal=executors.named(site.executor).terminal,
         isolated=site.isolated,
         image=site.image,
         mounts=[str(share) for share in site.mounts],

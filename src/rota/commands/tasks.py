@@ -35,7 +35,6 @@ from rota.commands.responses import (
 from rota.commands.runs import QueuedRunResponse, keep_queued, queued_run
 from rota.commands.task_fields import (
     KIND_OF,
-    PROGRAM,
     ROOM,
     CreateTask,
     CreateThreadTask,
@@ -71,6 +70,7 @@ from rota.model.programs import LimitEnforcement
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Task, TaskKind
 from rota.model.views import TaskFilter
+from rota.ports.agent import AgentRegistry
 from rota.rules.checks import CHECKS, DONE, patterns_in
 from rota.rules.permissions import (
     FIRES_TRIED,
@@ -224,7 +224,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
     if asked.command is not None or asked.shell is not None:
         check_script(spec)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
-    if spec.get("agent") == PROGRAM:
+    if task.kind is TaskKind.AGENT and office.plugins.agents.takes_program(spec.get("agent")):
         kinds.discard(TaskKind.SCRIPT)
     if kinds - {task.kind}:
         raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
@@ -245,7 +245,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         title=task.title if asked.title is None else asked.title,
         kind=task.kind,
         route=task.route,
-        spec=resolve_agent(office.agents, task.kind, spec),
+        spec=resolve_agent(office.plugins.agents, task.kind, spec),
         policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
         after=after,
         origin=task.origin if task.origin != tasks.CODE else "api",
@@ -254,7 +254,8 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         schedule=asked.schedule_name,
         thread=task.thread,
         stood=stood,
-        channels=office.channels,
+        executors=office.plugins.executors,
+        channels=office.plugins.channel_names,
     )
     return await _shown(office, task)
 
@@ -381,23 +382,26 @@ async def _put(
         title=asked.title,
         kind=kind,
         route=ROUTES[kind],
-        spec=resolve_agent(office.agents, kind, _with_its_agent(asked, replace)),
+        spec=resolve_agent(
+            office.plugins.agents, kind, _with_its_agent(asked, replace, office.plugins.agents)
+        ),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin=await task_origin(office, owner.id),
         replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
-        channels=office.channels,
+        executors=office.plugins.executors,
+        channels=office.plugins.channel_names,
         drops=DEFAULT if asked.schedule is None and replace is not None else None,
     )
 
 
-def _with_its_agent(asked: TaskInput, stands: Task | None) -> dict[str, Any]:
+def _with_its_agent(asked: TaskInput, stands: Task | None, agents: AgentRegistry) -> dict[str, Any]:
     """Return what was asked for; a task that stands keeps its agent, whatever the setting is."""
     told = asked.spec()
-    known = None if stands is None else stands.spec.get("agent")
-    if asked.instructions is not None and known not in {None, PROGRAM}:
+    known: Any = None if stands is None else stands.spec.get("agent")
+    if asked.instructions is not None and known is not None and (not agents.takes_program(known)):
         told.setdefault("agent", known)
     return told
 
@@ -445,13 +449,13 @@ async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
     role = (await office.store.find_space(view.task.space)).role
     return TaskDetailResponse(
         **dict(given),
-        site=await site_given(view.task, role, office.sites),
+        site=await site_given(view.task, role, office.plugins.executors, office.sites),
         activity=activity_given(view.activity),
         counts=view.counts,
         recent=[run_given(run) for run in view.recent],
         fires=fires[:FIRES],
         forecast=await forecast_given(office, view.task),
-        warning=warn_unreachable_target(view.task.policy.deliver_to, office.channels),
+        warning=warn_unreachable_target(view.task.policy.deliver_to, office.plugins.channel_names),
         lacks=await lacks_of(office, view.task, role),
     )
 
@@ -499,7 +503,7 @@ async def check_site(
     if spec.get("folder") is not None:
         check_folder(spec["folder"])
     role = (await office.store.find_space(space)).role
-    site = site_of(spec, role)
+    site = site_of(spec, role, office.plugins.executors)
     if office.sites is None:
         return
     if any(name in FIELDS for name in said):
@@ -545,8 +549,9 @@ async def check_maker(
         return
     store = office.store
     if kind is not TaskKind.PYTHON:
-        mine = site_of(own.spec, (await store.find_space(own.space)).role)
-        check_reach(mine, site_of(spec, (await store.find_space(space)).role))
+        executors = office.plugins.executors
+        mine = site_of(own.spec, (await store.find_space(own.space)).role, executors)
+        check_reach(mine, site_of(spec, (await store.find_space(space)).role, executors))
         check_hands(own.spec, kind, spec)
         check_judges(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
@@ -568,7 +573,7 @@ async def _check_money(
     owner = await office.store.find_space(space)
     known = await office.store.budgets_of(0 if stands is None else stands.id, owner.id)
     for caps in known.values():
-        check_priced(office.agents, resolve_agent(office.agents, kind, spec), caps)
+        check_priced(office.plugins.agents, resolve_agent(office.plugins.agents, kind, spec), caps)
 
 
 async def check_runner(office: RequestContext, task: Task, payload: object) -> None:

@@ -285,7 +285,7 @@ async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
     said = await messages.say(
         office.store,
         office.caller,
-        office.agents,
+        office.plugins.agents,
         asked.thread_key,
         asked.text,
         space=resolve_space(office, asked.space),

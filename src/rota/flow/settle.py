@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from rota.errors import RotaError
 from rota.model.attempt_requests import TALKING
 from rota.model.attempts import DONE, Assignment, AttemptReport, Lost, WaitingForAnswer
 from rota.model.ids import RunId
@@ -15,9 +14,7 @@ from rota.model.settlement import PLAIN_SUCCESS, Settlement
 from rota.model.tasks import OnLost, Policy, Task, TaskKind
 from rota.ports.clock import Random
 from rota.ports.store import Definitions, Queue, Store, Talking
-from rota.rules.checks import can_reach_outside
 from rota.rules.settlement import SettlementContext, settle
-from rota.rules.task_spec import site_of
 
 
 class Settling(Definitions, Queue, Talking, Protocol):
@@ -92,9 +89,9 @@ async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> s
     """Return the lost runs that may have done what cannot be taken back.
 
     A program that was never begun has done nothing. An agent with an open network may have done
-    anything. Of all others it is known: a message or another effect through Rota, what a person
-    approved, or a write that the gateway passed on. Whether it did is seen by the home of the
-    attempt; where that is gone, it may have.
+    anything, as its attempt has on record. Of all others it is known: a message or another effect
+    through Rota, what a person approved, or a write that the gateway passed on. Whether it did is
+    seen by the home of the attempt; where that is gone, it may have.
     """
     undecided = [one for one in lost if one[1].policy.on_lost is OnLost.AUTO]
     programs = [run_id for run_id, task, _ in undecided if task.kind is not TaskKind.PYTHON]
@@ -105,10 +102,8 @@ async def _outward(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> s
         return set()
     return await store.outward_of([run_id for run_id, _, _ in rest]) | {
         run_id
-        for run_id, task, outcome in rest
-        if outcome.wrote
-        or (outcome.wrote is None and begun.get(RunId(run_id)))
-        or await _is_open_agent(store, task)
+        for run_id, _, outcome in rest
+        if outcome.wrote or (outcome.wrote is None and begun.get(RunId(run_id)))
     }
 
 
@@ -116,16 +111,6 @@ async def _unbegun(store: Settling, lost: Sequence[tuple[int, Task, Lost]]) -> s
     """Return the lost runs of programs that were never begun: nobody has written one down."""
     programs = {run_id for run_id, task, _ in lost if task.kind is not TaskKind.PYTHON}
     return programs - (await store.begun_of(sorted(programs))).keys() if programs else set()
-
-
-async def _is_open_agent(store: Settling, task: Task) -> bool:
-    if task.kind is not TaskKind.AGENT:
-        return False
-    role = (await store.find_space(task.space)).role
-    try:
-        return can_reach_outside(site_of(task.spec, role))
-    except RotaError:  # a site that nothing can run at any more
-        return True
 
 
 async def settle_runs(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from rota.app.plugins import load_agents
+from tests.plugins import plugins
+
 from rota.commands.catalogue import every_command, execute, read_request
 from rota.commands.context import RequestContext
 from rota.flow.settle import settle_attempts
@@ -70,8 +71,8 @@ class Talkers:
 
     async def ask(self, name, caller, fields, key=None):
         office = RequestContext(
-            store=self.store, caller=caller, chance=FixedChance(), agents=load_agents("command"),
-            artifacts=self.artifacts, inquirer=self.inquirer, channels=self.channels,
+            store=self.store, caller=caller, chance=FixedChance(), plugins=plugins("command", self.channels),
+            artifacts=self.artifacts, inquirer=self.inquirer,
         )  # fmt: skip
         command = COMMANDS[name]
         answer = await execute(command, office, read_request(command.takes, fields), key=key)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.plugins import EXECUTORS
 from tests.system.kept.family import NAMES, WORDS, together
 
 from rota.agents.command.agent import ScriptAgent
@@ -47,7 +48,7 @@ class Machine:
         yard = LocalKeeperHome(self.home, "here", {"process": executor})
         self.kept = AttemptRunner(
             desk.store, yard, {"script": ScriptAgent()}, lambda: self.crew.worker.id, chance,
-            usual_agent="command", offered={"PATH": os.environ["PATH"]},
+            executors=EXECUTORS, usual_agent="command", offered={"PATH": os.environ["PATH"]},
         )  # fmt: skip
         settings = SupervisorSettings(
             worker_id="me", home="h", host="here", pid=os.getpid(), slots=4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.plugins import EXECUTORS
+
 from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.flow.attempt.runner import AttemptRunner
 from rota.flow.claim import make_assignments
@@ -132,7 +134,15 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None
 def work_on(store, yard, chance, holder="w1", **more):
     agents = {"command": CommandAgent(), "script": ScriptAgent()}
     return AttemptRunner(
-        store, yard, agents, lambda: holder, chance, usual_agent="command", offered={}, **more
+        store,
+        yard,
+        agents,
+        lambda: holder,
+        chance,
+        executors=EXECUTORS,
+        usual_agent="command",
+        offered={},
+        **more,
     )
 
 

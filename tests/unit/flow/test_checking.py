@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.plugins import EXECUTORS
 from tests.unit.flow.kept_yard import a_few_turns, assignment, leave, work_on
 from tests.unit.flow.many_yard import Counting, ManyYard
 
@@ -390,7 +391,14 @@ async def test_a_gate_that_is_heard_anew_is_heard_by_a_new_reader(desk):
     yard.finish(given.kept)
     script = Repeating()
     work = AttemptRunner(
-        desk.store, yard, {"script": script}, lambda: "w1", Counting(), usual_agent="", offered={}
+        desk.store,
+        yard,
+        {"script": script},
+        lambda: "w1",
+        Counting(),
+        executors=EXECUTORS,
+        usual_agent="",
+        offered={},
     )
     stale = replace(given.kept, out_at=0)
     report = await work.run(given._replace(kept=stale))

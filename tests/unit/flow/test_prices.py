@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.plugins import EXECUTORS
 from tests.unit.flow.kept_yard import assignment, work_on
 from tests.unit.flow.many_yard import ManyYard
 from tests.unit.flow.test_spending import RESULT, WISH, given_to
@@ -89,8 +90,8 @@ async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(des
     given = await assignment(desk, kind=TaskKind.AGENT, **wish)
     await desk.store.set_budget(BudgetScope.SPACE, given.lease.space_id, MONEY, "me")
     yard = ManyYard()
-    work = AttemptRunner(desk.store, yard, KNOWN, lambda: "w1", chance, usual_agent="codex",
-                    offered={}, prices=PRICES)  # fmt: skip
+    work = AttemptRunner(desk.store, yard, KNOWN, lambda: "w1", chance, executors=EXECUTORS,
+                    usual_agent="codex", offered={}, prices=PRICES)  # fmt: skip
     report = await work.run(given)
     assert isinstance(report.outcome, Failed)
     assert (report.outcome.code, report.outcome.retryable) == ("no_price", False)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
+from tests.plugins import EXECUTORS
 from tests.unit.flow.kept_yard import FakeYard, assignment, leave, texts
 
 from rota.agents.codex.agent import CodexAgent
@@ -81,6 +82,7 @@ class House:
             {agent.name: agent for agent in (CommandAgent(), CodexAgent(), ScriptAgent())},
             lambda: "w1",
             Random(4),
+            executors=EXECUTORS,
             usual_agent="command",
             offered={},
             patience=patience,

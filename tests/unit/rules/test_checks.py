@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.plugins import EXECUTORS
 
 from rota.errors import Invalid
 from rota.model.spaces import SpaceRole
@@ -99,7 +100,7 @@ URL = [{"url": "https://a.example/"}]
 )
 def test_a_check_carries_nothing_out_from_behind_walls(site, role, allowed):
     try:
-        check_done({**site, "checks": URL}, TaskKind.AGENT, role)
+        check_done({**site, "checks": URL}, TaskKind.AGENT, role, EXECUTORS)
     except Invalid as refused:
         assert not allowed
         assert "reach no open network" in str(refused)

@@ -371,9 +371,14 @@ async def read_result(
         reader.feed(line)
 
 
-def has_written(yard: KeeperHome, kept: KeptAttempt) -> bool | None:
-    """Return whether an attempt has written to somewhere outside; None if that is not known."""
+def has_written(yard: KeeperHome, kept: KeptAttempt, *, unseen: bool) -> bool | None:
+    """Return whether an attempt has written to somewhere outside; None if that is not known.
+
+    One that could write `unseen` may have done so, whatever the gateway has passed on.
+    """
     seen = yard.wrote(kept)
+    if unseen:
+        return seen or None
     return seen if seen is not None or kept.writes else False
 
 

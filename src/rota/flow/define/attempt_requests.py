@@ -102,7 +102,7 @@ class AttemptRequestContext:
     run: Run
     task: Task
     speaker: AttemptRef
-    channels: tuple[str, ...] = ()
+    channels: Sequence[str] = ()
     """What messages can leave by; empty if nobody knows."""
     keep: Callable[[Telling], None] = _keep_nothing
     """Keeps what is told in the transaction of the change."""
@@ -112,7 +112,7 @@ async def load_attempt_context(
     store: Store,
     caller: Caller,
     held: AttemptIdentity,
-    channels: tuple[str, ...] = (),
+    channels: Sequence[str] = (),
     keep: Callable[[Telling], None] = _keep_nothing,
 ) -> AttemptRequestContext:
     """Return what an attempt needs to speak; Fenced where its run is no longer its own."""
