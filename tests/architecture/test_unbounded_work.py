@@ -20,8 +20,6 @@ from functools import cache
 from importlib import import_module
 
 import pytest
-from tests.architecture.regex_steps import Steps, TooManySteps, attacks
-from tests.architecture.test_house import MODULES, SRC, named
 
 from rota.agent_api.mailbox.folder import CommandRejected, read_object
 from rota.agents.command.reader import CommandReader
@@ -41,6 +39,8 @@ from rota.rules.messages import as_mail
 from rota.rules.notifications import public_result, public_text
 from rota.timing.natural_language import LONGEST_TEXT, read
 from rota.timing.zones import zone
+from tests.architecture.regex_steps import Steps, TooManySteps, attacks
+from tests.architecture.test_house import MODULES, SRC, named
 
 SIZE = 300
 SQUARE = 3.2
@@ -50,7 +50,7 @@ SEARCHING = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
 AT_ONE_PLACE = frozenset({"match", "fullmatch"})
 SHORT = {
     "rota.timing.natural_language._SEPARATOR": "a phrase of at most 1,000 characters without double spaces",
-    "src/rota/executors/tmux/executor.py:62": "the version that tmux tells",
+    "src/rota/executors/tmux/executor.py:66": "the version that tmux tells",
     "rota.store.sql_files._NAME": "Rota's own files",
 }
 """Patterns that take the square of a text which is short, or which nobody else writes."""

@@ -14,8 +14,6 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.plugins import plugins
-
 from rota.commands.context import RequestContext
 from rota.commands.runs import AnswerInput, answer_run
 from rota.errors import IllegalMove
@@ -35,6 +33,7 @@ from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.clock import SystemClock
 from rota.store.sqlite.store import SqliteStore
 from rota.testing.fakes import FixedChance
+from tests.tools.plugins import plugins
 
 MARK = "[ZUBOT_CONTROL_REQUEST]"
 OTHER, ASKING = 1, 2

@@ -169,7 +169,9 @@ AfterEnd = Annotated[
 DeliverTo = Annotated[
     Text,
     typer.Option(
-        "--deliver-to", metavar="ADDRESS", help="Send the result, 'log:'; none sends it nowhere."
+        "--deliver-to",
+        metavar="ADDRESS",
+        help="CHANNEL:TARGET of the result; none is nowhere.",
     ),
 ]
 Acknowledge = Annotated[

@@ -7,7 +7,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.plugins import EXECUTORS
 
 from rota.errors import Invalid
 from rota.model.spaces import SpaceRole
@@ -22,6 +21,7 @@ from rota.rules.checks import (
     failure_text,
 )
 from rota.rules.json_schema import check_schema, faults_of
+from tests.tools.plugins import EXECUTORS
 
 
 def found(check, result, tools=()):

@@ -1,12 +1,12 @@
 """Where a task's programs run: what it says, what its space may, and what is usual."""
 
 import pytest
-from tests.plugins import EXECUTORS
 
 from rota.errors import Invalid, NotPermitted
 from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.rules.task_spec import site_of
+from tests.tools.plugins import EXECUTORS
 
 IMAGE = "python@sha256:" + "0" * 64
 

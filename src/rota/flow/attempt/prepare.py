@@ -231,7 +231,7 @@ def _whole(spec: Mapping[str, Any], name: str) -> int | None:
     return None if said is None else int(said)
 
 
-SCRIPT = "script"
+SCRIPT = TaskKind.SCRIPT.value
 """The agent of scripts."""
 LONGEST_METADATA = 64 * 1024
 """A variable of an environment may have 128 KiB on Linux."""

@@ -1,0 +1,165 @@
+"""A yard of no machine, and attempts on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rota.agents.command.agent import CommandAgent, ScriptAgent
+from rota.flow.attempt.runner import AttemptRunner
+from rota.flow.claim import make_assignments
+from rota.model.attempts import ExitReason, ExitRecord, SpoolState
+from rota.model.heartbeats import AttemptSample
+from rota.model.tasks import NewTask, Policy, TaskKind
+from rota.ports.agent import AgentWorkspace
+from tests.tools.plugins import EXECUTORS
+
+
+class FakeYard:
+    """A keeper that has written what a test says."""
+
+    home, host, boot = "here:/home", "here", "boot"
+
+    def __init__(self):
+        self.out = b""
+        self.err = b""
+        self.ending = None
+        self.left = None
+        self.started = []
+        self.cancelled = []
+        self.roused = []
+        self.beat = 1
+        self.looks = 0
+        self.pane = None
+        self.writes = False
+        self.seen_writing = None
+        self.swept = []
+        self.forgotten = []
+        self.starting = asyncio.Event()
+        self.starting.set()
+        self.bell = asyncio.Event()
+
+    def take(self):
+        return True
+
+    def moment(self):
+        return 0.0
+
+    def promise(self, until):
+        self.promised = until
+
+    async def tidy(self, known):
+        self.known = known
+
+    async def unswept(self, known):
+        return ()
+
+    async def forget(self, kept):
+        self.forgotten.append(kept.run_id)
+
+    def room(self, assignment, site, offered, ids):
+        told = {"offered": offered, "ids": ids, "writes": self.writes}
+        return AgentWorkspace(folder="/room", cwd="/work", home="/home", **told)
+
+    def mailbox(self, kept):
+        return f"/mailbox/{kept.nonce}"
+
+    async def start(self, kept, room, site, role, prepared, bounds):
+        await self.starting.wait()
+        self.started.append(prepared.command)
+        self.bounds = bounds
+
+    def result(self, assignment):
+        return self.left
+
+    def beside(self, kept):
+        return ()
+
+    def wrote(self, kept):
+        return self.seen_writing
+
+    def look(self, kept):
+        self.looks += 1
+        return self.ending
+
+    def read(self, kept, stream, offset, most):
+        return getattr(self, stream.value)[offset : offset + most]
+
+    async def sweep(self, kept):
+        self.swept.append(kept.run_id)
+
+    def cancel(self, kept, grace_seconds, why):
+        self.cancelled.append(why)
+        self.ending = ExitRecord(reason=ExitReason.CANCELLED, proven=True)
+        self.bell.set()
+
+    async def rung(self, kept, seconds):
+        await self.bell.wait()
+        self.bell.clear()
+
+    async def sign(self, kept):
+        facts = {"pid": 7, "beat": self.beat, "pane": self.pane}
+        return AttemptSample(run_id=kept.run_id, epoch=kept.epoch, **facts)
+
+    def rouse(self, kept, *, for_good):
+        self.roused.append(for_good)
+        if for_good:
+            self.end(reason=ExitReason.LOST_KEEPER_DIED, code=None)
+        return True
+
+    def end(self, out=b"", **facts):
+        self.out += out
+        told = {"reason": ExitReason.EXITED, "code": 0, "proven": True, **facts}
+        sizes = {"out": SpoolState(size=len(self.out)), "err": SpoolState(size=len(self.err))}
+        self.ending = ExitRecord(**told, **sizes)
+        self.bell.set()
+
+
+async def assignment(
+    desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, space="main", **spec
+):
+    await desk.worker("w1")
+    owner = await desk.space(space)
+    task = await desk.store.put_task(
+        NewTask(
+            space_id=owner.id, name="job", title="", kind=kind, route=kind.value,
+            spec={"command": list(command), **spec}, policy=policy or Policy(), origin="api",
+        ),
+        None, None,
+    )  # fmt: skip
+    desk.routes = [kind.value]
+    await desk.queue(task)
+    claimed = await desk.claimed(1, routes=[kind.value])
+    return make_assignments(claimed, desk.store.incarnation)[0]
+
+
+def work_on(store, yard, chance, holder="w1", **more):
+    agents = {"command": CommandAgent(), "script": ScriptAgent()}
+    return AttemptRunner(
+        store,
+        yard,
+        agents,
+        lambda: holder,
+        chance,
+        executors=EXECUTORS,
+        usual_agent="command",
+        offered={},
+        **more,
+    )
+
+
+async def texts(desk, run_id):
+    events = await desk.store.run_output(run_id, 1_000)
+    return "\n".join(event.data["text"] for event in events).splitlines()
+
+
+async def leave(work, given, running):
+    """Let an attempt go and wait until nobody here works on it any more."""
+    work.let_go(given.lease.run_id)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def a_few_turns():
+    """Let everybody else do what can be done at once."""
+    for _ in range(20):
+        await asyncio.sleep(0)
