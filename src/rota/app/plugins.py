@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from difflib import get_close_matches
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -167,6 +167,11 @@ def _prefix(kind: str, name: str) -> str:
     return f"{kind}s_{name}_".replace("-", "_").lower()
 
 
+def variable_of(kind: str, name: str, field: str) -> str:
+    """Return the variable of a setting of a plug-in."""
+    return f"{PREFIX}{_prefix(kind, name)}{field}".upper()
+
+
 def _fields(plugin: Plugin) -> list[str]:
     return [] if plugin.settings is None else [each.name for each in fields(plugin.settings)]
 
@@ -182,6 +187,8 @@ def _validated(table: str, plugin: Plugin, told: Mapping[str, object]) -> object
         raise Refused("; ".join(map(str, faults)))
     if plugin.settings is None:
         return None
+    if not told and all(_has_default(field) for field in fields(plugin.settings)):
+        return plugin.settings()  # most installations set nothing: a validator is large
     try:
         return TypeAdapter(plugin.settings).validate_python(dict(told))
     except ValidationError as fault:
@@ -190,6 +197,10 @@ def _validated(table: str, plugin: Plugin, told: Mapping[str, object]) -> object
             for e in fault.errors()
         ]
         raise Refused("; ".join(map(str, faults))) from None
+
+
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
 
 
 def _no_setting(name: str, known: Sequence[str]) -> str:

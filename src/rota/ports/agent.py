@@ -211,7 +211,9 @@ class AgentSettings:
     tiers: Mapping[ModelTier, str] = field(
         default_factory=dict,
         hash=False,
-        metadata={"about": "the models that `model_tier` means: `low`, `medium` and `high`"},
+        metadata={
+            "about": "in the file: the models that `model_tier` means, by `low`, `medium` and `high`"
+        },
     )
 
 
