@@ -212,7 +212,7 @@ class AgentSettings:
         default_factory=dict,
         hash=False,
         metadata={
-            "about": "in the file: the models that `model_tier` means, by `low`, `medium` and `high`"
+            "about": "in the file: the models that `model_tier` means (`low`, `medium`, `high`)"
         },
     )
 
