@@ -9,20 +9,15 @@ it was entered in every take.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
-import signal
-import statistics
-import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import apsw
 
@@ -86,7 +81,7 @@ class Recorder:
     def executed(self, _cursor: object, sql: str, _bound: object) -> bool:
         """Keep the calls that have led to the INSERT of a run."""
         if self._on and not self._way and sql.lstrip().lower().startswith(INSERT):
-            self._way = (*awaited(), *called(sys._getframe(1)))  # noqa: SLF001 - the caller's stack
+            self._way = (*awaited(), *called(sys._getframe(1)))
         return True
 
 
@@ -161,7 +156,7 @@ def serve(home: str) -> None:
         return LOOP[0]
 
     event_loop.fastest_loop = cast("Callable[[], Any]", lambda: made)
-    from rota.cli.main import main  # noqa: PLC0415 - after the hooks
+    from rota.cli.main import main
 
     os.dup2(2, 1)
     sys.setprofile(recorder.profile)

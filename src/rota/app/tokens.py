@@ -16,9 +16,10 @@ from rota.model.runs import Lease
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket
 from rota.ports.host import AgentApiAddress
-from rota.ports.store import Store
 from rota.rules.permissions import LOCAL, OWNER
 from rota.rules.tokens import SECRET_BYTES, digest_of_token, is_pass, make_pass, read_pass, token_of
+from rota.store.keys import find_key
+from rota.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class LocalAttemptTokens:
 
     def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the way of an attempt: over the network it has, or by a socket through walls."""
-        token = make_pass(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
+        token = make_pass(self._secret, self._store.database.incarnation, lease.run_id, lease.epoch)
         if not site.own_loopback:
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
@@ -51,7 +52,7 @@ class LocalAttemptTokens:
 
     def read(self, token: str) -> tuple[int, int] | None:
         """Return the run and epoch of a pass; None if it is not of this home."""
-        return read_pass(self._secret, self._store.incarnation, token)
+        return read_pass(self._secret, self._store.database.incarnation, token)
 
     def is_one(self, token: str) -> bool:
         """Tell whether a token looks like a pass."""
@@ -114,7 +115,7 @@ async def ensure_admin_key(store: Store, home: Path) -> None:
     path = home / ADMIN_KEY
     token = _read_key(path)
     digest = None if token is None else digest_of_token(token)
-    found = None if digest is None else await store.find_key(digest)
+    found = None if digest is None else await store.read(find_key, digest)
     if found is not None and found.revoked_at is None:
         return
     secret = secrets.token_bytes(SECRET_BYTES)
