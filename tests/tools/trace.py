@@ -152,8 +152,8 @@ def serve(home: str) -> None:
     make = event_loop.fastest_loop() or asyncio.new_event_loop
 
     def made() -> asyncio.AbstractEventLoop:
-        LOOP[0] = make()
-        return LOOP[0]
+        LOOP[0] = loop = make()
+        return loop
 
     event_loop.fastest_loop = cast("Callable[[], Any]", lambda: made)
     from rota.cli.main import main
