@@ -230,7 +230,7 @@ class AgentPlugin(Plugin):
     default: bool = False
 
     def conflict(self, others: Iterable[Self]) -> str | None:
-        """Return what speaks against it: another agent has its part."""
+        """Return the conflict: another agent has its role."""
         for other in others:
             if self.default and other.default:
                 return "another agent is the default"

@@ -52,8 +52,8 @@ GUARDED = (
 class MissingRequirement:
     """One thing an executor does not find: what, where, what to do.
 
-    Without what is not `needed` an executor still runs programs, but promises less. What only
-    isolated programs need is `isolation`.
+    Without what is not `needed` an executor still runs programs, but promises less. With
+    `isolation` only isolated programs need it.
     """
 
     what: str
@@ -209,7 +209,7 @@ class ExecutorPlugin(Plugin):
     terminal: Callable[[str], Terminal] | None = None
 
     def conflict(self, others: Iterable[Self]) -> str | None:
-        """Return what speaks against it: its terminal is missing, or a default is taken."""
+        """Return the conflict: its terminal is missing, or a default is taken."""
         if self.capabilities.terminal and self.terminal is None:
             return "its capabilities include a terminal, and it has none"
         mine = self.capabilities.default_for

@@ -105,7 +105,7 @@ def site_of(spec: Mapping[str, Any], role: SpaceRole, executors: ExecutorRegistr
         raise Invalid("image", image, f"the executor {executor} takes none: leave it out")
     for field, said in (("mounts", ", ".join(mounts or ())), ("network", network)):
         if said and not isolated:
-            advice = f"goes with walls: choose {executors.isolating()}, with isolate where needed"
+            advice = f"needs isolation: choose {executors.isolating()}, with isolate if optional"
             raise Invalid(field, said, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
         raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
@@ -120,9 +120,9 @@ def site_of(spec: Mapping[str, Any], role: SpaceRole, executors: ExecutorRegistr
 
 
 def site_in(site: Site, executor: str, executors: ExecutorRegistry) -> Site:
-    """Return a site as it is in the executor that an attempt began in, whatever its task says now.
+    """Return a site in the executor of a running attempt, whatever its task says now.
 
-    An executor that is no longer installed is named when something is asked of it.
+    Its executor may no longer be installed: an operation that needs it fails and names it.
     """
     offered = executors.known.get(executor)
     if site.executor == executor or offered is None:
@@ -151,11 +151,11 @@ def _isolated(
     if offered is Isolation.NEVER:
         if role is not SpaceRole.MAIN:
             raise NotPermitted(
-                f"programs of member spaces run behind walls: choose {executors.isolating()} "
+                f"programs of member spaces run isolated: choose {executors.isolating()} "
                 f"instead of {executor}"
             )
         if wish:
-            advice = f"a {executor} has no walls: choose {executors.isolating()}"
+            advice = f"{executor} does not isolate programs: choose {executors.isolating()}"
             raise Invalid("isolate", wish, advice)
         return False
     walled = offered is Isolation.ALWAYS or role is not SpaceRole.MAIN

@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from tests.tools.simulation.attempt_requests import TalkJudge
+from tests.tools.simulation.coverage import Sometimes, walked
 from tests.tools.simulation.database import Change, Row
 from tests.tools.simulation.history import Violation
-from tests.tools.simulation.keeping import KeptJudge
+from tests.tools.simulation.kept_attempts import KeptJudge
 from tests.tools.simulation.limits import Limits
-from tests.tools.simulation.paths import walked
 from tests.tools.simulation.picture import FINISHED, Commit, Picture, process_of
 from tests.tools.simulation.plans import check_planning
-from tests.tools.simulation.sometimes import Sometimes
-from tests.tools.simulation.speaking import TalkJudge
 
 MOVES = {
     "queued": {"running", "failed", "cancelled", "expired"},
@@ -293,7 +292,7 @@ class Checker:
         if worker.lease_until >= commit.now:
             _broken("a lease holds until it ends", worker.id)
         if self.clocks_agree and self._renewed_until.get(worker.id, 0) >= commit.now:
-            _broken("who renews is not fenced", worker.id)
+            _broken("a renewing worker is not fenced", worker.id)
 
     def _task(self, change: Change, commit: Commit, batch: _Batch) -> None:
         new = change.new
@@ -314,7 +313,7 @@ class Checker:
             if c.new is not None and c.new.state in FINISHED and c.old is not None
         ]
         if sorted(settled) != sorted(ended):
-            _broken("an end is told once", f"events for {settled}, ends of {ended}")
+            _broken("an end is recorded once", f"events for {settled}, ends of {ended}")
 
     def _keep(self, changes: Sequence[Change], commit: Commit) -> None:
         picture = self.picture

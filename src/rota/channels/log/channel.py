@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class LogChannel:
-    """Takes every message."""
+    """Accepts every message."""
 
     name = "log"
 

@@ -69,12 +69,12 @@ VARIABLES = (
     "DOCKER_HOST",
     "DOCKER_CONFIG",
 )
-"""What tells the client of an engine where its own things are."""
+"""The environment of the client of an engine."""
 
 
 def _engine(value: str) -> str:
     if value not in ENGINES and not value.startswith("/"):
-        message = "write podman, docker or the whole path of one of them"
+        message = "write podman, docker or the full path of one of them"
         raise ValueError(message)
     return value
 
@@ -86,33 +86,33 @@ class ContainerSettings:
     engine: Annotated[str, AfterValidator(_engine)] | None = field(
         default=None,
         metadata={
-            "about": "what runs containers: `podman`, `docker`, or the path of one of them; the "
-            "one that is found if none is given"
+            "about": "the container engine: `podman`, `docker`, or the path of one of them; "
+            "default: podman if it is installed, otherwise docker"
         },
     )
     users: Literal["mapped", "own"] | None = field(
         default=None,
         metadata={
-            "about": "whom programs in containers are to this machine: `mapped`, nobody but for "
-            "their own folders, or `own`, the user that runs Rota; `mapped` for podman without "
-            "root if none is given"
+            "about": "the user of programs in containers on this machine: `mapped`, a user that "
+            "owns only the folders of the program, or `own`, the user that runs Rota; default: "
+            "`mapped` for rootless podman, `own` otherwise"
         },
     )
 
 
 def find_engine(settings: ContainerSettings, environment: Mapping[str, str]) -> ContainerEngine:
-    """Return how containers are run: by the engine that settings name, or the first one found."""
+    """Return the container engine of the settings, or the first one found."""
     wanted = settings.engine
     found = [_program(name) for name in ((wanted,) if wanted else ENGINES)]
     program = next((path for path in found if path), wanted or ENGINES[0])
     kind = "podman" if "podman" in Path(program).name else "docker"
-    usual = UserMapping.MAPPED if kind == "podman" and os.geteuid() != 0 else UserMapping.OWN
+    default = UserMapping.MAPPED if kind == "podman" and os.geteuid() != 0 else UserMapping.OWN
     known = {name: environment[name] for name in VARIABLES if name in environment}
     return ContainerEngine(
         program=program,
         kind=kind,
         env={**known, "PATH": SEARCH_PATH},
-        users=UserMapping(settings.users or usual),
+        users=UserMapping(settings.users or default),
         local_images=True,
     )
 

@@ -107,7 +107,7 @@ class ContainerExecutor:
         return outdated(self._engine, told)
 
     def admit(self, site: Site, role: SpaceRole) -> None:
-        """Refuse an image that is not named by digest, and mounts that the list does not allow."""
+        """Refuse an image that is not named by digest, and mounts that are not allowed."""
         pinned(self._engine, site.image)
         for share in site.mounts:
             self._mounts.share(share, role)

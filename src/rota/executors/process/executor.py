@@ -57,7 +57,7 @@ class ProcessExecutor:
         return limited_separately(self._hierarchy, "pids", "memory", "cpu")
 
     def admit(self, site: Site, role: SpaceRole) -> None:
-        """Admit every site: without isolation there is nothing to show."""
+        """Admit every site: without isolation there are no mounts and no image."""
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has no walls
         """Say which bounds hold for all processes together."""
@@ -70,8 +70,8 @@ class ProcessExecutor:
         """
         if room.isolated:
             raise Unavailable(
-                f"{self.name} has no walls: choose an executor that isolates programs, or run "
-                "without isolation"
+                f"{self.name} does not isolate programs: choose another executor, or run without "
+                "isolation"
             )
         if room.bounds == timed(room.bounds) and not self._needs_group:
             plain = replace(command, env=environment(command, room))

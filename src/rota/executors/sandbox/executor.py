@@ -104,7 +104,7 @@ class SandboxExecutor:
         return missing or limited_separately(self._hierarchy, "memory", "cpu")
 
     def admit(self, site: Site, role: SpaceRole) -> None:
-        """Refuse mounts that the operator's list does not allow."""
+        """Refuse mounts that are not allowed."""
         for share in site.mounts:
             self._mounts.share(share, role)
 

@@ -105,9 +105,9 @@ MOUNTS = "mounts.toml"
 
 
 def load_mounts(home: Path, listed: Path | None) -> MountAllowlist:
-    """Return what programs may be shown: their own, and what the operator's list names beside.
+    """Return the folders that programs may mount: their own, and those of the operator's list.
 
-    Rota's home itself is never on the list: it holds the database, the keys and the list.
+    Rota's home is never allowed: it contains the database, the keys and this list.
     """
     own = (
         AllowedMount(folder=str(home / "spaces"), own=True),
@@ -118,13 +118,13 @@ def load_mounts(home: Path, listed: Path | None) -> MountAllowlist:
     if listed is None and not path.exists():
         return MountAllowlist(own)
     if steps_below(str(home.resolve() / "spaces"), str(path.resolve())) is not None:
-        raise Invalid("mounts", str(path), "move it out of the spaces, where programs write")
+        raise Invalid("mounts", str(path), "move it out of `spaces`, where programs write")
     allowed = read_mounts(path).folders
     for entry in allowed:
         real = os.path.realpath(entry.folder)
         for one, other in ((real, str(home.resolve())), (str(home.resolve()), real)):
             if steps_below(one, other) is not None:
-                advice = "name folders outside of Rota's home, and none that holds it"
+                advice = "name folders outside of Rota's home that do not contain it"
                 raise Invalid("mounts", entry.folder, advice)
     return MountAllowlist((*own, *allowed))
 

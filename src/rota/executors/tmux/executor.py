@@ -74,7 +74,7 @@ class TmuxExecutor:
         return list(dict.fromkeys([*missing, *self._plain.check(), *walls]))
 
     def admit(self, site: Site, role: SpaceRole) -> None:
-        """Refuse what the executor refuses whose program it shows."""
+        """Check the site with the executor that runs the program."""
         (self._walled if site.isolated else self._plain).admit(site, role)
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:

@@ -1,3 +1,5 @@
+"""Why a run has not begun, ended as it did, or never existed."""
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -5,13 +7,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from rota.flow.define.runs import backfill
 from rota.flow.observe.why import explain
+from rota.flow.observe.why_facts import WhySpan, load_facts, planned_around
 from rota.model.events import Event, EventName
-from rota.model.runs import AttemptCause, Question, QueueState, RunState
+from rota.model.runs import AttemptCause, Question, QueueState, RunSource, RunState
 from rota.model.schedules import ScheduleState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import After, CatchUp, Policy
+from rota.rules.permissions import LOCAL
 from rota.rules.plans import REPLACED
+from rota.store.settlement import disable_task
 
 UTC = ZoneInfo("UTC")
 
@@ -49,7 +55,7 @@ def one(make, hour=7, **changes):
             {"began": 600, "retries": 1, "epoch": 2},
             "late",
             (
-                "ran at 07:10, 10 min late because an earlier attempt came to nothing, "
+                "ran at 07:10, 10 min late because an earlier attempt failed, "
                 "took 2 s at attempt 2; run 1"
             ),
         ),
@@ -71,7 +77,7 @@ def one(make, hour=7, **changes):
         (
             {"state": RunState.RUNNING, "stuck": True},
             "running",
-            "running for 5 h, attempt 1, past its timeout and not to be stopped; run 1",
+            "running for 5 h, attempt 1, past its timeout and cannot be stopped; run 1",
         ),
         ({"state": RunState.RUNNING}, "running", "running for 5 h, attempt 1; run 1"),
     ],
@@ -86,7 +92,7 @@ def test_a_slot_that_has_a_run_tells_of_it(make, changes, verdict, sentence):
 
 
 @pytest.mark.parametrize(
-    ("at", "when"), [((12, 0, 4), "is tried again at 12:00:04"), ((11,), "was tried again")]
+    ("at", "when"), [((12, 0, 4), "is launched again at 12:00:04"), ((11,), "was launched again")]
 )
 def test_an_agent_that_its_provider_refused_for_a_moment_is_told_of(make, at, when):
     data = {
@@ -121,7 +127,7 @@ def test_a_replaced_run_names_the_one_that_took_its_place(make):
     [
         ("disabled", "skipped", "skipped: the task was disabled"),
         ("paused", "skipped", "skipped: the task was paused"),
-        ("overlap", "skipped", "skipped: an earlier run was still going on (overlap skip)"),
+        ("overlap", "skipped", "skipped: an earlier run was still active (overlap skip)"),
         ("coalesced", "coalesced", "coalesced into a later slot"),
         (
             "missed",
@@ -161,13 +167,13 @@ def test_several_slots_in_the_ledger_are_one_story(make):
     [
         (
             {"place": QueueState.LATER, "available": 60},
-            "not yet due: it may begin at Sun 2026-11-15 12:01, in 1 min",
+            "not due before Sun 2026-11-15 12:01, in 1 min",
         ),
         (
             {"place": QueueState.LATER, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
-            "attempt 1 failed; it is tried again at Sun 2026-11-15 12:01, in 1 min",
+            "attempt 1 failed; it is retried at Sun 2026-11-15 12:01, in 1 min",
         ),
-        ({}, "in the queue for 5 h: nobody works, start `rota up`"),
+        ({}, "in the queue for 5 h: no worker is running, start `rota up`"),
     ],
 )
 def test_a_queued_run_tells_what_it_waits_for(make, changes, sentence):
@@ -191,7 +197,8 @@ def test_a_busy_lane_names_the_run_that_holds_it(make):
     first = make.queued(6, make.at(6), lane="task:1")
     assert waiting(make, mine, unfinished=[mine, holder]) == "its lane is busy with run 5 of report"
     assert (
-        waiting(make, mine, unfinished=[mine, first]) == "run 6 of report is before it in its lane"
+        waiting(make, mine, unfinished=[mine, first])
+        == "run 6 of report is ahead of it in its lane"
     )
 
 
@@ -201,11 +208,11 @@ def test_a_reached_limit_is_named(make):
     group = Policy(group="mail", metered=False)
     limit = Limit(scope=LimitScope.GROUP, key="mail", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: group}, limits=[limit])
-    reached, change = "the limit of 1 run in the", "is reached, which `rota limit set"
-    assert said == f"{reached} group mail {change} group mail --cap N` changes"
+    reached, change = "the limit of 1 run in the", "is reached; to change it: `rota limit set"
+    assert said == f"{reached} group mail {change} group mail --cap N`"
     pool = Limit(scope=LimitScope.POOL, key="background", cap=1)
     said = waiting(make, mine, unfinished=[mine, other], policies={1: Policy()}, limits=[pool])
-    assert said == f"{reached} background pool {change} pool background --cap N` changes"
+    assert said == f"{reached} background pool {change} pool background --cap N`"
 
 
 def test_a_route_nobody_serves_is_named(make):
@@ -215,10 +222,8 @@ def test_a_route_nobody_serves_is_named(make):
 
 def test_a_full_worker_is_told(make):
     mine = make.queued(1, make.at(7))
-    assert (
-        waiting(make, mine, workers=[make.worker(running=5)]) == "every slot of the workers is busy"
-    )
-    assert waiting(make, mine) == "ready, a worker is about to take it"
+    assert waiting(make, mine, workers=[make.worker(running=5)]) == "all worker slots are in use"
+    assert waiting(make, mine) == "ready, a worker is about to claim it"
 
 
 def test_a_waiting_run_shows_its_question(make):
@@ -280,7 +285,8 @@ def test_slots_that_nobody_planned_are_overdue_together(make):
     assert why.stories[0].verdict == "overdue"
     assert why.stories[0].count == 3
     assert (
-        why.stories[0].sentence == "due for 3 h and not planned yet: nobody works: start `rota up`"
+        why.stories[0].sentence
+        == "due for 3 h and not planned yet: no worker is running: start `rota up`"
     )
 
 
@@ -303,16 +309,16 @@ def test_slots_before_the_schedule_was_made_or_changed(make):
     young = make.schedule(created_at=make.at(9), updated_at=make.at(9))
     assert one(make, schedules=[young]) == (
         "no_slot",
-        "the schedule did not exist yet: it was made Sun 2026-11-15 09:00",
+        "the schedule did not exist yet: it was created Sun 2026-11-15 09:00",
     )
     changed = make.schedule(updated_at=make.at(9))
     assert one(make, schedules=[changed])[1].startswith(
-        "its rule or its zone's data were others then"
+        "its rule or zone data were different until"
     )
 
 
 def test_a_slot_without_any_record_is_called_unknown(make):
-    assert one(make) == ("unknown", "no record is left: it is older than what is kept")
+    assert one(make) == ("unknown", "no record is left: it is older than the retention period")
 
 
 def test_exceptions_of_the_rule_are_told(make):
@@ -337,7 +343,7 @@ def test_a_schedule_that_was_set_aside_is_noted(make):
     why = explain(
         make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), schedules=[bad]), UTC
     )
-    assert why.notes == ["Schedule default was set aside: its rule could not be evaluated."]
+    assert why.notes == ["Schedule default was quarantined: its rule could not be evaluated."]
     assert why.stories[0].verdict == "missed"
 
 
@@ -349,9 +355,9 @@ def test_a_task_without_a_schedule_tells_of_the_runs_that_were_asked_for(make):
         runs=[make.run(4, created_at=make.at(9), began=make.at(9))],
     )
     why = explain(facts, UTC)
-    assert why.notes == ["It has no schedule: it runs when asked."]
+    assert why.notes == ["It has no schedule: it runs on request."]
     assert [s.sentence for s in why.stories] == [
-        "asked for (manual); ran at 09:00, took 2 s; run 4"
+        "requested (manual); ran at 09:00, took 2 s; run 4"
     ]
 
 
@@ -380,7 +386,7 @@ def test_a_rule_that_fires_every_second_is_bounded(make):
     assert len(facts.planned) <= 90
     (note,) = explain(facts, UTC).notes
     assert note.startswith("What ended before Sat 2026-11-14 12:00 is not shown: ")
-    assert note.endswith("tells of one slot, `rota runs --task report` of every run.")
+    assert note.endswith("explains one slot, `rota runs --task report` lists all runs.")
 
 
 def test_times_are_told_on_the_wall_of_the_zone(make):
@@ -397,3 +403,107 @@ def test_every_slot_is_told_exactly_once(make):
     stories = explain(facts, UTC).stories
     assert sum(story.count for story in stories) == 7
     assert [story.at for story in stories] == sorted(story.at for story in stories)
+
+
+# many slots at once
+
+
+def told_between(make, start, end, **facts):
+    found = explain(make.facts(make.at(*start), make.at(*end), **facts), ZoneInfo("UTC"))
+    return [(story.verdict, story.count, story.sentence) for story in found.stories]
+
+
+def test_slots_before_a_schedule_was_made_are_one_line(make):
+    young = make.schedule("*/5 * * * *", created_at=make.at(10, 58), updated_at=make.at(10, 58))
+    (first, *rest) = told_between(make, (9, 2), (11, 3), schedules=[young])
+    made = "the schedule did not exist yet: it was created Sun 2026-11-15 10:58"
+    assert first == ("no_slot", 23, made)
+    assert [verdict for verdict, _, _ in rest] == ["unknown"]
+
+
+def test_a_slot_that_a_person_backfilled_is_not_said_to_be_found_late(make):
+    run = make.run(
+        1, make.at(7), source=RunSource.BACKFILL, created_at=make.at(11), began=make.at(11, 1)
+    )
+    ((verdict, _, sentence),) = told_between(make, (7,), (7,), runs=[run])
+    assert verdict == "late"
+    assert "late because it was backfilled at Sun 2026-11-15 11:00" in sentence
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (RunState.SUCCEEDED, "ran at 07:00:05 (5 s late), backfilled at Sun 2026-11-15 07:00:02, "),
+        (RunState.CANCELLED, ", backfilled at Sun 2026-11-15 07:00:02; run 1"),
+    ],
+)
+def test_a_backfilled_run_says_so_however_early_it_began(make, state, words):
+    run = make.run(
+        1,
+        make.at(7),
+        source=RunSource.BACKFILL,
+        created_at=make.at(7, 0, 2),
+        began=make.at(7, 0, 5),
+        state=state,
+    )
+    ((_, _, sentence),) = told_between(make, (7,), (7,), runs=[run])
+    assert words in sentence
+
+
+def test_a_row_says_how_many_of_its_slots_were_backfilled(make):
+    row = make.ledger("disabled", make.at(7), make.at(9), 3)
+    runs = [make.run(n, make.at(6 + n), source=RunSource.BACKFILL) for n in (1, 2, 3)]
+    span, key = ((7,), (9,)), (1, make.at(7))
+    told_of = told_between(make, *span, ledger=[row], runs=runs[:2], filled={key: 2})
+    assert told_of[0][1:] == (
+        3,
+        "3 slots skipped: the task was disabled; 2 of them backfilled since",
+    )
+    told_of = told_between(make, *span, ledger=[row], runs=runs, filled={key: 3})
+    assert [verdict for verdict, _, _ in told_of] == ["ran", "ran", "ran"]
+
+
+async def test_the_slots_of_a_row_that_were_backfilled_are_counted_beyond_the_span(desk):
+    task = await desk.task()
+    schedule = await desk.planned(task, every="1m")
+    await desk.store.write(disable_task, task, "off", None, [])
+    begun = desk.clock.now()
+    desk.clock.advance(minutes=300)
+    await desk.plan()
+    done = await backfill(desk.store, LOCAL, "job", begun, begun + timedelta(minutes=200))
+    facts = await load_facts(desk.store, await desk.task_of(task), None)
+    assert facts.narrowed
+    assert facts.span.start > begun + timedelta(minutes=200)
+    assert facts.filled[schedule.id, facts.ledger[0].first_at] == len(done)
+
+
+EVERY_MINUTE = "* * * * *"
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "last"),
+    [
+        ("0 * * * *", (0,), (23,)),
+        (EVERY_MINUTE, (11, 28), (12, 7)),
+        ("*/30 * * * *", (0,), (19, 30)),
+    ],
+)
+def test_what_happened_of_a_day_is_told_before_what_is_to_come(make, rule, first, last):
+    today = WhySpan(start=make.at(0), end=make.at(23, 59, 59))
+    planned, covered = planned_around([make.schedule(rule)], today, make.NOW)
+    assert [planned[0].slot.at, planned[-1].slot.at] == [make.at(*first), make.at(*last)]
+    assert covered.start <= make.at(*first)
+    assert covered.end >= make.at(*last)
+
+
+def test_a_day_to_come_is_told_from_its_beginning(make):
+    tomorrow = WhySpan(start=make.at(24), end=make.at(47, 59, 59))
+    planned, covered = planned_around([make.schedule(EVERY_MINUTE)], tomorrow, make.NOW)
+    assert planned[0].slot.at == make.at(24)
+    assert covered.end == planned[-1].slot.at < tomorrow.end
+
+
+def test_what_is_left_out_of_what_is_to_come_is_said(make):
+    facts = make.facts(make.at(11), make.at(12), shortened=True)
+    (note,) = explain(facts, ZoneInfo("UTC")).notes
+    assert note == "What comes after Sun 2026-11-15 12:00 is not shown."
