@@ -171,7 +171,7 @@ class Door:
         self.port = sock.getsockname()[1]
         self.entrance = KeyAuthenticator(self.store, self.clock.monotonic)
         self._open.callback(self.entrance.close)
-        bounds = CommandLimits(calls=frozenset({CALL}))
+        limits = CommandLimits(calls=frozenset({CALL}))
         inquirer = NoSqlConsole("")
         if isinstance(self.store, SqliteDatabase):
             inquirer = SqliteSqlConsole(self.store.database.path)
@@ -179,9 +179,9 @@ class Door:
         house = AppContext(
             store=self.store,
             chance=FixedChance(),
-            bounds=bounds,
+            limits=limits,
             plugins=plugins(channels=("log",)),
-            inquirer=inquirer,
+            sql_console=inquirer,
             artifacts=self.artifacts,
             probes=LocalProbes(Path("nowhere")),
             secrets=self.secrets,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rota.app.addresses import store_at
 from rota.app.environment import offered_variables, trust_environment
@@ -20,7 +20,7 @@ from rota.app.secrets import GATEWAY, LocalSecretStore, load_secrets
 from rota.app.settings import Settings
 from rota.app.sites import LocalSiteChecker
 from rota.app.tokens import agent_api_socket
-from rota.commands.context import CommandLimits
+from rota.commands.context import AppContext, CommandLimits, DaemonControl
 from rota.errors import NotFound, SqlRefused, Unavailable
 from rota.executors.inprocess.runner import InProcessRunner
 from rota.faultpoints import arm
@@ -49,7 +49,7 @@ from rota.runtime.heartbeats import ProcLoadGauge
 from rota.runtime.supervisor import Supervisor, SupervisorSettings, this_process
 from rota.store.claims import claim_runs, set_limits
 from rota.store.sql_console import SqlConsole, SqlQuery, SqlResult
-from rota.store.store import Database, Store
+from rota.store.store import Database, HookedStore, Store
 from rota.store.tasks import add_space, add_thread, find_space
 from rota.store.views import list_limits
 
@@ -198,13 +198,12 @@ async def single_pass(
     settings: Settings, store: Store, most: int | None, mailboxes: MailboxService | None = None
 ) -> PassResult:
     """Plan what is due, run at most `most` ready runs, deliver, and return."""
-    rationed = _Rationed(store, most)
+    quota = _RunQuota(most)
     with inprocess_runner(settings) as runner:
-        crew = make_supervisor(
-            settings, cast("Store", rationed), runner, WORKER_ONLY, mailboxes=mailboxes
-        )
+        limited = HookedStore(store, quota)
+        crew = make_supervisor(settings, limited, runner, WORKER_ONLY, mailboxes=mailboxes)
         schedules, sent = await _pass(crew, store, load_plugins(settings).channels)
-    return PassResult(schedules=schedules, processed=rationed.given, sent=sent)
+    return PassResult(schedules=schedules, processed=quota.claimed, sent=sent)
 
 
 async def _pass(crew: Supervisor, store: Store, channels: Mapping[str, Channel]) -> tuple[int, int]:
@@ -228,26 +227,29 @@ async def _pass(crew: Supervisor, store: Store, channels: Mapping[str, Channel])
     return schedules, sent
 
 
-class _Rationed:
-    """A store that gives out a bounded number of runs, and is the same store otherwise."""
+class _RunQuota:
+    """A hook that limits how many runs a store claims in total."""
 
-    def __init__(self, store: Store, most: int | None) -> None:
-        self._store = store
+    def __init__(self, most: int | None) -> None:
         self._most = most
-        self.given = 0
+        self.claimed = 0
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
-        return getattr(self._store, name)
-
-    async def claim(
-        self, worker: str, pools: Sequence[str], routes: Sequence[str], want: int
-    ) -> ClaimResult:
-        """Lease ready runs as long as there are any left to give."""
-        left = want if self._most is None else min(want, self._most - self.given)
+    async def __call__(
+        self,
+        write: Callable[..., Awaitable[Any]],
+        operation: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: ANN401 - the result of whatever operation
+        """Run an operation; a claim gets what is left of the quota."""
+        if operation is not claim_runs:
+            return await write(operation, *args, **kwargs)
+        worker, pools, routes, want = args
+        left = want if self._most is None else min(want, self._most - self.claimed)
         if left <= 0:
             return ClaimResult(leases=[], tasks={}, answers={})
-        claimed = await self._store.write(claim_runs, worker, pools, routes, left)
-        self.given += len(claimed.leases)
+        claimed: ClaimResult = await write(operation, worker, pools, routes, left)
+        self.claimed += len(claimed.leases)
         return claimed
 
 
@@ -389,8 +391,29 @@ def sql_role_ddl(role: str | None = None) -> str:
     return role_ddl(role or ROLE)
 
 
-def command_limits(settings: Settings) -> CommandLimits:
+def make_app_context(
+    settings: Settings,
+    store: Store,
+    *,
+    sql_console: SqlConsole | None = None,
+    daemon: DaemonControl | None = None,
+) -> AppContext:
     """Return the limits of the settings that apply to every interface."""
+    return AppContext(
+        store=store,
+        chance=random.SystemRandom(),
+        limits=_command_limits(settings),
+        plugins=load_plugins(settings),
+        sql_console=sql_console,
+        sites=LocalSiteChecker(settings),
+        artifacts=make_artifact_store(settings),
+        probes=probes_of(settings),
+        secrets=load_secrets(settings),
+        daemon=daemon,
+    )
+
+
+def _command_limits(settings: Settings) -> CommandLimits:
     return CommandLimits(
         warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
         calls=frozenset(settings.calls),

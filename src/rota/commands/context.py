@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
 
@@ -130,13 +130,13 @@ class PollerStatus(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppContext:
-    """What a door that stays open lends to every request."""
+    """What an interface needs for every request."""
 
     store: Store
     chance: Random
-    bounds: CommandLimits = field(default_factory=CommandLimits)
+    limits: CommandLimits = field(default_factory=CommandLimits)
     plugins: Plugins = NO_PLUGINS
-    inquirer: SqlConsole | None = None
+    sql_console: SqlConsole | None = None
     sites: SiteChecker | None = None
     artifacts: ArtifactStore | None = None
     probes: Probes | None = None
@@ -146,31 +146,31 @@ class AppContext:
 
 
 Shape: TypeAlias = Callable[["RequestContext", Any], Awaitable[BaseModel | None]]
-"""Makes the answer of what a change has come to; None where that was nothing."""
+"""Makes the response from the result of a change; None where that was nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Serves one request: the store, who asks, and under which conditions.
+    """One request: the application and the caller.
 
-    `local` says that the owner of this process asks, and nobody over a wire; `stands` is what the
-    caller believes the thing to be like that is to be changed.
+    `local` says that the caller is the owner of this process. `expected_version` is the version of
+    the resource to change that the caller has seen.
     """
 
-    store: Store
+    app: AppContext
     caller: Caller
-    chance: Random
-    bounds: CommandLimits = field(default_factory=CommandLimits)
-    plugins: Plugins = NO_PLUGINS
-    inquirer: SqlConsole | None = None
-    sites: SiteChecker | None = None
-    artifacts: ArtifactStore | None = None
-    probes: Probes | None = None
-    secrets: SecretStore | None = None
     local: bool = False
-    stands: str | None = None
-    daemon: DaemonControl | None = None
+    expected_version: str | None = None
     keeps: Callable[[Sequence[Callable[..., Any]], Shape, bool], None] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store of the application."""
+        return self.app.store
+
+    def with_app(self, **changes: Any) -> RequestContext:  # noqa: ANN401 - fields of the app
+        """Return the request with another store, or with another part of the application."""
+        return replace(self, app=replace(self.app, **changes))
 
     def keep(self, shape: Callable[[Any], BaseModel | None], *changes: Callable[..., Any]) -> None:
         """Keep the answer in the transaction of the change, if this request may come again.
@@ -194,4 +194,5 @@ class RequestContext:
     @property
     def own(self) -> DaemonState | None:
         """What the daemon that answers says of itself, if one does."""
-        return None if self.daemon is None else DaemonState(self.daemon.state, self.daemon.worker)
+        daemon = self.app.daemon
+        return None if daemon is None else DaemonState(daemon.state, daemon.worker)

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from rota.commands.catalogue import every_command, execute, read_request
-from rota.commands.context import RequestContext
+from rota.commands.context import AppContext, RequestContext
 from rota.flow.settle import settle_attempts
 from rota.model.attempts import Assignment, AttemptReport, Succeeded
 from rota.model.audit import AttemptIdentity
@@ -71,10 +71,11 @@ class Talkers:
         return await self.ask(name, caller, fields)
 
     async def ask(self, name, caller, fields, key=None):
-        office = RequestContext(
-            store=self.store, caller=caller, chance=FixedChance(), plugins=plugins("command", self.channels),
-            artifacts=self.artifacts, inquirer=self.inquirer,
+        app = AppContext(
+            store=self.store, chance=FixedChance(), plugins=plugins("command", self.channels),
+            artifacts=self.artifacts, sql_console=self.inquirer,
         )  # fmt: skip
+        office = RequestContext(app=app, caller=caller)
         command = COMMANDS[name]
         answer = await execute(command, office, read_request(command.takes, fields), key=key)
         return json.loads(answer.text)

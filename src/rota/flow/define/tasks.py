@@ -16,7 +16,7 @@ from rota.flow.task_changes import cancel_runs, disable, plan_due_then_list, ret
 from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.instants import to_micros
 from rota.model.schedules import StoredSchedule
-from rota.model.tasks import After, NewTask, Policy, Pool, Task, TaskKind
+from rota.model.tasks import MAX_TITLE, After, NewTask, Policy, Pool, Task, TaskKind
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
@@ -28,7 +28,6 @@ from rota.store.tasks import find_space, find_task
 from rota.store.views import list_tasks
 from rota.store.workers import list_queued_runs, list_running_runs
 
-LONGEST_TITLE = 200
 CODE = "code"
 """The origin of tasks that a program declares; only that program changes their policy."""
 
@@ -108,8 +107,8 @@ async def put_task(
 
 
 def _check_title(title: str, found: Task | None) -> None:
-    if len(title) > LONGEST_TITLE:
-        raise Invalid("title", title, f"keep it within {LONGEST_TITLE} characters")
+    if len(title) > MAX_TITLE:
+        raise Invalid("title", title, f"keep it within {MAX_TITLE} characters")
     if found is None or found.title != title:
         check_line("title", title)
 
