@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from rota.agent_api.operations import AvailableOperation, available_operations
 from rota.api.asgi import PATH
 from rota.api.event_stream import FOLLOWING
+from rota.app.plugins import find_plugins, variable_of
 from rota.app.settings import MEANINGS, SettingsFile
 from rota.cli.command_line import render_pages
 from rota.commands.catalogue import Operation, commands_of, every_command
@@ -162,6 +164,13 @@ READING = (
     "all invalid settings without starting anything."
 )
 
+PLUGINS = """\
+## Settings of plug-ins
+
+Executors, agents and channels have settings of their own, in a table of the file by their kind and
+name, such as `[executors.container]`, or in a variable that begins with both.
+"""
+
 LIMITS = (
     "Limits apply to agents and scripts; callables created on the command line count only against "
     "slots and named groups. Each start of `rota up` writes the limits that are set here, and "
@@ -198,7 +207,20 @@ def settings_page() -> str:
         for usual in [info.get_default(call_default_factory=True)]
     ]
     table = "\n".join(["| setting | variable | default | meaning |", "|---|---|---|---|", *rows])
-    return f"# Settings\n\n{CLI_MADE}\n\n{READING}\n\n{LIMITS}\n\n{table}\n"
+    parts = ["# Settings", CLI_MADE, READING, LIMITS, table, PLUGINS.rstrip(), _plugin_table()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _plugin_table() -> str:
+    """Return the settings of the plug-ins that are installed here."""
+    rows = [
+        f"| `[{kind}s.{name}]` | `{field.name}` | `{variable_of(kind, name, field.name)}`"
+        f" | {field.metadata.get('about', '')} |"
+        for (kind, name), plugin in find_plugins().all().items()
+        for field in (() if plugin.settings is None else fields(plugin.settings))
+    ]
+    head = ["| table | setting | variable | meaning |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows])
 
 
 def events_page() -> str:

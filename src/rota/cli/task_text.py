@@ -73,8 +73,8 @@ def _its_runs(numbers: list[int]) -> str:
 def site_words(task: Record) -> str:
     """Return where the programs of a task run."""
     site = task["site"]
-    words = [f"a {site['executor']}" if site["executor"] != "tmux" else "a pane of tmux"]
-    if site["isolated"] and site["executor"] == "tmux":
+    words = [f"a terminal of {site['executor']}" if site["terminal"] else f"a {site['executor']}"]
+    if site["isolated"] and site["terminal"]:
         words.append("behind walls")
     if site["image"] is not None:
         words.append(f"of {site['image']}")

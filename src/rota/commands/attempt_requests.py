@@ -203,7 +203,7 @@ async def _speech(
     if shape is not None:
         office.keep_seen(shaped, defer_operations, store_attempt_requests.record_effect)
     return await attempt_requests.load_attempt_context(
-        office.store, office.caller, held, office.app.channels, told.append
+        office.store, office.caller, held, office.app.plugins.channel_names, told.append
     )
 
 
@@ -245,7 +245,7 @@ async def spawn_subtask(office: RequestContext, asked: SpawnSubtask) -> Deferred
     speech = await _speech(office, asked, DeferredResponse.from_model)
     made = await attempt_requests.spawn_subtask(
         speech,
-        office.app.agents,
+        office.app.plugins.agents,
         asked.instructions,
         name=asked.name,
         priority=asked.priority,

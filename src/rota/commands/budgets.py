@@ -134,7 +134,7 @@ async def set_task_budget(office: RequestContext, asked: SetTaskBudget) -> Budge
         return BudgetListResponse.from_model(await budgets.task_accounts(within.store, task))
 
     office.keep_seen(standing, set_budget)
-    agents = office.app.agents
+    agents = office.app.plugins.agents
     return BudgetListResponse.from_model(
         await budgets.set_task_budget(store, caller, task, scope, caps, agents)
     )

@@ -11,14 +11,47 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel
 
 from rota.flow.observe.status import DaemonState, WarningThresholds
-from rota.ports.agent import AgentRegistry
+from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
+from rota.ports.agent import NO_AGENTS, AgentRegistry
 from rota.ports.clock import Random
 from rota.ports.host import ArtifactStore, Probes, SecretStore, SiteChecker
+from rota.ports.plugins import PluginProblem
 from rota.rules.permissions import Caller
 from rota.store.sql_console import SqlConsole
 from rota.store.store import Store
 
-NO_AGENTS = AgentRegistry({})
+
+class Plugins(Protocol):
+    """The plug-ins of this installation; what is not asked for is not loaded."""
+
+    @property
+    def executors(self) -> ExecutorRegistry:
+        """What each executor offers."""
+
+    @property
+    def agents(self) -> AgentRegistry:
+        """The agents, and the one of tasks that name none."""
+
+    @property
+    def channel_names(self) -> Sequence[str]:
+        """The names of the channels."""
+
+    @property
+    def problems(self) -> Sequence[PluginProblem]:
+        """What is installed and cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSet:
+    """Plug-ins that were loaded before."""
+
+    executors: ExecutorRegistry = NO_EXECUTORS
+    agents: AgentRegistry = NO_AGENTS
+    channel_names: Sequence[str] = ()
+    problems: Sequence[PluginProblem] = ()
+
+
+NO_PLUGINS = PluginSet()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +135,7 @@ class AppContext:
     store: Store
     chance: Random
     limits: CommandLimits = field(default_factory=CommandLimits)
-    agents: AgentRegistry = NO_AGENTS
-    channels: tuple[str, ...] = ()
+    plugins: Plugins = NO_PLUGINS
     sql_console: SqlConsole | None = None
     sites: SiteChecker | None = None
     artifacts: ArtifactStore | None = None

@@ -92,7 +92,7 @@ async def set_preference(
     found = await notifications.set_preference(
         office.store,
         office.caller,
-        office.app.channels,
+        office.app.plugins.channel_names,
         space,
         asked.to,
         asked.least,

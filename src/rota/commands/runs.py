@@ -163,7 +163,9 @@ def _errand(office: RequestContext, asked: CreateRun) -> dict[str, Any]:
         check_script(record)
     if asked.payload is not None:
         record["payload"] = asked.payload
-    return resolve_agent(office.app.agents, TaskKind.AGENT, record) if asked.agent else record
+    return (
+        resolve_agent(office.app.plugins.agents, TaskKind.AGENT, record) if asked.agent else record
+    )
 
 
 QUEUING = (enqueue, requeue_reader)

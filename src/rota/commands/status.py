@@ -23,6 +23,7 @@ from rota.model.problems import Problem
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool
 from rota.model.views import QueueView
+from rota.ports.plugins import PluginProblem
 from rota.rules.permissions import check_main, visible_space
 from rota.store import views as store_views
 from rota.store.audit import list_audit_entries
@@ -213,6 +214,7 @@ async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResp
     daemon = None if own is None else _daemon(own)
     problems = await office.store.database.problems()
     problems += [] if own is None else service_problems(own.services)
+    problems += [] if own is None else _plugin_problems(office.app.plugins.problems)
     blocks = None if own is None else own.blocks
     return StatusResponse(
         at=seen.now,
@@ -247,6 +249,11 @@ def _pools(queue: QueueView, now: datetime) -> dict[str, PoolResponse]:
         count = 0 if found is None else found.ready
         given[pool.value] = PoolResponse(ready=count, oldest_seconds=age)
     return given
+
+
+def _plugin_problems(problems: Sequence[PluginProblem]) -> list[Problem]:
+    step = "see `rota doctor`"
+    return [Problem(code="plugin_failed", sentence=f"{each}: {step}") for each in problems]
 
 
 def _daemon(daemon: DaemonControl) -> DaemonStatusResponse:

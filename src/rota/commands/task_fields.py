@@ -28,7 +28,7 @@ from rota.model.tasks import (
 )
 from rota.rules.checks import MAX_CHECKS
 from rota.rules.notifications import MAX_PROGRESS
-from rota.rules.task_spec import EXECUTORS, MAX_CPUS, MIN_CPUS
+from rota.rules.task_spec import MAX_CPUS, MIN_CPUS
 
 NONE = "none"
 """The word that removes an option's value from a task."""
@@ -271,10 +271,9 @@ WORK = (
 SITE = (
     TaskField(
         "executor",
-        Kind.CHOICE,
-        "Where the program runs",
+        Kind.WORD,
+        "Executor that runs the program; `rota doctor` lists them",
         option="--executor NAME",
-        choices=EXECUTORS,
         default="by the role of the space",
         off=NONE,
     ),
@@ -282,7 +281,7 @@ SITE = (
     TaskField(
         "isolate",
         Kind.FLAG,
-        "Isolate a program in tmux as the executor sandbox does",
+        "Isolate the program, where the executor leaves the choice",
         option="--isolate",
     ),
     TaskField(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from rota.commands.responses import From, ResponseModel
 from rota.errors import RotaError
+from rota.model.executors import ExecutorRegistry
 from rota.model.instants import to_micros
 from rota.model.json import to_json
 from rota.model.programs import LimitEnforcement, NetworkAccess
@@ -138,11 +139,13 @@ class TaskResponse(TaskSummary):
 class SiteResponse(ResponseModel):
     """Where a task's programs run; `usual` says that the task leaves it to its space.
 
-    `held` says for whom each of its bounds can be held where this was asked.
+    `terminal` says that people can attach to the terminal of its runs. `held` says for whom each of
+    its bounds can be held where this was asked.
     """
 
     executor: str
     usual: bool
+    terminal: bool
     isolated: bool
     image: str | None
     mounts: Annotated[list[str], From(read=lambda mounts: [str(mount) for mount in mounts])]
@@ -202,13 +205,13 @@ def summarise_task(task: Task, schedules: Sequence[StoredSchedule], now: datetim
 
 
 async def describe_site(
-    task: Task, role: SpaceRole, sites: SiteChecker | None
+    task: Task, role: SpaceRole, executors: ExecutorRegistry, sites: SiteChecker | None
 ) -> SiteResponse | None:
     """Return where a task's programs run; None for callables, which run inside Rota."""
     if task.kind is TaskKind.PYTHON:
         return None
     try:
-        site = site_of(task.spec, role)
+        site = site_of(task.spec, role, executors)
     except RotaError:  # its runs are refused with the reason; the rest of the response still holds
         return None
     bounds = [name for name in BOUNDS if task.spec.get(name) is not None]
@@ -216,6 +219,7 @@ async def describe_site(
     return SiteResponse.from_model(
         site,
         usual=task.spec.get("executor") is None,
+        terminal=executors.named(site.executor).terminal,
         folder=task.spec.get("folder"),
         **{name: task.spec.get(name) for name in BOUNDS},
         held={name: held[name] for name in bounds if name in held},

@@ -35,7 +35,6 @@ from rota.commands.responses import (
 from rota.commands.runs import QueuedRunResponse, keep_queued
 from rota.commands.task_inputs import (
     KIND_OF,
-    PROGRAM,
     SPEC_NAMES,
     CreateTask,
     CreateThreadTask,
@@ -70,6 +69,7 @@ from rota.model.programs import LimitEnforcement
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Task, TaskKind
 from rota.model.views import TaskFilter
+from rota.ports.agent import AgentRegistry
 from rota.rules.checks import CHECKS, patterns_in
 from rota.rules.permissions import (
     FIRES_TRIED,
@@ -229,7 +229,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
     if asked.command is not None or asked.shell is not None:
         check_script(spec)
     kinds = {KIND_OF[name] for name in asked.spec() if name in KIND_OF}
-    if spec.get("agent") == PROGRAM:
+    if task.kind is TaskKind.AGENT and office.app.plugins.agents.takes_program(spec.get("agent")):
         kinds.discard(TaskKind.SCRIPT)
     if kinds - {task.kind}:
         raise Invalid("kind", ", ".join(kinds), _OTHER_KIND.format(task.kind))
@@ -250,7 +250,7 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         title=task.title if asked.title is None else asked.title,
         kind=task.kind,
         route=task.route,
-        spec=resolve_agent(office.app.agents, task.kind, spec),
+        spec=resolve_agent(office.app.plugins.agents, task.kind, spec),
         policy=task.policy if asked.policy is None else asked.policy.over(task.policy),
         after=after,
         origin=task.origin if task.origin != tasks.CODE else "api",
@@ -259,7 +259,8 @@ async def change_task(office: RequestContext, asked: UpdateTask) -> TaskDetailRe
         schedule=asked.schedule_name,
         thread=task.thread,
         stood=stood,
-        channels=office.app.channels,
+        executors=office.app.plugins.executors,
+        channels=office.app.plugins.channel_names,
     )
     return await _shown(office, task)
 
@@ -386,23 +387,30 @@ async def _put(
         title=asked.title or "",
         kind=kind,
         route=ROUTES[kind],
-        spec=resolve_agent(office.app.agents, kind, _with_its_agent(asked, replace)),
+        spec=resolve_agent(
+            office.app.plugins.agents,
+            kind,
+            _with_its_agent(asked, replace, office.app.plugins.agents),
+        ),
         policy=base if asked.policy is None else asked.policy.over(base),
         after=following,
         origin=await task_origin(office, owner.id),
         replace=replace is not None,
         wish=None if asked.schedule is None else asked.schedule.wish(),
         thread=asked.thread,
-        channels=office.app.channels,
+        executors=office.app.plugins.executors,
+        channels=office.app.plugins.channel_names,
         drops=DEFAULT if asked.schedule is None and replace is not None else None,
     )
 
 
-def _with_its_agent(asked: NewTaskInput, stands: Task | None) -> dict[str, Any]:
+def _with_its_agent(
+    asked: NewTaskInput, stands: Task | None, agents: AgentRegistry
+) -> dict[str, Any]:
     """Return what was asked for; a task that stands keeps its agent, whatever the setting is."""
     told = asked.spec()
-    known = None if stands is None else stands.spec.get("agent")
-    if asked.instructions is not None and known not in {None, PROGRAM}:
+    known: Any = None if stands is None else stands.spec.get("agent")
+    if asked.instructions is not None and known is not None and (not agents.takes_program(known)):
         told.setdefault("agent", known)
     return told
 
@@ -452,13 +460,15 @@ async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
         view.task,
         state=task_state(view.task, view.now),
         schedules=[ScheduleResponse.from_model(schedule) for schedule in view.schedules],
-        site=await describe_site(view.task, role, office.app.sites),
+        site=await describe_site(view.task, role, office.app.plugins.executors, office.app.sites),
         activity=ActivityResponse.from_model(view.activity),
         counts=view.counts,
         recent=[RunResponse.from_model(run) for run in view.recent],
         fires=fires[:FIRES],
         forecast=await forecast_task(office, view.task),
-        warning=warn_unreachable_target(view.task.policy.deliver_to, office.app.channels),
+        warning=warn_unreachable_target(
+            view.task.policy.deliver_to, office.app.plugins.channel_names
+        ),
         lacks=await lacks_of(office, view.task, role),
     )
 
@@ -511,7 +521,7 @@ async def check_site(
     if spec.get("folder") is not None:
         check_folder(spec["folder"])
     role = (await office.store.read(find_space, space)).role
-    site = site_of(spec, role)
+    site = site_of(spec, role, office.app.plugins.executors)
     if office.app.sites is None:
         return
     if any(name in FIELDS for name in said):
@@ -557,8 +567,9 @@ async def check_maker(
         return
     store = office.store
     if kind is not TaskKind.PYTHON:
-        mine = site_of(own.spec, (await store.read(find_space, own.space)).role)
-        check_reach(mine, site_of(spec, (await store.read(find_space, space)).role))
+        executors = office.app.plugins.executors
+        mine = site_of(own.spec, (await store.read(find_space, own.space)).role, executors)
+        check_reach(mine, site_of(spec, (await store.read(find_space, space)).role, executors))
         check_hands(own.spec, kind, spec)
         check_judges(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
@@ -580,7 +591,9 @@ async def _check_money(
     owner = await office.store.read(find_space, space)
     known = await office.store.read(budgets_for_task, 0 if stands is None else stands.id, owner.id)
     for caps in known.values():
-        check_priced(office.app.agents, resolve_agent(office.app.agents, kind, spec), caps)
+        check_priced(
+            office.app.plugins.agents, resolve_agent(office.app.plugins.agents, kind, spec), caps
+        )
 
 
 async def check_runner(office: RequestContext, task: Task, payload: object) -> None:

@@ -251,7 +251,7 @@ async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
     said = await messages.say(
         office.store,
         office.caller,
-        office.app.agents,
+        office.app.plugins.agents,
         asked.thread_key,
         asked.text,
         space=resolve_space(office, asked.space),

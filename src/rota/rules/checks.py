@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from rota.errors import Invalid, shown
 from rota.model.checks import Check, CheckKind, CheckResult
+from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.ids import RunId
 from rota.model.programs import NetworkAccess, Site
 from rota.model.runs import LONGEST_PAYLOAD, RunBatch, RunSource
@@ -393,13 +394,18 @@ def next_run(task: Task, run_id: RunId, words: str | None, now: int) -> RunBatch
 NO_WAY_OUT = "its programs reach no open network, and so do its checks: leave it out"
 
 
-def check_done(spec: Mapping[str, Any], kind: TaskKind, role: SpaceRole = SpaceRole.MAIN) -> None:
+def check_done(
+    spec: Mapping[str, Any],
+    kind: TaskKind,
+    role: SpaceRole = SpaceRole.MAIN,
+    executors: ExecutorRegistry = NO_EXECUTORS,
+) -> None:
     """Raise Invalid for the first thing that is wrong, or that such a task cannot have."""
     check_checks(spec, kind)
     check_gate(spec, kind)
     check_next(spec, kind)
     asks = any(check.kind is CheckKind.URL for check in checks_in(spec))
-    if asks and not can_reach_outside(site_of(spec, role)):
+    if asks and not can_reach_outside(site_of(spec, role, executors)):
         raise Invalid(CHECKS, CheckKind.URL.value, NO_WAY_OUT)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from rota.app.plugins import load_agents
 from rota.commands.catalogue import every_command, execute, read_request
 from rota.commands.context import AppContext, RequestContext
 from rota.flow.settle import settle_attempts
@@ -17,6 +16,7 @@ from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.rules.permissions import LOCAL, Caller
 from rota.store.tasks import put_task
 from rota.testing.fakes import FixedChance
+from tests.tools.plugins import plugins
 from tests.tools.store_bench import Bench
 
 COMMANDS = {command.name: command for command in every_command()}
@@ -72,8 +72,8 @@ class Talkers:
 
     async def ask(self, name, caller, fields, key=None):
         app = AppContext(
-            store=self.store, chance=FixedChance(), agents=load_agents("command"),
-            artifacts=self.artifacts, sql_console=self.inquirer, channels=self.channels,
+            store=self.store, chance=FixedChance(), plugins=plugins("command", self.channels),
+            artifacts=self.artifacts, sql_console=self.inquirer,
         )  # fmt: skip
         office = RequestContext(app=app, caller=caller)
         command = COMMANDS[name]

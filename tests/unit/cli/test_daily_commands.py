@@ -91,7 +91,7 @@ def test_waiting_exits_by_the_outcome(rota, hello):
     rota.ok("run", hello)
     queued = rota("run", "1", "--wait", "--timeout", "20ms", "--interval-ms", "10")
     assert queued.code == 8
-    assert "Nobody works on it" in queued.err
+    assert "No worker is running" in queued.err
     rota.ok("once")
     assert rota.ok("run", "1", "--wait").out == "hello from run 1\n"
     rota.ok("task", "create", "ask", "--call", "rota.samples:approve")

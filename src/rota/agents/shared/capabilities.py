@@ -82,7 +82,9 @@ def _program(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
         _fits("variables", wish.variables, NAME, "write names of variables")
         return
     if wish.program:
-        raise Invalid("command", wish.program[0], f"only the agent command takes one, not {agent}")
+        raise Invalid(
+            "command", wish.program[0], f"the agent {agent} takes no program: leave it out"
+        )
     if wish.variables:
         raise Invalid("variables", wish.variables[0], f"the agent {agent} chooses them itself")
     if wish.prompt_by is not PromptInput.STDIN:

@@ -374,9 +374,14 @@ async def read_result(
         reader.feed(line)
 
 
-def has_written(yard: KeeperHome, kept: KeptAttempt) -> bool | None:
-    """Return whether an attempt has written through the gateway; None if unknown."""
+def has_written(yard: KeeperHome, kept: KeptAttempt, *, unseen: bool) -> bool | None:
+    """Return whether an attempt has written outside; None if unknown.
+
+    With `unseen` it could do so without the gateway.
+    """
     seen = yard.wrote(kept)
+    if unseen:
+        return seen or None
     return seen if seen is not None or kept.writes else False
 
 
