@@ -26,6 +26,7 @@ EXCEPTIONS = {
     ("flow/define/attempt_requests.py", "command"): "the field of a task",
     ("cli/task_options.py", "command"): "the field of a task",
     ("commands/task_fields.py", "command"): "the field of a task",
+    ("commands/task_inputs.py", "command"): "the field of a task",
 }
 
 
@@ -77,8 +78,13 @@ def test_no_help_text_of_a_field_lists_plug_ins(folder):
     names = [name for name in NAMES if name not in WORDS]
     for where, tree in modules():
         if where.startswith(f"{folder}/"):
-            texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
-            listed = [t for t in texts if isinstance(t, str) for n in names if n in t.split()]
+            spoken = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+            texts = [
+                n.value
+                for n in ast.walk(tree)
+                if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in spoken
+            ]
+            listed = [text for text in texts if {*text.split()} & {*names}]
             assert listed == [], where
 
 

@@ -155,7 +155,7 @@ WORK = (
     TaskField(
         "agent",
         Kind.WORD,
-        "Agent that follows the instructions, such as claude",
+        "Agent that follows the instructions; `rota doctor` lists them",
         option="--agent NAME",
         default="the setting agent",
     ),
@@ -277,7 +277,9 @@ SITE = (
         default="by the role of the space",
         off=NONE,
     ),
-    TaskField("image", Kind.WORD, "Image of the container", option="--image NAME@DIGEST", off=NONE),
+    TaskField(
+        "image", Kind.WORD, "Image that the program runs in", option="--image NAME@DIGEST", off=NONE
+    ),
     TaskField(
         "isolate",
         Kind.FLAG,

@@ -186,7 +186,7 @@ def test_a_task_that_names_what_could_not_be_loaded_is_told_why(strangers, setti
         ),
         (
             '[executors.container]\nengine = "lxc"\n',
-            'executors.container.engine "lxc": write podman, docker or the whole path',
+            'executors.container.engine "lxc": write podman, docker or the full path',
         ),
         ('[agents.claude.tiers]\nhuge = "x"\n', "agents.claude.tiers"),
         ('[agents.command.tiers]\nlow = "x"\n', "agents.command.tiers"),

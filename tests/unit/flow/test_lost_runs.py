@@ -94,9 +94,9 @@ async def test_what_an_attempt_began_as_counts_whatever_its_task_says_later(
 @pytest.mark.parametrize(
     ("seen", "told"),
     [
-        (True, "it had written to somewhere outside"),
-        (False, "whether it had written to somewhere outside is not known"),
-        (None, "whether it had written to somewhere outside is not known"),
+        (True, "it had written through the gateway"),
+        (False, "whether it had an effect outside is not known"),
+        (None, "whether it had an effect outside is not known"),
     ],
 )
 async def test_the_gateway_does_not_see_all_that_an_agent_with_an_open_network_does(
@@ -165,7 +165,7 @@ async def test_an_agent_that_is_lost_again_rests_before_it_is_tried_once_more(de
     ("could", "wrote", "state", "said"),
     [
         (True, True, RunState.WAITING, "its keeper was killed; it had written through"),
-        (True, None, RunState.WAITING, "whether it had written through the gateway is not known"),
+        (True, None, RunState.WAITING, "whether it had an effect outside is not known"),
         (True, False, RunState.QUEUED, "its keeper was killed"),
         (False, None, RunState.QUEUED, "its keeper was killed"),
         (False, True, RunState.WAITING, "it had written through the gateway"),

@@ -176,7 +176,7 @@ UNTOLD = {
 WROTE = {
     True: "; it had written through the gateway",
     False: "",
-    None: "; whether it had written through the gateway is not known",
+    None: "; whether it had an effect outside is not known",
 }
 WITHOUT_WORDS = "It asks for an answer without saying what about."
 NOT_RUN = frozenset(
