@@ -6,8 +6,11 @@ import asyncio
 import gc
 import inspect
 import logging
+import os
 import signal
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +29,8 @@ INVENTED = {Invariant.EVERY_SLOT, Invariant.OF_A_SLOT}
 
 
 def pytest_configure():
-    """Let programs be interrupted also where the tests run in the background of a shell."""
+    """Let programs be interrupted in the background of a shell; leave the user's cache alone."""
+    os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"rota-tests-{os.getuid()}")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -17,7 +17,6 @@ from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket
 from rota.ports.host import AgentApiAddress
 from rota.rules.permissions import LOCAL, OWNER
-from rota.rules.task_spec import has_own_loopback
 from rota.rules.tokens import SECRET_BYTES, digest_of_token, is_pass, make_pass, read_pass, token_of
 from rota.store.keys import find_key
 from rota.store.store import Store
@@ -46,7 +45,7 @@ class LocalAttemptTokens:
     def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the address for an attempt: over its network, or by a socket."""
         token = make_pass(self._secret, self._store.database.incarnation, lease.run_id, lease.epoch)
-        if not has_own_loopback(site):
+        if not site.own_loopback:
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
         return AgentApiAddress(url, token, socket=True) if self.socket_open else None

@@ -85,9 +85,7 @@ from rota.ports.executor import (
 )
 from rota.rules.checks import GATE
 from rota.rules.effects import write_scope
-from rota.rules.task_spec import has_own_loopback
 
-CONTAINER = "container"
 PRIVATE = 0o700
 MOST_PLACES = 1024
 """Of attempts that are looked at again and again; their paths are put together once."""
@@ -230,8 +228,8 @@ class LocalKeeperHome:
                 offered=offered if site.isolated else {**offered, "TMPDIR": tmp},
                 ids={**ids, **led, "ROTA_ARTIFACTS": str(shelf), "ROTA_RESOURCES": given},
                 isolated=site.isolated,
-                in_image=site.executor == CONTAINER,
-                python="python3" if site.executor == CONTAINER else self._python,
+                in_image=site.image is not None,
+                python=self._python if site.image is None else "python3",
                 artifacts=str(shelf),
                 resources=given,
                 result=str(shelf / result_name(lease.epoch)) if leaves else None,
@@ -468,7 +466,7 @@ class EgressRouter:
         if assignment.task.kind is not TaskKind.AGENT and not asked:
             return offered, {}
         ids = (assignment.lease.run_id, assignment.lease.epoch)
-        name, walled, space = egress_name(*ids), has_own_loopback(site), assignment.task.space
+        name, walled, space = egress_name(*ids), site.own_loopback, assignment.task.space
         scope = write_scope(assignment.lease)
         told = self._gateway.told(name, ids, space, offered, scope, walled=walled)
         if told and assignment.kept is not None:
@@ -484,7 +482,7 @@ class EgressRouter:
         self, kept: KeptAttempt, room: AgentWorkspace, site: Site
     ) -> EgressSocket | None:
         """Return the socket that a program is handed: if its task asks for it, or as usual."""
-        asked, walled = site.network is NetworkAccess.OUTLET, has_own_loopback(site)
+        asked, walled = site.network is NetworkAccess.OUTLET, site.own_loopback
         if self._gateway is not None and TOKEN in room.ids:
             ids = (kept.run_id, kept.epoch)
             ended = self._ended(kept)

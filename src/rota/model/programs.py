@@ -67,10 +67,19 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a program runs; `isolated` says that walls stand around it, or it does not run."""
+    """Where a program runs; `isolated` says that walls stand around it, or it does not run.
+
+    With `own_network` 127.0.0.1 is not the host's even where the network is open.
+    """
 
     executor: str
     isolated: bool = False
     image: str | None = None
     mounts: tuple[SharedFolder, ...] = ()
     network: NetworkAccess = NetworkAccess.NONE
+    own_network: bool = False
+
+    @property
+    def own_loopback(self) -> bool:
+        """Whether 127.0.0.1 is not the host's: only a socket leads out of there."""
+        return self.isolated and (self.own_network or self.network is not NetworkAccess.OPEN)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from rota.errors import Invalid, shown
 from rota.model.checks import Check, CheckKind, CheckResult
+from rota.model.executors import NO_EXECUTORS, ExecutorRegistry
 from rota.model.ids import RunId
 from rota.model.programs import NetworkAccess, Site
 from rota.model.runs import LONGEST_PAYLOAD, RunBatch, RunSource
@@ -21,8 +22,8 @@ from rota.rules.task_spec import check_program, is_in_conversation, site_of
 from rota.timing.durations import parse_duration
 
 CHECKS = "checks"
-MOST_CHECKS = 20
-MOST_WORDS = 1_000
+MAX_CHECKS = 20
+MAX_WORDS = 1_000
 LONGEST_TEXT = 10_000
 LONGEST_PATTERN = 1_000
 LONGEST_ADDRESS = 2_000
@@ -49,8 +50,8 @@ def checks_in(spec: Mapping[str, Any]) -> tuple[Check, ...]:
     told = spec.get(CHECKS)
     if told is None:
         return ()
-    if not isinstance(told, list) or len(told) > MOST_CHECKS:
-        raise Invalid(CHECKS, told, f"give a list of at most {MOST_CHECKS} checks")
+    if not isinstance(told, list) or len(told) > MAX_CHECKS:
+        raise Invalid(CHECKS, told, f"give a list of at most {MAX_CHECKS} checks")
     return tuple(_check(one, f"{CHECKS}[{n}]") for n, one in enumerate(told))
 
 
@@ -115,7 +116,7 @@ def _path(check: Check, field: str, _told: Mapping[str, Any]) -> None:
 
 def _words(check: Check, field: str, _told: Mapping[str, Any]) -> None:
     words = check.wanted
-    fits = isinstance(words, list) and 0 < len(words) <= MOST_WORDS
+    fits = isinstance(words, list) and 0 < len(words) <= MAX_WORDS
     if not fits or not all(isinstance(word, str) for word in words):
         raise Invalid(field, words, "give the words of a program as a list")
     try:
@@ -260,7 +261,7 @@ def gate_in(spec: Mapping[str, Any]) -> GateSpec | None:
     if not isinstance(told, dict) or not told.keys() <= {"command", "timeout"}:
         raise Invalid(GATE, told, "give its command and, if it needs one, a timeout")
     words = told.get("command")
-    fits = isinstance(words, list) and 0 < len(words) <= MOST_WORDS
+    fits = isinstance(words, list) and 0 < len(words) <= MAX_WORDS
     if not isinstance(words, list) or not fits or not all(isinstance(w, str) for w in words):
         raise Invalid(f"{GATE}.command", words, "give the words of a program as a list")
     try:
@@ -390,20 +391,21 @@ def next_run(task: Task, run_id: RunId, words: str | None, now: int) -> RunBatch
     return RunBatch(template, ["null"], [f"{KEY}{run_id}"])
 
 
-DONE = (CHECKS, GATE, NEXT_CHECK)
-"""What a record may say of this."""
-
-
 NO_WAY_OUT = "its programs reach no open network, and so do its checks: leave it out"
 
 
-def check_done(spec: Mapping[str, Any], kind: TaskKind, role: SpaceRole = SpaceRole.MAIN) -> None:
+def check_done(
+    spec: Mapping[str, Any],
+    kind: TaskKind,
+    role: SpaceRole = SpaceRole.MAIN,
+    executors: ExecutorRegistry = NO_EXECUTORS,
+) -> None:
     """Raise Invalid for the first thing that is wrong, or that such a task cannot have."""
     check_checks(spec, kind)
     check_gate(spec, kind)
     check_next(spec, kind)
     asks = any(check.kind is CheckKind.URL for check in checks_in(spec))
-    if asks and not can_reach_outside(site_of(spec, role)):
+    if asks and not can_reach_outside(site_of(spec, role, executors)):
         raise Invalid(CHECKS, CheckKind.URL.value, NO_WAY_OUT)
 
 

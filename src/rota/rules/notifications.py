@@ -73,7 +73,7 @@ BEGUN = ("On it.", "Working on it.", "I am looking into it.", "Let me see.", "On
 """What says that the work has begun: another of them from run to run."""
 MOST_ANSWERS = 50
 """How many results of a try are told before its last one."""
-MOST_PROGRESS = 20
+MAX_PROGRESS = 20
 """How many lines of progress a task may want."""
 PROGRESS_GAP = 8 * 1_000_000
 """How many microseconds lie between two lines of progress, at least."""

@@ -217,7 +217,7 @@ def check_reach(own: Site, wanted: Site) -> None:
     if not own.isolated:
         return
     if not wanted.isolated:
-        message = "a run behind walls makes and changes no task without: choose sandbox"
+        message = "a run behind walls makes and changes no task without: choose another executor"
         raise NotPermitted(message)
     if _WIDTH[wanted.network] > _WIDTH[own.network]:
         message = f"a run with the network {own.network} makes no task with {wanted.network}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.errors import Invalid, NotPermitted
 from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.executors import ExecutorRegistry, Isolation
 from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
@@ -71,10 +73,6 @@ def is_session(name: str) -> bool:
     return SESSION.fullmatch(name) is not None
 
 
-PROCESS, SANDBOX, CONTAINER, TMUX = "process", "sandbox", "container", "tmux"
-EXECUTORS = (PROCESS, SANDBOX, CONTAINER, TMUX)
-WALLED = (SANDBOX, CONTAINER)
-USUAL = {SpaceRole.MAIN: PROCESS, SpaceRole.MEMBER: SANDBOX}
 FIELDS = ("executor", "image", "isolate", "mounts", "network")
 """What a task says about its site; naming an executor says all of it anew."""
 BOUNDS = ("memory_mib", "processes", "cpus")
@@ -89,25 +87,25 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "processes": (int,),
     "cpus": (int, float),
 }
-LEAST_CPUS, MOST_CPUS = 0.01, 1024.0
+MIN_CPUS, MAX_CPUS = 0.01, 1024.0
 MODES = {"": False, "ro": False, "rw": True}
 
 
-def site_of(spec: Mapping[str, Any], role: SpaceRole) -> Site:
+def site_of(spec: Mapping[str, Any], role: SpaceRole, executors: ExecutorRegistry) -> Site:
     """Return where a task of a space of that role runs; a member's only behind walls."""
     _check_types(spec)
-    executor = str(spec.get("executor") or USUAL[role])
-    if executor not in EXECUTORS:
-        raise Invalid("executor", executor, f"there are {', '.join(EXECUTORS)}")
+    executor = str(spec.get("executor") or executors.default(role))
+    offered = executors.named(executor)
     image, mounts, network = spec.get("image"), spec.get("mounts"), spec.get("network")
-    isolated = _isolated(executor, spec.get("isolate"), role)
-    if executor == CONTAINER and image is None:
-        raise Invalid("image", "", "a container needs one: name it by digest, repository@sha256:…")
-    if executor != CONTAINER and image is not None:
-        raise Invalid("image", image, f"goes with {CONTAINER}, not with {executor}")
+    isolated = _isolated(executor, executors, spec.get("isolate"), role)
+    if offered.image and image is None:
+        advice = f"a {executor} needs one: name it by digest, repository@sha256:…"
+        raise Invalid("image", "", advice)
+    if not offered.image and image is not None:
+        raise Invalid("image", image, f"the executor {executor} takes none: leave it out")
     for field, said in (("mounts", ", ".join(mounts or ())), ("network", network)):
         if said and not isolated:
-            advice = "goes with walls: choose sandbox or container, or tmux with isolate"
+            advice = f"needs isolation: choose {executors.isolating()}, with isolate if optional"
             raise Invalid(field, said, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
         raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
@@ -117,15 +115,20 @@ def site_of(spec: Mapping[str, Any], role: SpaceRole) -> Site:
         image=image,
         mounts=_shares(mounts or ()),
         network=NetworkAccess(network or NetworkAccess.NONE),
+        own_network=offered.own_network,
     )
 
 
-def has_own_loopback(site: Site) -> bool:
-    """Say whether 127.0.0.1 is not the host's where a task runs: only a socket leads out of there.
+def site_in(site: Site, executor: str, executors: ExecutorRegistry) -> Site:
+    """Return a site in the executor of a running attempt, whatever its task says now.
 
-    A container has a network of its own even when it is open.
+    Its executor may no longer be installed: an operation that needs it fails and names it.
     """
-    return site.isolated and (site.executor == CONTAINER or site.network is not NetworkAccess.OPEN)
+    offered = executors.known.get(executor)
+    if site.executor == executor or offered is None:
+        return replace(site, executor=executor)
+    image = site.image if offered.image else None
+    return replace(site, executor=executor, image=image, own_network=offered.own_network)
 
 
 def _check_types(spec: Mapping[str, Any]) -> None:
@@ -141,17 +144,21 @@ def _check_types(spec: Mapping[str, Any]) -> None:
         raise Invalid("network", spec["network"], f"there are {', '.join(NetworkAccess)}")
 
 
-def _isolated(executor: str, wish: bool | None, role: SpaceRole) -> bool:
-    if executor == PROCESS:
+def _isolated(
+    executor: str, executors: ExecutorRegistry, wish: bool | None, role: SpaceRole
+) -> bool:
+    offered = executors.named(executor).isolation
+    if offered is Isolation.NEVER:
         if role is not SpaceRole.MAIN:
             raise NotPermitted(
-                f"programs of member spaces run behind walls: choose {SANDBOX}, {CONTAINER} or "
-                f"{TMUX} instead of {PROCESS}"
+                f"programs of member spaces run isolated: choose {executors.isolating()} "
+                f"instead of {executor}"
             )
         if wish:
-            raise Invalid("isolate", wish, f"a {PROCESS} has no walls: choose {SANDBOX}")
+            advice = f"{executor} does not isolate programs: choose {executors.isolating()}"
+            raise Invalid("isolate", wish, advice)
         return False
-    walled = executor in WALLED or role is not SpaceRole.MAIN
+    walled = offered is Isolation.ALWAYS or role is not SpaceRole.MAIN
     if walled and wish is False:
         raise Invalid("isolate", wish, "its programs run behind walls in any case: leave it out")
     return walled or bool(wish)

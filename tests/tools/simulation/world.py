@@ -14,8 +14,11 @@ from random import Random
 
 from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.errors import RotaError, Unavailable
+from rota.executors.process import executor as process_executor
+from rota.executors.sandbox import executor as sandbox_executor
 from rota.flow.attempt.attempt import KeeperLeaseTerms
 from rota.flow.attempt.runner import AttemptRunner
+from rota.model.executors import ExecutorRegistry
 from rota.model.spaces import SpaceRole
 from rota.ports.agent import Agent
 from rota.runtime.heartbeats import MARGIN
@@ -50,6 +53,12 @@ TERMS = KeeperLeaseTerms(seconds=15.0, doubt=20.0, renew=6.0)
 EDGES = (LEASE.total_seconds() * (1 - 1 / MARGIN), LEASE.total_seconds(), TERMS.seconds)
 """When somebody gives something up: what ends about then meets it on its way."""
 AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CommandAgent(), ScriptAgent())}
+EXECUTORS = ExecutorRegistry(
+    {
+        "process": process_executor.PLUGIN.capabilities,
+        "sandbox": sandbox_executor.PLUGIN.capabilities,
+    }
+)
 EXIT_PATIENCE = 15.0
 
 
@@ -255,6 +264,7 @@ class World:
             AGENTS,
             lambda: process.name if member.crew is None else member.crew.worker.id,
             self._chance,
+            executors=EXECUTORS,
             usual_agent="command",
             offered={},
             terms=TERMS,

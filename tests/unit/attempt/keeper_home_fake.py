@@ -13,6 +13,7 @@ from rota.model.tasks import NewTask, Policy, TaskKind
 from rota.ports.agent import AgentWorkspace
 from rota.store.tasks import put_task
 from rota.store.views import list_run_output
+from tests.tools.plugins import EXECUTORS
 
 
 class FakeYard:
@@ -115,9 +116,11 @@ class FakeYard:
         self.bell.set()
 
 
-async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, **spec):
+async def assignment(
+    desk, command=("count",), kind=TaskKind.SCRIPT, policy=None, space="main", **spec
+):
     await desk.worker("w1")
-    owner = await desk.space("main")
+    owner = await desk.space(space)
     task = await desk.store.write(
         put_task, NewTask(
             space_id=owner.id, name="job", title="", kind=kind, route=kind.value,
@@ -134,7 +137,15 @@ async def assignment(desk, command=("count",), kind=TaskKind.SCRIPT, policy=None
 def work_on(store, yard, chance, holder="w1", **more):
     agents = {"command": CommandAgent(), "script": ScriptAgent()}
     return AttemptRunner(
-        store, yard, agents, lambda: holder, chance, usual_agent="command", offered={}, **more
+        store,
+        yard,
+        agents,
+        lambda: holder,
+        chance,
+        executors=EXECUTORS,
+        usual_agent="command",
+        offered={},
+        **more,
     )
 
 

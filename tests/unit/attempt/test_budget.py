@@ -43,6 +43,7 @@ from rota.store.budgets import reserve_budget, set_budget, usage_of_run
 from rota.store.tasks import get_tasks
 from rota.store.views import list_questions
 from tests.contract.store.test_budgets import spender_of
+from tests.tools.plugins import EXECUTORS
 from tests.unit.attempt.keeper_home_fake import Counting, ManyYard, assignment, work_on
 
 # amounts
@@ -262,8 +263,8 @@ async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(des
     given = await assignment(desk, kind=TaskKind.AGENT, **wish)
     await desk.store.write(set_budget, BudgetScope.SPACE, given.lease.space_id, MONEY, "me")
     yard = ManyYard()
-    work = AttemptRunner(desk.store, yard, KNOWN, lambda: "w1", chance, usual_agent="codex",
-                    offered={}, prices=PRICES)  # fmt: skip
+    work = AttemptRunner(desk.store, yard, KNOWN, lambda: "w1", chance, executors=EXECUTORS,
+                    usual_agent="codex", offered={}, prices=PRICES)  # fmt: skip
     report = await work.run(given)
     assert isinstance(report.outcome, Failed)
     assert (report.outcome.code, report.outcome.retryable) == ("no_price", False)

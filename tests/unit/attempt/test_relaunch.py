@@ -39,6 +39,7 @@ from rota.store.attempts import list_kept_attempts, record_launch, schedule_rela
 from rota.store.sessions import find_session
 from rota.store.store import HookedStore
 from rota.store.views import list_questions, list_run_events, list_runs
+from tests.tools.plugins import EXECUTORS
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, leave, texts
 
 
@@ -88,6 +89,7 @@ class House:
             {agent.name: agent for agent in (CommandAgent(), CodexAgent(), ScriptAgent())},
             lambda: "w1",
             Random(4),
+            executors=EXECUTORS,
             usual_agent="command",
             offered={},
             patience=patience,

@@ -15,6 +15,8 @@ from rota.model.threads import ThreadMessage
 from rota.ports.agent import (
     DESK,
     AgentCapabilities,
+    AgentPlugin,
+    AgentSettings,
     AgentWorkspace,
     McpServer,
     PreparedProgram,
@@ -62,6 +64,7 @@ class ClaudeAgent:
         envelope=True,
         mcp=True,
         variables=VARIABLES,
+        requires=("claude",),
     )
 
     def check(self, wish: AgentSpec) -> None:
@@ -106,6 +109,9 @@ class ClaudeAgent:
     def message_in(self, line: bytes) -> int | None:
         """Return the id of the message that a line of its input is."""
         return message_of(parse(line) or {})
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: ClaudeAgent(), default=True, settings=AgentSettings)
 
 
 def _input(prompt: str, room: AgentWorkspace) -> bytes:

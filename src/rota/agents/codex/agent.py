@@ -11,7 +11,14 @@ from rota.agents.shared import capabilities
 from rota.agents.shared.capabilities import environment
 from rota.model.agents import AgentSpec
 from rota.model.programs import Program
-from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer, PreparedProgram
+from rota.ports.agent import (
+    AgentCapabilities,
+    AgentPlugin,
+    AgentSettings,
+    AgentWorkspace,
+    McpServer,
+    PreparedProgram,
+)
 
 BASE_URL = "OPENAI_BASE_URL"
 """Codex does not look there itself."""
@@ -34,6 +41,7 @@ class CodexAgent:
         envelope=True,
         mcp=True,
         variables=VARIABLES,
+        requires=("codex",),
     )
 
     def check(self, wish: AgentSpec) -> None:
@@ -61,6 +69,9 @@ class CodexAgent:
     def reader(self, _wish: AgentSpec, room: AgentWorkspace, /) -> CodexReader:
         """Return a reader of its stream."""
         return CodexReader(room.redactor, resumed=room.session is not None, used=room.used)
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: CodexAgent(), settings=AgentSettings)
 
 
 def _words(wish: AgentSpec, room: AgentWorkspace) -> Iterator[str]:

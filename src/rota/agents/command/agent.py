@@ -16,8 +16,15 @@ from rota.agents.shared.stream import count, parse
 from rota.errors import Invalid
 from rota.model.agents import AgentSpec, PromptInput
 from rota.model.programs import Program
+from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
-from rota.ports.agent import AgentCapabilities, AgentWorkspace, PreparedProgram, WorkspaceFile
+from rota.ports.agent import (
+    AgentCapabilities,
+    AgentPlugin,
+    AgentWorkspace,
+    PreparedProgram,
+    WorkspaceFile,
+)
 from rota.rules.prompts import media_of
 from rota.rules.task_spec import is_call
 
@@ -142,6 +149,10 @@ class ScriptAgent(CommandAgent):
     def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> CommandReader:
         """Return a reader of its output: no model's provider speaks through it."""
         return CommandReader(wish.output, room.redactor, has_provider=False)
+
+
+PLUGIN = AgentPlugin(make=lambda _settings: CommandAgent())
+SCRIPTS = AgentPlugin(make=lambda _settings: ScriptAgent(), kind=TaskKind.SCRIPT)
 
 
 @cache

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.errors import Invalid
-from rota.model.agents import MOST_TURNS, AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import MAX_TURNS, AgentSpec, OutputFormat, PromptInput, SessionContext
 from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer
 from rota.rules.task_spec import is_session
 
@@ -25,8 +25,8 @@ def check(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
     _choice(agent, "permission_mode", wish.permission_mode, abilities.permission_modes)
     if wish.max_turns is not None:
         _able(agent, "max_turns", wish.max_turns, able=abilities.max_turns)
-        if not 0 < wish.max_turns <= MOST_TURNS:
-            raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MOST_TURNS}")
+        if not 0 < wish.max_turns <= MAX_TURNS:
+            raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MAX_TURNS}")
     if wish.context is SessionContext.GROUP:
         _able(agent, "context", wish.context, able=abilities.resume)
     _program(agent, abilities, wish)
@@ -82,7 +82,9 @@ def _program(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
         _fits("variables", wish.variables, NAME, "write names of variables")
         return
     if wish.program:
-        raise Invalid("command", wish.program[0], f"only the agent command takes one, not {agent}")
+        raise Invalid(
+            "command", wish.program[0], f"the agent {agent} takes no program: leave it out"
+        )
     if wish.variables:
         raise Invalid("variables", wish.variables[0], f"the agent {agent} chooses them itself")
     if wish.prompt_by is not PromptInput.STDIN:

@@ -13,6 +13,8 @@ from rota.executors.container.engine import (
     ASKING,
     LABEL,
     ContainerEngine,
+    ContainerSettings,
+    find_engine,
     mounted,
     outdated,
     pinned,
@@ -20,12 +22,16 @@ from rota.executors.container.engine import (
 )
 from rota.executors.container.seccomp import ARCHITECTURES, profile
 from rota.executors.container.sidecar import furnish, lobby, trial
-from rota.executors.shared.mounts import MountAllowlist, SystemFolders, given
+from rota.executors.shared.mounts import MountAllowlist, SystemFolders, given, load_mounts
 from rota.executors.shared.resource_limits import timed
 from rota.keeper.build import Interpreter
-from rota.model.programs import LimitEnforcement, Program
+from rota.model.executors import ExecutorCapabilities, Isolation
+from rota.model.programs import LimitEnforcement, Program, Site
+from rota.model.spaces import SpaceRole
 from rota.ports.executor import (
     ExecutionSpec,
+    ExecutorHost,
+    ExecutorPlugin,
     KeeperSpec,
     MissingRequirement,
     ProcessTreeMode,
@@ -100,6 +106,12 @@ class ContainerExecutor:
         told = self._ask(*ASKING.get(self._engine.kind, ("version",)), tolerant=True)
         return outdated(self._engine, told)
 
+    def admit(self, site: Site, role: SpaceRole) -> None:
+        """Refuse an image that is not named by digest, and mounts that are not allowed."""
+        pinned(self._engine, site.image)
+        for share in site.mounts:
+            self._mounts.share(share, role)
+
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
         """Say that the engine holds every bound, or refuses to start."""
         return dict.fromkeys(BOUNDS, LimitEnforcement.TOGETHER)
@@ -163,3 +175,16 @@ class ContainerExecutor:
         if done.returncode and not tolerant:
             raise Unavailable(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")
+
+
+def _make(settings: ContainerSettings, host: ExecutorHost) -> ContainerExecutor:
+    mounts = load_mounts(host.home, host.mounts)
+    engine = find_engine(settings, host.environment)
+    return ContainerExecutor(Interpreter.running(), mounts, engine)
+
+
+PLUGIN = ExecutorPlugin(
+    make=_make,
+    capabilities=ExecutorCapabilities(isolation=Isolation.ALWAYS, image=True, own_network=True),
+    settings=ContainerSettings,
+)
