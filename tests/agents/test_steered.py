@@ -73,7 +73,7 @@ def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, prov
     provider.script.words = (WAITING[agent], Says("it is 42, and blue"))
     thread = in_thread(lodging)
     first = say(lodging, thread, "what is it?")["reader"]
-    lodging.until(first, lambda run: any(e["name"] == "run.tool" for e in run["events"]), 60.0)
+    lodging.until(first, lambda run: any(e["name"] == "run.tool_call" for e in run["events"]), 60.0)
     lodging.kill()
     later = say(lodging, thread, "in <b>blue</b>, please")["reader"]
     lodging.up()
@@ -114,7 +114,7 @@ def test_an_agent_that_tries_again_by_itself_is_let_do_so(lodging, provider):  #
     provider.script.words = (Refusal(529, "overloaded_error", "Overloaded"), Says("done"))
     run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader"])
     assert (run["state"], run["result"]) == ("succeeded", "done"), run
-    assert not [event for event in run["events"] if event["name"] == "run.fault"]
+    assert not [event for event in run["events"] if event["name"] == "run.agent_error"]
 
 
 @pytest.mark.parametrize("agent", ["pi"], indirect=True)

@@ -174,7 +174,7 @@ def test_an_agent_works_wherever_its_task_says(lodging, provider):
         run["logs"],
     )
     names = [event["name"] for event in run["events"]]
-    assert {"run.tool", "run.usage", "run.session"} <= set(names)
+    assert {"run.tool_call", "run.usage", "run.session"} <= set(names)
     assert any("it is 42" in part["text"] for part in run["logs"])
     assert "42" in str(provider.script.asked[-1])
     assert not any(KEY in word for word in command_lines())
@@ -256,7 +256,7 @@ def test_an_agent_outlives_its_daemon(lodging, provider):
 
 
 def retries(run):
-    told = [event["data"] for event in run["events"] if event["name"] == "run.fault"]
+    told = [event["data"] for event in run["events"] if event["name"] == "run.agent_error"]
     return [data["retry"] for data in told if "retry" in data]
 
 

@@ -133,7 +133,7 @@ def test_a_question_is_answered_once(sky):
     silent = sky.main.post(f"/v1/runs/{run}/answer", {"answer": "yes"})
     assert (silent.status, silent.code) == (409, "illegal_move")
     sky.run(sky.bench.ask(sky.claim(), "Blue?"))
-    (waiting,) = sky.main.get("/v1/runs/waiting").json["waiting"]
+    (waiting,) = sky.main.get("/v1/questions").json["waiting"]
     assert (waiting["run"]["id"], waiting["question"]["question"]) == (run, "Blue?")
     missing = sky.main.post(f"/v1/runs/{run}/answer", {"answer": "yes", "question": 999})
     assert missing.status == 404
@@ -234,13 +234,13 @@ def test_a_machine_tells_how_it_was_doing(sky):
         )
         sky.clock.advance(timedelta(minutes=1))
     assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] == 75.0
-    told = sky.main.get("/v1/machines/readings?limit=1").json
+    told = sky.main.get("/v1/machines/samples?limit=1").json
     assert [reading["cpu_percent"] for reading in told["readings"]] == [75.0]
-    older = sky.main.get(f"/v1/machines/readings?limit=1&before={quote(told['next'])}").json
+    older = sky.main.get(f"/v1/machines/samples?limit=1&before={quote(told['next'])}").json
     assert [reading["cpu_percent"] for reading in older["readings"]] == [12.5]
-    assert sky.main.get("/v1/machines/readings?host=elsewhere").json["readings"] == []
+    assert sky.main.get("/v1/machines/samples?host=elsewhere").json["readings"] == []
     sky.clock.advance(timedelta(hours=2))
-    assert sky.main.get("/v1/machines/readings").json["readings"] == []
+    assert sky.main.get("/v1/machines/samples").json["readings"] == []
     assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] is None
 
 

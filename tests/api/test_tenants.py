@@ -134,7 +134,7 @@ def things(door):
     run = ann.post("/v1/tasks/secret/run-now", {"payload": CANARY, "key": CANARY}).json["run"]
     door.run(_ask(door))
     key = ann.post("/v1/keys", {"name": CANARY}).json["id"]
-    ann.put("/v1/notify", {"to": f"log:{CANARY}"})
+    ann.put("/v1/notification-targets", {"to": f"log:{CANARY}"})
     door.run(_talk(door, run))
     ann.post("/v1/threads/cli:ann:kestrel/messages", {"text": CANARY})
     session = ann.get("/v1/sessions").json["sessions"][0]["id"]

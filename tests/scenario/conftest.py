@@ -14,8 +14,8 @@ from rota.flow.settle import settle_attempts
 from rota.model.attempts import (
     Assignment,
     AttemptReport,
-    Drained,
     OutgoingMessage,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -89,7 +89,7 @@ class Busy:
     async def retried_and_chained(self):
         await self.bench.queue(self.job, 3)
         await self.end(self.job, AttemptReport(outcome=failed()), 2)
-        await self.end(self.job, AttemptReport(outcome=Drained()))
+        await self.end(self.job, AttemptReport(outcome=Released()))
         self.clock.advance(minutes=1)
         await self.store.write(promote_delayed, 100)
         await self.end(

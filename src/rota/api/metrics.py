@@ -203,7 +203,7 @@ class _Families:
         }
         yield gauge("rota_queue_depth", "Runs that are ready, by pool.", "pool", {**depth})
         yield gauge("rota_queue_oldest_seconds", "Age of the oldest ready run.", "pool", ages)
-        counts = {"later": queue.later, "held": queue.held, "waiting": queue.waiting}
+        counts = {"later": queue.delayed, "held": queue.held, "waiting": queue.waiting}
         yield gauge("rota_queue_waiting", "Runs that are not ready, by why.", "place", {**counts})
         alive = [w for w in self._workers if w.alive(self._now)]
         slots = {"used": queue.running, "total": sum(worker.slots for worker in alive)}

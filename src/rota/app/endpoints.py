@@ -264,10 +264,10 @@ def _opened(home: Path) -> socket.socket | None:
     """Return the desk's socket, unless another daemon answers there or its path is too long."""
     place = agent_api_socket(home)
     if place is None:
-        log.warning("desk.path_too_long", extra={"home": str(home)})
+        log.warning("agent_api.path_too_long", extra={"home": str(home)})
         return None
     if _answers(place.socket):
-        log.warning("desk.taken", extra={"socket": place.socket})
+        log.warning("agent_api.address_in_use", extra={"socket": place.socket})
         return None
     with suppress(FileNotFoundError):
         os.unlink(place.socket)  # noqa: PTH108

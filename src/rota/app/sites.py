@@ -107,7 +107,7 @@ class LocalSiteChecker:
         refuse(site.executor, self.try_out(site.executor).missing)
         if site.isolated and site.executor == TmuxExecutor.name:
             refuse("tmux with walls", self.try_out(SandboxExecutor.name).missing)
-        asks = site.network is NetworkAccess.OUTLET
+        asks = site.network is NetworkAccess.EGRESS
         if asks and self.outlet is None and not load_secrets(self._settings).opens():
             raise Unavailable(NO_OUTLET)
         if site.image is not None:

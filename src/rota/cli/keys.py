@@ -144,7 +144,7 @@ def list_audit(
         "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
     }
-    found = desk.call("GET", "/v1/requests", wanted)
+    found = desk.call("GET", "/v1/audit", wanted)
     desk.out.record(found)
     if desk.out.as_json:
         return

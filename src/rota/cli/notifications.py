@@ -44,7 +44,7 @@ def change(
     """
     desk = CliContext(context, makes=True)
     wanted = {"to": to, "least": least, "default": default, "space": space}
-    found = desk.call("PUT", "/v1/notify", wanted, dry_run=dry_run)
+    found = desk.call("PUT", "/v1/notification-targets", wanted, dry_run=dry_run)
     desk.out.record(found)
     also = ", and results go there that name no place" if found["default"] else ""
     desk.out.line(f"{found['space']} is told in {found['to']} from {found['least']} up{also}.")
@@ -57,7 +57,7 @@ def list_all(context: typer.Context, space: SpaceName = None) -> None:
     Example: rota notify list
     """
     desk = CliContext(context)
-    found = desk.call("GET", "/v1/notify", {"space": space})
+    found = desk.call("GET", "/v1/notification-targets", {"space": space})
     desk.out.record(found)
     rows = [
         [one["space"], one["to"], one["least"], "yes" if one["default"] else ""]
@@ -80,7 +80,9 @@ def remove(
     """
     desk = CliContext(context)
     desk.out.confirm(f"Tell nobody in {to} any more?", yes=yes or dry_run)
-    gone = desk.call("DELETE", "/v1/notify", {"to": to, "space": space}, dry_run=dry_run)
+    gone = desk.call(
+        "DELETE", "/v1/notification-targets", {"to": to, "space": space}, dry_run=dry_run
+    )
     desk.out.record(gone)
     desk.out.line(f"{gone['space']} is told no more in {gone['to']}.")
 

@@ -307,7 +307,7 @@ curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v
 - **Writing.** `Idempotency-Key` lets the same request come twice and be carried out once; with
   another body it is a conflict. `Rota-Dry-Run: true` tries a change and takes it back (204).
   `If-Match` with the `ETag` of a task changes only what the caller has seen (412). Who changed what
-  is told by `GET /v1/requests`.
+  is told by `GET /v1/audit`.
 - **Bodies** have at most 1 MiB and 20,000 values (counted from 64 KiB on) and come within 30 s; a
   message with files has 14 MiB, if its `Content-Length` says so. Of bodies of more than 64 KiB a
   space has 14 MiB under way at once; what does not say how long it is counts as 1 MiB. 429 and 503

@@ -300,7 +300,7 @@ def _section(out: Display, columns: list[str], rows: list[list[str]]) -> None:
 
 
 OUTPUT = "run.output"
-FAULT = "run.fault"
+FAULT = "run.agent_error"
 SHOWN = ("text", "ansi")
 KINDS = set(AgentErrorKind)
 

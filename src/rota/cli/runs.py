@@ -462,7 +462,7 @@ def list_open(context: typer.Context) -> None:
     Example: rota questions
     """
     desk = CliContext(context)
-    found = desk.call("GET", "/v1/runs/waiting")
+    found = desk.call("GET", "/v1/questions")
     desk.out.record(found)
     if desk.out.as_json:
         return

@@ -293,7 +293,7 @@ def list_readings(
         "host": host,
         "limit": whole_number("limit", limit, 1, MOST_LISTED),
     }
-    found = desk.call("GET", "/v1/machines/readings", wanted)
+    found = desk.call("GET", "/v1/machines/samples", wanted)
     desk.out.record(found)
     if desk.out.as_json:
         return

@@ -74,21 +74,21 @@ class AmountsResponse(ResponseModel):
 
 
 class BudgetResponse(ResponseModel):
-    """A budget, and what the day has used; `aside` is set aside beyond that for what goes on."""
+    """A budget, and what the day has used; `reserved` is set aside beyond that for what goes on."""
 
     scope: BudgetScope
     per: Literal["run", "day"]
     caps: AmountsResponse
     used: AmountsResponse | None
-    aside: AmountsResponse | None
+    reserved: AmountsResponse | None
 
 
 class ForecastResponse(ResponseModel):
     """What a run usually uses, and used at most, in so many runs before it."""
 
     runs: int
-    usual: AmountsResponse
-    most: AmountsResponse
+    median: AmountsResponse
+    max: AmountsResponse
 
 
 class BudgetListResponse(ResponseModel):
@@ -158,14 +158,14 @@ def _budget(standing: BudgetStatus) -> BudgetResponse:
         per="run" if used is None else "day",
         caps=_amounts(standing.caps),
         used=None if used is None else _amounts(used.used),
-        aside=None if used is None else _amounts(used.aside),
+        reserved=None if used is None else _amounts(used.reserved),
     )
 
 
 def _forecast(known: UsageForecast | None) -> ForecastResponse | None:
     if known is None:
         return None
-    return ForecastResponse(runs=known.runs, usual=_amounts(known.usual), most=_amounts(known.most))
+    return ForecastResponse(runs=known.runs, median=_amounts(known.median), max=_amounts(known.max))
 
 
 def _amounts(told: Amounts | BudgetCaps) -> AmountsResponse:

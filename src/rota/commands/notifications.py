@@ -33,7 +33,7 @@ class NotificationTargetSelector(RequestModel):
 class SetNotificationTarget(NotificationTargetSelector):
     """From which level up a place is told, and whether results go there by default."""
 
-    least: NotificationLevel = NotificationLevel.NORMAL
+    min_level: NotificationLevel = NotificationLevel.NORMAL
     default: bool = Field(
         default=False, description="Results of tasks created without `deliver_to` go there."
     )
@@ -44,7 +44,7 @@ class NotificationTargetResponse(ResponseModel):
 
     space: str
     to: str
-    least: NotificationLevel
+    min_level: NotificationLevel
     default: bool
     updated_at: datetime
 
@@ -52,7 +52,7 @@ class NotificationTargetResponse(ResponseModel):
 class NotificationTargetList(ResponseModel):
     """Where people are told."""
 
-    preferences: list[NotificationTargetResponse]
+    targets: list[NotificationTargetResponse]
 
 
 class NotificationTargetRemovedResponse(ResponseModel):
@@ -67,22 +67,22 @@ def _given(preference: NotificationTarget) -> NotificationTargetResponse:
     return NotificationTargetResponse(
         space=preference.space,
         to=preference.to,
-        least=level_of(preference.least),
-        default=preference.usual,
+        min_level=level_of(preference.min_priority),
+        default=preference.is_default,
         updated_at=preference.updated_at,
     )
 
 
-@command("GET", "/v1/notify", KeyScope.READ)
+@command("GET", "/v1/notification-targets", KeyScope.READ)
 async def list_preferences(
     office: RequestContext, asked: NotificationTargetsQuery
 ) -> NotificationTargetList:
     """List where people are told of runs that fail, expire or wait, and of disabled tasks."""
     found = await notifications.list_preferences(office.store, office.caller, asked.space)
-    return NotificationTargetList(preferences=[_given(preference) for preference in found])
+    return NotificationTargetList(targets=[_given(preference) for preference in found])
 
 
-@command("PUT", "/v1/notify", KeyScope.ADMIN)
+@command("PUT", "/v1/notification-targets", KeyScope.ADMIN)
 async def set_preference(
     office: RequestContext, asked: SetNotificationTarget
 ) -> NotificationTargetResponse:
@@ -100,13 +100,13 @@ async def set_preference(
         office.channels,
         space,
         asked.to,
-        asked.least,
+        asked.min_level,
         usual=asked.default,
     )
     return _given(found)
 
 
-@command("DELETE", "/v1/notify", KeyScope.ADMIN)
+@command("DELETE", "/v1/notification-targets", KeyScope.ADMIN)
 async def remove_preference(
     office: RequestContext, asked: NotificationTargetSelector
 ) -> NotificationTargetRemovedResponse:

@@ -69,7 +69,7 @@ class SpaceResponse(ResponseModel):
 class RunResponse(ResponseModel):
     """The work for one slot, message, trigger or call.
 
-    `checked` says of one that ended whether its task's checks hold; `mark` why nobody was told of a
+    `check_state` says of one that ended whether its task's checks hold; `suppressed` why nobody was told of a
     success: its gate woke nobody (`quiet`), or its result said so (`silent`). `took_seconds` is how
     long its newest attempt worked, once that is over; `finished_at` may be later, where nobody was
     there to hear of its end.
@@ -80,7 +80,7 @@ class RunResponse(ResponseModel):
     task_id: int
     space: str
     state: RunState
-    place: QueueState | None
+    queue_state: QueueState | None
     source: RunSource
     pool: Pool
     priority: int
@@ -105,15 +105,15 @@ class RunResponse(ResponseModel):
     result: Json
     error_code: str | None
     error: str | None
-    checked: CheckState | None
-    mark: SuppressionReason | None
+    check_state: CheckState | None
+    suppressed: SuppressionReason | None
 
 
 class AttemptResponse(ResponseModel):
-    """One try at a run, ended; `ending` tells how its processes ended, where it had any.
+    """One try at a run, ended; `exit` tells how its processes ended, where it had any.
 
     Its `reason` says what ended them, `killed` that it took force, `proven` that none is left.
-    `checks` is what its task's checks found: the check, whether it passed, and the evidence.
+    `check_results` is what its task's checks found: the check, whether it passed, and the evidence.
     """
 
     number: int
@@ -123,12 +123,12 @@ class AttemptResponse(ResponseModel):
     ended_at: datetime
     outcome: str
     error: str | None
-    ending: dict[str, Any] | None
-    checks: list[dict[str, Any]] | None
+    exit: dict[str, Any] | None
+    check_results: list[dict[str, Any]] | None
 
 
 class HeartbeatResponse(ResponseModel):
-    """What was last heard of the newest attempt, and when; `silence` says why nothing came since.
+    """What was last heard of the newest attempt, and when; `missed_reason` says why nothing came since.
 
     `memory_bytes` counts shared memory for each process.
     """
@@ -144,7 +144,7 @@ class HeartbeatResponse(ResponseModel):
     output_at: datetime | None
     last_line: str | None
     pane: str | None
-    silence: str | None
+    missed_reason: str | None
 
 
 class QuestionResponse(ResponseModel):
@@ -227,7 +227,7 @@ class DeliveryResponse(ResponseModel):
     body: str
     kind: DeliveryKind
     mail: MailResponse | None
-    files: list[AttachmentResponse]
+    attachments: list[AttachmentResponse]
     state: DeliveryState
     tries: int
     created_at: datetime
@@ -253,7 +253,7 @@ def run_given(run: Run) -> RunResponse:
         task_id=run.task_id,
         space=run.space,
         state=run.state,
-        place=run.place,
+        place=run.queue_state,
         source=run.source,
         pool=run.pool,
         priority=run.priority,
@@ -279,28 +279,28 @@ def run_given(run: Run) -> RunResponse:
         error_code=run.error_code,
         error=run.error,
         checked=check_state_of(run),
-        mark=run.mark,
+        mark=run.suppressed,
     )
 
 
 def attempt_given(attempt: EndedAttempt) -> AttemptResponse:
     """Return an attempt as it goes over a wire."""
     return AttemptResponse.model_construct(
-        number=attempt.number,
+        number=attempt.epoch,
         cause=attempt.cause,
-        worker=attempt.worker,
+        worker=attempt.worker_id,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
         outcome=attempt.outcome,
         error=attempt.error,
-        ending=attempt.ending,
-        checks=attempt.checks,
+        ending=attempt.exit,
+        checks=attempt.check_results,
     )
 
 
 def heartbeat_given(heard: Heartbeat) -> HeartbeatResponse:
     """Return a heartbeat as it goes over a wire."""
-    sign = heard.sign
+    sign = heard.sample
     return HeartbeatResponse.model_construct(
         at=heard.at,
         attempt=sign.epoch,
@@ -313,7 +313,7 @@ def heartbeat_given(heard: Heartbeat) -> HeartbeatResponse:
         output_at=sign.output_at,
         last_line=sign.last_line,
         pane=sign.pane,
-        silence=heard.silence,
+        silence=heard.missed_reason,
     )
 
 
@@ -375,7 +375,7 @@ def delivery_given(delivery: Delivery) -> DeliveryResponse:
         body=delivery.body,
         kind=delivery.kind,
         mail=None if delivery.mail is None else _mail_given(delivery.mail),
-        files=[AttachmentResponse.model_construct(**asdict(each)) for each in delivery.files],
+        files=[AttachmentResponse.model_construct(**asdict(each)) for each in delivery.attachments],
         state=delivery.state,
         tries=delivery.tries,
         created_at=delivery.created_at,

@@ -222,7 +222,7 @@ class WhyEntryResponse(ResponseModel):
     until: datetime | None
     count: int
     schedule: str | None
-    verdict: str
+    outcome: str
     sentence: str
     run: int | None
 
@@ -312,7 +312,7 @@ def _why(told: WhyReport, where: str) -> WhyResponse:
                 until=story.until,
                 count=story.count,
                 schedule=story.schedule,
-                verdict=story.verdict,
+                outcome=story.outcome,
                 sentence=story.sentence,
                 run=story.run_id,
             )

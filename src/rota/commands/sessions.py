@@ -78,7 +78,7 @@ class ExchangeResponse(ResponseModel):
     attempt: int
     task: str | None
     at: datetime
-    said: str
+    prompt: str
     state: str | None
     result: Json
     error: str | None
@@ -171,7 +171,7 @@ def _exchange(found: Exchange) -> ExchangeResponse:
         attempt=found.epoch,
         task=found.task,
         at=found.at,
-        said=found.said,
+        prompt=found.prompt,
         state=found.state,
         result=_result(found.result),
         error=found.error,

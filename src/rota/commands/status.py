@@ -42,7 +42,7 @@ class QueueResponse(ResponseModel):
     """How full the queue is."""
 
     ready: int
-    later: int
+    delayed: int
     held: int
     running: int
     waiting: int
@@ -111,7 +111,7 @@ class PollerResponse(ResponseModel):
     """One loop of this daemon, and for how long it has not ended a step well."""
 
     name: str
-    silent_seconds: float
+    seconds_since_success: float
     failures: int
     error: str | None
 
@@ -120,7 +120,7 @@ class DaemonStatusResponse(ResponseModel):
     """The daemon that answers."""
 
     state: str
-    services: list[PollerResponse]
+    pollers: list[PollerResponse]
 
 
 class StatusResponse(ResponseModel):
@@ -186,13 +186,13 @@ class AuditEntryResponse(ResponseModel):
     caller: str
     space: str
     command: str
-    about: dict[str, Any]
+    subject: dict[str, Any]
 
 
 class AuditList(ResponseModel):
     """What was changed and by whom, newest first; `next` continues the list as `before`."""
 
-    requests: list[AuditEntryResponse]
+    entries: list[AuditEntryResponse]
     next: int | None
 
 
@@ -229,7 +229,7 @@ async def show_status(office: RequestContext, asked: EmptyRequest) -> StatusResp
         paused_since=seen.paused_since,
         queue=QueueResponse(
             ready=queue.ready,
-            later=queue.later,
+            delayed=queue.delayed,
             held=queue.held,
             running=queue.running,
             waiting=queue.waiting,
@@ -281,13 +281,13 @@ def _daemon(daemon: DaemonControl) -> DaemonStatusResponse:
     services = [
         PollerResponse(
             name=service.name,
-            silent_seconds=service.silent_for,
+            seconds_since_success=service.silent_for,
             failures=service.failures,
             error=service.last_error,
         )
         for service in daemon.services
     ]
-    return DaemonStatusResponse(state=daemon.state, services=services)
+    return DaemonStatusResponse(state=daemon.state, pollers=services)
 
 
 def _warned(
@@ -365,21 +365,21 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
     )
 
 
-@command("GET", "/v1/requests", KeyScope.ADMIN)
+@command("GET", "/v1/audit", KeyScope.ADMIN)
 async def list_requests(office: RequestContext, asked: AuditQuery) -> AuditList:
     """List what was changed and by whom, newest first."""
     space = visible_space(office.caller, asked.space)
     before = LARGEST_ID if asked.before is None else asked.before
     found = await office.store.read(list_audit_entries, space, before, asked.limit)
     return AuditList(
-        requests=[
+        entries=[
             AuditEntryResponse(
                 id=one.id,
                 at=one.at,
                 caller=one.caller,
                 space=one.space,
                 command=one.command,
-                about=one.about,
+                subject=one.subject,
             )
             for one in found
         ],
@@ -417,7 +417,7 @@ class MachineSampleResponse(ResponseModel):
 class MachineSampleList(ResponseModel):
     """Readings of machines, newest first; `next` continues the list as `before`."""
 
-    readings: list[MachineSampleResponse]
+    samples: list[MachineSampleResponse]
     next: datetime | None
 
 
@@ -439,13 +439,13 @@ class AttemptHeartbeatResponse(ResponseModel):
     state: str
     alive: bool
     started_at: datetime
-    heard_at: datetime
+    seen_at: datetime
     output_at: datetime | None
     last_line: str | None
     processes: int | None
     cpu_seconds: float | None
     memory_bytes: int | None
-    silence: str | None
+    missed_reason: str | None
 
 
 class HeartbeatList(ResponseModel):
@@ -454,7 +454,7 @@ class HeartbeatList(ResponseModel):
     heartbeats: list[AttemptHeartbeatResponse]
 
 
-@command("GET", "/v1/machines/readings", KeyScope.ADMIN)
+@command("GET", "/v1/machines/samples", KeyScope.ADMIN)
 async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> MachineSampleList:
     """List how machines were doing, one reading for each heartbeat of a daemon, newest first."""
     check_main(office.caller)
@@ -464,7 +464,7 @@ async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> M
     found = await office.store.read(list_machine_samples, since, before, asked.host, asked.limit)
     more = len(found) == asked.limit
     return MachineSampleList(
-        readings=[as_given(reading) for reading in found], next=found[-1].at if more else None
+        samples=[as_given(reading) for reading in found], next=found[-1].at if more else None
     )
 
 
@@ -492,7 +492,7 @@ def as_given(reading: MachineSample) -> MachineSampleResponse:
 
 
 def _heard(heard: AttemptHeartbeat) -> AttemptHeartbeatResponse:
-    sign = heard.heartbeat.sign
+    sign = heard.heartbeat.sample
     return AttemptHeartbeatResponse(
         run=sign.run_id,
         attempt=sign.epoch,
@@ -502,11 +502,11 @@ def _heard(heard: AttemptHeartbeat) -> AttemptHeartbeatResponse:
         state=sign.state,
         alive=sign.alive,
         started_at=heard.started_at,
-        heard_at=heard.heartbeat.at,
+        seen_at=heard.heartbeat.at,
         output_at=sign.output_at,
         last_line=sign.last_line,
         processes=sign.processes,
         cpu_seconds=sign.cpu_seconds,
         memory_bytes=sign.memory_bytes,
-        silence=heard.heartbeat.silence,
+        missed_reason=heard.heartbeat.missed_reason,
     )

@@ -270,7 +270,7 @@ class TaskWorkInput(RequestModel):
     thinking: Word | None = None
     permission_mode: Word | None = None
     max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS), WHOLE] | None = None
-    context: SessionContext | None = Field(
+    session: SessionContext | None = Field(
         default=None,
         description="`group`: its runs go on in the session of the thread, one after the other.",
     )

@@ -83,10 +83,10 @@ class TaskSummary(ResponseModel):
 
 
 class TaskResponse(TaskSummary):
-    """What to do, when, and under which rules; `wish` is what its agent was asked for."""
+    """What to do, when, and under which rules; `agent_spec` is what its agent was asked for."""
 
     agent: str | None
-    wish: dict[str, Any]
+    agent_spec: dict[str, Any]
     policy: dict[str, Any]
     checks: list[dict[str, Any]]
     gate: dict[str, Any] | None
@@ -100,13 +100,13 @@ class TaskResponse(TaskSummary):
 
 
 class SiteResponse(ResponseModel):
-    """Where a task's programs run; `usual` says that the task leaves it to its space.
+    """Where a task's programs run; `default` says that the task leaves it to its space.
 
-    `held` says for whom each of its bounds can be held where this was asked.
+    `enforced_limits` says for whom each of its bounds can be held where this was asked.
     """
 
     executor: str
-    usual: bool
+    default: bool
     isolated: bool
     image: str | None
     mounts: list[str]
@@ -115,7 +115,7 @@ class SiteResponse(ResponseModel):
     memory_mib: int | None
     processes: int | None
     cpus: float | None
-    held: dict[str, LimitEnforcement]
+    enforced_limits: dict[str, LimitEnforcement]
 
 
 class ActivityResponse(ResponseModel):

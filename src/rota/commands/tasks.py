@@ -124,7 +124,7 @@ class TaskList(ResponseModel):
 class TaskDetailResponse(TaskResponse):
     """A task with what it is doing, its tally and its newest runs.
 
-    `warning` says why nobody is sent what it delivers, if that is so; `lacks` what it names and
+    `warning` says why nobody is sent what it delivers, if that is so; `missing_programs` what it names and
     the machine that answers does not have, such as its program.
     """
 
@@ -135,7 +135,7 @@ class TaskDetailResponse(TaskResponse):
     fires: list[datetime]
     forecast: ForecastResponse | None
     warning: str | None
-    lacks: Sequence[str]
+    missing_programs: Sequence[str]
 
 
 class SetTaskResponse(TaskDetailResponse):
@@ -460,7 +460,7 @@ async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
         fires=fires[:FIRES],
         forecast=await forecast_given(office, view.task),
         warning=warn_unreachable_target(view.task.policy.deliver_to, office.channels),
-        lacks=await lacks_of(office, view.task, role),
+        missing_programs=await lacks_of(office, view.task, role),
     )
 
 

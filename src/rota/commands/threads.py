@@ -77,7 +77,7 @@ class RegisterThread(ThreadSelector):
         default=None, description="Who answers: an agent with the context `group`."
     )
     trigger: Trigger | None = Field(default=None, description="The word that asks for an answer.")
-    facts: dict[str, Json] | None = Field(
+    metadata: dict[str, Json] | None = Field(
         default=None, description="What is known of it elsewhere."
     )
 
@@ -91,9 +91,9 @@ class ThreadResponse(ResponseModel):
     title: str
     task: str | None
     trigger: str | None
-    facts: dict[str, Json]
+    metadata: dict[str, Json]
     created_at: datetime
-    said_at: datetime | None = Field(description="When something was last said there.")
+    last_message_at: datetime | None = Field(description="When something was last said there.")
     pending: int = Field(description="How many messages nobody has read.")
 
 
@@ -121,9 +121,9 @@ def thread_given(found: Thread) -> ThreadResponse:
         title=found.title,
         task=found.task,
         trigger=found.trigger,
-        facts=found.facts,
+        metadata=found.metadata,
         created_at=found.created_at,
-        said_at=found.said_at,
+        last_message_at=found.said_at,
         pending=found.pending,
     )
 
@@ -156,8 +156,8 @@ async def register_thread(office: RequestContext, asked: RegisterThread) -> Thre
         changes["title"] = asked.title
     if asked.trigger is not None:
         changes["trigger"] = asked.trigger or None
-    if asked.facts is not None:
-        changes["facts"] = threads.checked_facts(asked.facts)
+    if asked.metadata is not None:
+        changes["metadata"] = threads.checked_facts(asked.metadata)
     if asked.task is not None:
         task = await resolve_task(office, asked.task, space) if asked.task else None
         changes["task_id"] = None if task is None else threads.answering(task).id
@@ -244,7 +244,7 @@ class MessageResponse(ResponseModel):
     text: str
     at: datetime
     state: MessageState
-    reader: int | None
+    reader_run: int | None
     run: int | None
     read_at: datetime | None
     files: list[MessageFileResponse]
@@ -266,7 +266,7 @@ def message_given(found: ThreadMessage) -> MessageResponse:
         text=found.body,
         at=found.at,
         state=found.state,
-        reader=found.reader,
+        reader_run=found.reader_run_id,
         run=found.run_id,
         read_at=found.read_at,
         files=[

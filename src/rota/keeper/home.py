@@ -250,7 +250,7 @@ class LocalKeeperHome:
     def mailbox(self, kept: KeptAttempt) -> str:
         """Return the mailbox of a try, which is made if it is not there: no other try has it."""
         attempt = self._mailboxes / _room_name(kept.run_id, kept.epoch)
-        with raise_if_exhausted(unbegun=not kept.tries):
+        with raise_if_exhausted(unbegun=not kept.launches):
             return make_box(attempt, _state_name(kept.nonce))
 
     async def start(
@@ -267,7 +267,7 @@ class LocalKeeperHome:
             raise Unavailable("this process does not have the home")
         self._bells.hang(_name(kept))
         try:
-            with raise_if_exhausted(unbegun=not kept.tries):
+            with raise_if_exhausted(unbegun=not kept.launches):
                 spec = await self._furnished(kept, room, site, role, prepared, bounds)
                 await asyncio.to_thread(self._start, kept, spec)
         except BaseException:
@@ -286,7 +286,7 @@ class LocalKeeperHome:
         for file in prepared.files:
             write_anew(Path(room.folder) / file.name, file.content)
         if room.artifacts is not None and not room.settled:
-            shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.tries == 0
+            shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.launches == 0
             await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
         state.mkdir(mode=PRIVATE)
@@ -461,7 +461,7 @@ class EgressRouter:
 
         One that is carried on stays let in.
         """
-        asked = site.network is NetworkAccess.OUTLET
+        asked = site.network is NetworkAccess.EGRESS
         if self._gateway is None:
             return offered, self._told(site)
         offered = self._gateway.offered(offered, isolated=site.isolated)
@@ -476,7 +476,7 @@ class EgressRouter:
         return offered, {**self._told(site), **told}
 
     def _told(self, site: Site) -> dict[str, str]:
-        if site.network is not NetworkAccess.OUTLET or self._outlet is None:
+        if site.network is not NetworkAccess.EGRESS or self._outlet is None:
             return {}
         return {"ROTA_OUTLET_ADDRESS": f"127.0.0.1:{self._outlet.port}"}
 
@@ -484,7 +484,7 @@ class EgressRouter:
         self, kept: KeptAttempt, room: AgentWorkspace, site: Site
     ) -> EgressSocket | None:
         """Return the socket that a program is handed: if its task asks for it, or as usual."""
-        asked, walled = site.network is NetworkAccess.OUTLET, has_own_loopback(site)
+        asked, walled = site.network is NetworkAccess.EGRESS, has_own_loopback(site)
         if self._gateway is not None and TOKEN in room.ids:
             ids = (kept.run_id, kept.epoch)
             ended = self._ended(kept)

@@ -17,21 +17,21 @@ class EventName(StrEnum):
     SETTLED = "run.settled"
     RETRIED = "run.retried"
     LOST = "run.lost"
-    DRAINED = "run.drained"
-    HELD_BACK = "run.held_back"
-    ASKED = "run.asked"
-    ANSWERED = "run.answered"
-    NOTICED = "run.noticed"
+    RELEASED = "run.released"
+    BUDGET_EXHAUSTED = "run.budget_exhausted"
+    QUESTION_ASKED = "run.question_asked"
+    QUESTION_ANSWERED = "run.question_answered"
+    NOTIFIED = "run.notified"
     CANCEL_REQUESTED = "run.cancel_requested"
     STUCK = "run.stuck"
-    SILENT = "run.silent"
+    HEARTBEAT_MISSED = "run.heartbeat_missed"
     LATE_RESULT = "run.late_result"
     OUTPUT = "run.output"
     PROGRESS = "run.progress"
-    TOOL = "run.tool"
+    TOOL_CALL = "run.tool_call"
     USAGE = "run.usage"
     SESSION = "run.session"
-    FAULT = "run.fault"
+    AGENT_ERROR = "run.agent_error"
     TASK_CREATED = "task.created"
     TASK_CHANGED = "task.changed"
     TASK_ENABLED = "task.enabled"
@@ -47,7 +47,7 @@ class EventName(StrEnum):
     RESTORED = "store.restored"
     PAUSED = "store.paused"
     RESUMED = "store.resumed"
-    CLOCK_LEAPT = "clock.leapt"
+    CLOCK_JUMPED = "clock.jumped"
     CLOCK_RETURNED = "clock.returned"
 
 
@@ -56,25 +56,25 @@ EVENT_MEANINGS: dict[EventName, str] = {
     "`mark`, `next_check`",
     EventName.RETRIED: "an attempt failed and the run is queued again",
     EventName.LOST: "an attempt vanished without a result; data says why",
-    EventName.DRAINED: "a worker shut down and gave the run back",
-    EventName.HELD_BACK: "a budget of the day is spent and the run waits; data says which",
-    EventName.ASKED: "a run waits for a person's answer",
-    EventName.ANSWERED: "a person answered and the run is queued again",
-    EventName.NOTICED: "people are told that a run failed, expired or waits; data holds the places "
+    EventName.RELEASED: "a worker shut down and gave the run back",
+    EventName.BUDGET_EXHAUSTED: "a budget of the day is spent and the run waits; data says which",
+    EventName.QUESTION_ASKED: "a run waits for a person's answer",
+    EventName.QUESTION_ANSWERED: "a person answered and the run is queued again",
+    EventName.NOTIFIED: "people are told that a run failed, expired or waits; data holds the places "
     "`to` which it goes, and those whose level its priority is `below`",
     EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop; `why` tells who",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
-    EventName.SILENT: "nobody has told of a running attempt for two heartbeats; data says why",
+    EventName.HEARTBEAT_MISSED: "nobody has told of a running attempt for two heartbeats; data says why",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
     EventName.OUTPUT: "a program wrote something; data holds the stream, the offset, the text, "
     "and in `ansi` the same with its colours, where it has any; the line of an `open` one was not "
     "whole yet, and one that `continues` goes on with the line before; one with `end` is of the "
     "end of a long output, recorded once its program has ended",
     EventName.PROGRESS: "a run says how far it is; data holds percent and message",
-    EventName.TOOL: "an agent uses a tool; data holds its name and a summary",
+    EventName.TOOL_CALL: "an agent uses a tool; data holds its name and a summary",
     EventName.USAGE: "an agent has used tokens; data holds the figures",
     EventName.SESSION: "an agent has begun or resumed a session; data holds its name",
-    EventName.FAULT: "an agent met a fault and may go on; data holds its kind",
+    EventName.AGENT_ERROR: "an agent met a fault and may go on; data holds its kind",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",
@@ -90,7 +90,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.RESTORED: "the database was put in place from a backup; data tells from when",
     EventName.PAUSED: "everything was paused: nothing new begins, slots that come due are skipped",
     EventName.RESUMED: "everything was resumed: work begins again, from now on",
-    EventName.CLOCK_LEAPT: "the store's clock leapt forward by more than a minute; data says "
+    EventName.CLOCK_JUMPED: "the store's clock leapt forward by more than a minute; data says "
     "`from` when `to` when, and slots in between count as missed once it is believed",
     EventName.CLOCK_RETURNED: "the store's clock was ahead and went back; slots `from` the one "
     "instant `to` the other were planned meanwhile and do not fire again: `rota status` names the "

@@ -47,7 +47,7 @@ def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) ->
         thinking=spec.get("thinking"),
         permission_mode=spec.get("permission_mode"),
         max_turns=spec.get("max_turns"),
-        context=read_session_context(spec),
+        session=read_session_context(spec),
         envelope=spec.get("envelope"),
         previous_result=bool(spec.get("previous_result", False)),
         program=tuple(spec.get("command") or ()),
@@ -63,7 +63,7 @@ def read_session_context(spec: Mapping[str, Any]) -> SessionContext:
 
 def is_in_conversation(task: Task) -> bool:
     """Whether the runs of a task go on in the session of their thread, one after the other."""
-    return task.kind is TaskKind.AGENT and read_session_context(task.spec) is SessionContext.GROUP
+    return task.kind is TaskKind.AGENT and read_session_context(task.spec) is SessionContext.SHARED
 
 
 def is_session(name: str) -> bool:

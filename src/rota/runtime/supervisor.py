@@ -142,7 +142,7 @@ class Supervisor:
         self._lag = LagMonitor(clock, self.worker.working_on)
         self._wakes: dict[str, Callable[[], None]] = {
             "runs": self.worker.wake,
-            "later": self.planner.wake,
+            "delayed": self.planner.wake,
             "schedules": self.planner.wake,
             "deliveries": self.postman.wake,
             "cancels": self.pulse.wake,
@@ -166,7 +166,7 @@ class Supervisor:
         """Take the roles, register, and give back what an earlier process left behind."""
         self._alone = await self._store.database.take_roles()
         if not await self._open_home():
-            log.warning("keepers.taken")
+            log.warning("keeper_home.in_use")
         await self._register(self.worker.id)
         if self._alone:
             await self._store.write(fence_other_workers, self.worker.id)
@@ -177,7 +177,7 @@ class Supervisor:
             await align(self._store, zone_data_mark())
             await note_return(self._store)
         self._unsubscribe = self._store.subscribe(self._wake)
-        reach("crew.ready")
+        reach("supervisor.ready")
 
     async def run(self) -> None:
         """Work until stopped; returns when everything has ended."""
@@ -286,7 +286,7 @@ class Supervisor:
                     adopt_attempt, kept.run_id, kept.epoch, self.worker.id
                 )
                 adopted += make_assignments(found, self._store.database.incarnation)
-            reach("kept.adopted")
+            reach("attempt.adopted")
             stands = {
                 (kept.run_id, kept.epoch): kept
                 for kept in await self._store.read(list_kept_attempts, home)

@@ -56,7 +56,7 @@ def as_delivery(row: Row) -> Delivery:
         error=error,
         kind=DeliveryKind(kind),
         mail=None if mail is None else mail_of(mail),
-        files=() if files is None else from_json(tuple[Attachment, ...], json.loads(files)),
+        attachments=() if files is None else from_json(tuple[Attachment, ...], json.loads(files)),
     )
 
 
@@ -118,7 +118,7 @@ async def record_delivery(
 
 async def list_held_deliveries(tx: Transaction, worker: str, most: int) -> list[Delivery]:
     """Return deliveries a worker has taken and not marked."""
-    rows = await tx.rows("held_deliveries", worker=worker, most=most)
+    rows = await tx.rows("deliveries_of_worker", worker=worker, most=most)
     return [as_delivery(row) for row in rows]
 
 

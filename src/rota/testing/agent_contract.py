@@ -74,7 +74,7 @@ class AgentContract:
             "tools": (replace(wish, tools=("some_tool",)), able.tools),
             "denied_tools": (replace(wish, denied_tools=("some_tool",)), able.denied_tools),
             "max_turns": (replace(wish, max_turns=3), able.max_turns),
-            "context": (replace(wish, context=SessionContext.GROUP), able.resume),
+            "context": (replace(wish, session=SessionContext.SHARED), able.resume),
             "thinking": (replace(wish, thinking=thinking), bool(able.thinking)),
             "permission_mode": (replace(wish, permission_mode=mode), bool(able.permission_modes)),
         }
@@ -91,7 +91,7 @@ class AgentContract:
         for line in RUBBISH:
             reader.feed(line)
             reader.feed(line, cut=True)
-        assert reader.end(ProcessExit(code=1)).fault is not None
+        assert reader.end(ProcessExit(code=1)).error is not None
 
     def test_what_is_said_depends_on_the_lines_alone(self, agent: Agent, wish: AgentSpec) -> None:
         first, second = agent.reader(wish, ROOM), agent.reader(wish, ROOM)
@@ -108,11 +108,11 @@ class AgentContract:
         ):
             verdict = agent.reader(wish, ROOM).end(end)
             assert isinstance(verdict.outcome, Failed)
-            assert verdict.outcome.code == verdict.fault
+            assert verdict.outcome.code == verdict.error
 
     def test_a_kill_by_somebody_else_is_out_of_memory(self, agent: Agent, wish: AgentSpec) -> None:
         verdict = agent.reader(wish, ROOM).end(ProcessExit(code=137))
-        assert verdict.fault is AgentErrorKind.OUT_OF_MEMORY
+        assert verdict.error is AgentErrorKind.OUT_OF_MEMORY
         assert isinstance(verdict.outcome, Failed)
         assert not verdict.outcome.retryable
 
@@ -120,5 +120,5 @@ class AgentContract:
         cancelled = agent.reader(wish, ROOM).end(ProcessExit(code=0, stopped=StopReason.CANCELLED))
         late = agent.reader(wish, ROOM).end(ProcessExit(signal=9, stopped=StopReason.TIMEOUT))
         assert isinstance(cancelled.outcome, Cancelled)
-        assert late.fault is AgentErrorKind.TIMEOUT
+        assert late.error is AgentErrorKind.TIMEOUT
         assert not isinstance(late.outcome, Succeeded)

@@ -104,7 +104,7 @@ async def test_pausing_is_told_and_ends(door):
     assert "everything is paused" in str(why)
     assert (await post(door, "/v1/resume-all"))[1] == {"paused": False, "paused_since": None}
     assert await door.bench.claim_ids() == [run_id]
-    _, requests = await door.call("/v1/requests")
+    _, requests = await door.call("/v1/audit")
     assert [r["command"] for r in requests["requests"]][:2] == ["resume_all", "pause_all"]
 
 
@@ -150,7 +150,7 @@ async def test_a_stopped_daemon_takes_nothing_and_a_start_brings_it_back(working
     await post(working, "/v1/start")
     await working.until_run(run_id, RunState.SUCCEEDED)
     assert done == [run_id]
-    _, requests = await working.call("/v1/requests")
+    _, requests = await working.call("/v1/audit")
     asked = [request["command"] for request in requests["requests"]]
     assert asked == ["start_daemon", "start_daemon", "stop_daemon", "stop_daemon"]
     assert len(working.crews) == 2
@@ -174,7 +174,7 @@ async def test_a_stop_gives_back_what_does_not_end_and_a_start_goes_on_with_it(w
     await post(working, "/v1/start")
     await working.until_run(run_id, RunState.SUCCEEDED)
     assert attempts == [1, 2]
-    assert "run.drained" in await working.bench.events(run_id)
+    assert "run.released" in await working.bench.events(run_id)
 
 
 async def test_a_function_that_cannot_be_stopped_is_not_tried_again_beside_itself(working):

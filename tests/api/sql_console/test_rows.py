@@ -95,7 +95,7 @@ async def test_s05_a_signature_is_for_one_space_and_one_connection(postgres_room
         ):
             assert await seen(forged) == [], forged
         for sql in (
-            "select * from rota.facts",
+            "select * from rota.metadata",
             "select * from rota.runs",
             "select * from rota.keys",
             "set role postgres",

@@ -44,7 +44,7 @@ class AsideContract:
         context = SettlementContext(
             policy=replace(task.policy, deliver_to=deliver_to), now=bench.store.now()
         )
-        report = AttemptReport(outcome=outcome or Succeeded(), aside=aside)
+        report = AttemptReport(outcome=outcome or Succeeded(), notes=aside)
         return (
             await bench.store.write(
                 store_settlement.settle, [settle(running(lease), report, context)]
@@ -53,20 +53,20 @@ class AsideContract:
 
     async def test_what_checks_found_stays_with_the_attempt(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        against = AttemptNotes(checks=FOUND, checked=CheckState.CONTRADICTED)
+        against = AttemptNotes(check_results=FOUND, check_state=CheckState.CONTRADICTED)
         outcome = Failed(code="check_failed", message="too short")
         assert await self._end(bench, lease, against, outcome)
         run = await bench.run(lease.run_id)
-        assert (run.state, run.checked) == (RunState.FAILED, CheckState.CONTRADICTED)
+        assert (run.state, run.check_state) == (RunState.FAILED, CheckState.CONTRADICTED)
         (attempt,) = await bench.store.read(list_attempts, lease.run_id)
-        assert attempt.checks == json.loads(FOUND)
+        assert attempt.check_results == json.loads(FOUND)
 
     async def test_quiet_runs_are_counted_and_left_out(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        quiet = AttemptNotes(mark=SuppressionReason.QUIET, remembered='{"seen": 3}')
+        quiet = AttemptNotes(suppressed=SuppressionReason.BY_GATE, remembered='{"seen": 3}')
         assert await self._end(bench, lease, quiet, deliver_to="test:ann")
-        assert (await bench.run(lease.run_id)).mark is SuppressionReason.QUIET
-        assert await bench.store.read(list_runs, RunFilter(quiet=False)) == []
+        assert (await bench.run(lease.run_id)).suppressed is SuppressionReason.BY_GATE
+        assert await bench.store.read(list_runs, RunFilter(suppressed=False)) == []
         assert len(await bench.store.read(list_runs, RunFilter())) == 1
         assert (await bench.store.read(count_runs, lease.task_id))["quiet"] == 1
         kept = await bench.store.read(get_state, lease.task_id, "gate")
@@ -79,9 +79,9 @@ class AsideContract:
         done = Succeeded(result='"nothing new"', silent=True)
         assert await self._end(bench, lease, AttemptNotes(), done, deliver_to="test:ann")
         run = await bench.run(lease.run_id)
-        assert (run.state, run.mark, run.result) == (
+        assert (run.state, run.suppressed, run.result) == (
             RunState.SUCCEEDED,
-            SuppressionReason.SILENT,
+            SuppressionReason.BY_RESULT,
             '"nothing new"',
         )
         assert await bench.store.read(list_deliveries, lease.run_id, 10) == []
@@ -110,5 +110,5 @@ class AsideContract:
             bench, second, AttemptNotes(next_check=await self._next(bench, second, "1s"))
         )
         (later,) = await bench.store.read(list_runs, RunFilter(state=RunState.QUEUED))
-        assert (later.place, later.upstream_id) == (QueueState.LATER, first.run_id)
+        assert (later.queue_state, later.upstream_id) == (QueueState.DELAYED, first.run_id)
         assert later.available_at - bench.clock.now() == timedelta(minutes=10)

@@ -105,7 +105,9 @@ class RequestContract:
 
     def _request(self, **more: Any) -> NewAuditEntry:
         about = {"task": "job"}
-        return NewAuditEntry(caller="key:1", space="main", command="put_state", about=about, **more)
+        return NewAuditEntry(
+            caller="key:1", space="main", command="put_state", subject=about, **more
+        )
 
     @pytest.mark.parametrize("key", [None, "k"])
     async def test_the_first_change_carries_the_request(
@@ -120,7 +122,7 @@ class RequestContract:
         await store.write(put_state, task.id, "b", "2", "ann")
         (kept,) = await bench.store.read(list_audit_entries, None, FAR, 10)
         assert audit.request_id == (None if key is None else kept.id)
-        assert (kept.caller, kept.about) == ("key:1", {"task": "job"})
+        assert (kept.caller, kept.subject) == ("key:1", {"task": "job"})
 
     async def test_a_run_and_its_request_are_there_together(self, bench: Bench) -> None:
         task = await bench.task()

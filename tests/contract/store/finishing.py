@@ -80,7 +80,7 @@ class FinishingContract:
         await bench.queue(task)
         lease = await bench.claim_one()
         report = AttemptReport(
-            outcome=Succeeded(), aside=AttemptNotes(mark=SuppressionReason.QUIET)
+            outcome=Succeeded(), notes=AttemptNotes(suppressed=SuppressionReason.BY_GATE)
         )
         context = SettlementContext(policy=task.policy, now=bench.store.now())
         assert await bench.store.write(

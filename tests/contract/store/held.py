@@ -37,7 +37,7 @@ class HeldContract:
             caller=f"attempt:{lease.run_id}.{epoch}",
             space="main",
             command="put_state",
-            held=(lease.run_id, epoch),
+            attempt=(lease.run_id, epoch),
             **more,
         )
         return HookedStore(bench.store, RequestAudit(bench.store, request))

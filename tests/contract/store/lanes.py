@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.flow.define.runs import answer_question
-from rota.model.attempts import Cancelled, Drained, Lost
+from rota.model.attempts import Cancelled, Lost, Released
 from rota.model.runs import QueueState, RunState
 from rota.model.tasks import Pool, Retry
 from rota.rules.permissions import LOCAL
@@ -27,7 +27,7 @@ class LaneContract:
     async def test_only_the_head_of_a_lane_is_ready(self, bench: Bench) -> None:
         ids = await bench.queue(await bench.task(lane="L"), 3)
         await bench.claim(0)
-        places = [(await bench.run(run_id)).place for run_id in ids]
+        places = [(await bench.run(run_id)).queue_state for run_id in ids]
         assert places == [QueueState.READY, QueueState.HELD, QueueState.HELD]
 
     async def test_lanes_do_not_wait_for_each_other(self, bench: Bench) -> None:
@@ -59,7 +59,7 @@ class LaneContract:
         (high,) = await bench.queue(task, priority=5)
         (lease,) = await bench.claim()
         assert lease.run_id == high
-        assert (await bench.run(low)).place is QueueState.HELD
+        assert (await bench.run(low)).queue_state is QueueState.HELD
 
     async def test_foreground_decides_before_priority(self, bench: Bench) -> None:
         back = await bench.task("back", lane="L", priority=9)
@@ -99,7 +99,7 @@ class LaneContract:
         retry = Retry(attempts=3, base=timedelta(minutes=1), jitter=0)
         first, second = await bench.queue(await bench.task(lane="L", retry=retry), 2)
         await bench.end((await bench.claim())[0], failed())
-        assert (await bench.run(first)).place is QueueState.LATER
+        assert (await bench.run(first)).queue_state is QueueState.DELAYED
         assert await bench.claim_ids() == [second]
 
     async def test_a_retry_waits_until_the_lane_is_free(self, bench: Bench) -> None:
@@ -110,7 +110,7 @@ class LaneContract:
         bench.clock.advance(minutes=2)
         await bench.store.write(promote_delayed, 10)
         assert await bench.claim() == []
-        assert (await bench.run(first)).place is QueueState.HELD
+        assert (await bench.run(first)).queue_state is QueueState.HELD
         await bench.end(second)
         assert await bench.claim_ids() == [first]
 
@@ -128,7 +128,7 @@ class LaneContract:
 
     async def test_a_lost_or_drained_run_goes_back_to_its_lane(self, bench: Bench) -> None:
         first, second = await bench.queue(await bench.task(lane="L"), 2)
-        for outcome in (Lost(reason="gone"), Drained()):
+        for outcome in (Lost(reason="gone"), Released()):
             (lease,) = await bench.claim()
             assert lease.run_id == first
             await bench.end(lease, outcome)
@@ -141,7 +141,7 @@ class LaneContract:
         for priority in (1, 5, 3, 2, 4):
             ids += await bench.queue(task, priority=priority)
             await bench.claim(0)
-        ready = [i for i in ids if (await bench.run(i)).place is QueueState.READY]
+        ready = [i for i in ids if (await bench.run(i)).queue_state is QueueState.READY]
         assert ready == [ids[1]]
         order = []
         for _ in ids:

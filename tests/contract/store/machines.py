@@ -104,7 +104,7 @@ class MachineContract:
             ("late", "member", ""),
             ("early", "main", ""),
         ]
-        assert found[1].heartbeat.sign == sign_of(early)
+        assert found[1].heartbeat.sample == sign_of(early)
         assert len(await bench.store.read(list_attempt_heartbeats, None, 1)) == 1
         space = await bench.space("member")
         assert [

@@ -65,7 +65,7 @@ class MessageFilesContract:
         sent = (file_of(ODD, "b.png"), file_of(b"", "a é \u202f'\".txt", "text/plain"))
         said = await self._say(bench, task, *sent, text="look")
         plain = await self._say(bench, task, text="and more")
-        assert said.files == tuple(file.facts for file in sent)
+        assert said.files == tuple(file.metadata for file in sent)
         assert [message.files for message in await self._all(bench)] == [said.files, ()]
         store = bench.store
         assert [await store.read(read_message_file, said.id, at) for at in range(3)] == [
@@ -101,8 +101,8 @@ class MessageFilesContract:
         with pytest.raises(Conflict, match="wait in cli:here to be read"):
             await self._say(bench, task, file_of(b"x"))
         await self._say(bench, task, text="words are welcome")
-        assert said.reader is not None
-        assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+        assert said.reader_run_id is not None
+        assert await bench.end_open(said.reader_run_id, Cancelled(reason="never mind"))
         await self._say(bench, task, file_of(b"x"), text="at last")
         lease = await bench.claim_one()
         given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
@@ -115,10 +115,10 @@ class MessageFilesContract:
         first = await self._say(bench, task, half, asks=False)
         last = [await self._say(bench, task, half, asks=False) for _ in range(2)]
         states = [message.state for message in await self._all(bench)]
-        assert states == [MessageState.PASSED, MessageState.PENDING, MessageState.PENDING]
+        assert states == [MessageState.SKIPPED, MessageState.PENDING, MessageState.PENDING]
         assert await bench.store.read(read_message_file, first.id, 0) is None
         assert await bench.store.read(read_message_file, last[1].id, 0) == half.content
-        assert (await self._all(bench))[0].files == (half.facts,)
+        assert (await self._all(bench))[0].files == (half.metadata,)
 
     async def test_one_that_finds_no_room_and_asks_for_nobody_leaves_no_content(
         self, bench: Bench
@@ -128,14 +128,14 @@ class MessageFilesContract:
         for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
             await self._say(bench, task, full)
         said = await self._say(bench, task, file_of(b"x"), asks=False)
-        assert said.state is MessageState.PASSED
+        assert said.state is MessageState.SKIPPED
         assert await bench.store.read(read_message_file, said.id, 0) is None
 
     async def test_they_leave_with_their_message(self, bench: Bench) -> None:
         task = await self._task(bench)
         said = await self._say(bench, task, file_of(ODD))
-        assert said.reader is not None
-        assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+        assert said.reader_run_id is not None
+        assert await bench.end_open(said.reader_run_id, Cancelled(reason="never mind"))
         bench.clock.advance(timedelta(days=1))
         await bench.store.write(prune_runs, bench.store.now(), 100)
         assert await self._all(bench) == []
@@ -146,8 +146,8 @@ class MessageFilesContract:
         full, known = file_of(bytes(LARGEST_FILES)), MOST_PRUNED_BYTES // LARGEST_FILES
         for _ in range(known + 1):
             said = await self._say(bench, task, full)
-            assert said.reader is not None
-            assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+            assert said.reader_run_id is not None
+            assert await bench.end_open(said.reader_run_id, Cancelled(reason="never mind"))
         bench.clock.advance(timedelta(days=1))
         for left in (1, 0):
             await bench.store.write(prune_runs, bench.store.now(), 100)

@@ -34,7 +34,12 @@ class PreferenceContract:
         space = await bench.space()
         await bench.store.write(set_notification_target, space.id, "log", "ops", 10, usual=True)
         (found,) = await bench.store.read(list_notification_targets, space.id)
-        assert (found.to, found.least, found.usual, found.space) == ("log:ops", 10, True, "main")
+        assert (found.to, found.min_priority, found.is_default, found.space) == (
+            "log:ops",
+            10,
+            True,
+            "main",
+        )
         assert await bench.store.write(drop_notification_target, space.id, "log", "ops")
         assert not await bench.store.write(drop_notification_target, space.id, "log", "ops")
         assert await bench.store.read(list_notification_targets, None) == []
@@ -51,9 +56,9 @@ class PreferenceContract:
             p.updated_at for p in await bench.store.read(list_notification_targets, space.id)
         ] == [first]
         await bench.store.write(set_notification_target, space.id, "log", "", 100, usual=False)
-        assert [p.least for p in await bench.store.read(list_notification_targets, space.id)] == [
-            100
-        ]
+        assert [
+            p.min_priority for p in await bench.store.read(list_notification_targets, space.id)
+        ] == [100]
 
     async def test_a_space_has_one_usual_place_whoever_sets_it_at_once(self, bench: Bench) -> None:
         space, other = await bench.space(), await bench.space("other")
@@ -65,7 +70,7 @@ class PreferenceContract:
             )
         )
         found = await bench.store.read(list_notification_targets, None)
-        assert sorted(p.space for p in found if p.usual) == ["main", "other"]
+        assert sorted(p.space for p in found if p.is_default) == ["main", "other"]
 
 
 class NoticeContract:
@@ -99,8 +104,8 @@ class NoticeContract:
         (notice,) = await self._told(bench)
         assert (notice.channel, notice.target) == ("log", "ops")
         assert notice.body == f"job: run {lease.run_id} failed: boom"
-        assert (notice.kind, notice.run_id) == (DeliveryKind.NOTICE, lease.run_id)
-        assert (await bench.events(lease.run_id))[-1] == "run.noticed"
+        assert (notice.kind, notice.run_id) == (DeliveryKind.NOTIFICATION, lease.run_id)
+        assert (await bench.events(lease.run_id))[-1] == "run.notified"
 
     async def test_what_is_tried_again_succeeds_or_is_cancelled_is_told_to_nobody(
         self, bench: Bench

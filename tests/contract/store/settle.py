@@ -10,11 +10,11 @@ from rota.flow.settle import running
 from rota.model.attempts import (
     AttemptReport,
     Cancelled,
-    Drained,
     Expired,
     Lost,
     Outcome,
     OutgoingMessage,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -57,7 +57,7 @@ class SettleContract:
         assert await bench.end(lease, Succeeded(result='{"n": 1}'))
         run = await bench.run(lease.run_id)
         assert (run.state, run.result) == (RunState.SUCCEEDED, '{"n": 1}')
-        assert (run.holder, run.place) == (None, None)
+        assert (run.worker_id, run.queue_state) == (None, None)
         assert run.finished_at == bench.clock.now()
 
     async def test_every_end_leaves_one_attempt_and_one_event(self, bench: Bench) -> None:
@@ -74,7 +74,11 @@ class SettleContract:
             bench.clock.advance(seconds=1)
             assert await bench.end(lease, outcome)
             (attempt,) = await bench.store.read(list_attempts, lease.run_id)
-            assert (attempt.number, attempt.cause, attempt.worker) == (1, AttemptCause.FIRST, "w1")
+            assert (attempt.epoch, attempt.cause, attempt.worker_id) == (
+                1,
+                AttemptCause.FIRST,
+                "w1",
+            )
             assert attempt.ended_at - attempt.started_at == timedelta(seconds=1)
             assert attempt.outcome == state.value
             (event,) = await bench.store.read(list_run_events, lease.run_id)
@@ -125,7 +129,7 @@ class SettleContract:
         assert new.epoch == old.epoch + 1
         assert not await bench.end(old, Succeeded(result='"stale"'))
         run = await bench.run(old.run_id)
-        assert (run.state, run.holder, run.result) == (RunState.RUNNING, "w2", None)
+        assert (run.state, run.worker_id, run.result) == (RunState.RUNNING, "w2", None)
         late = (await bench.store.read(list_run_events, old.run_id))[-1]
         assert late.name == "run.late_result"
         assert (late.data["epoch"], late.data["result"]) == (old.epoch, '"stale"')
@@ -174,13 +178,13 @@ class SettleContract:
         lease = await bench.claim_one()
         await bench.end(lease, failed("x", "first"))
         run = await bench.run(lease.run_id)
-        assert (run.state, run.place, run.cause) == (
+        assert (run.state, run.queue_state, run.cause) == (
             RunState.QUEUED,
-            QueueState.LATER,
+            QueueState.DELAYED,
             AttemptCause.RETRY,
         )
         assert run.available_at == bench.clock.now() + timedelta(minutes=1)
-        assert (run.retries, run.error, run.holder) == (1, "first", None)
+        assert (run.retries, run.error, run.worker_id) == (1, "first", None)
         assert await bench.events(lease.run_id) == ["run.retried"]
         bench.clock.advance(minutes=1)
         await bench.store.write(promote_delayed, 10)
@@ -203,17 +207,17 @@ class SettleContract:
         await bench.end(await bench.claim_one(), Lost(reason="gone"))
         lease = await bench.claim_one()
         assert (lease.cause, lease.retries, lease.losses) == ("lost", 0, 1)
-        await bench.end(lease, Drained())
+        await bench.end(lease, Released())
         lease = await bench.claim_one()
         assert (lease.cause, lease.retries, lease.losses) == ("drained", 0, 1)
-        assert await bench.events(lease.run_id) == ["run.lost", "run.drained"]
+        assert await bench.events(lease.run_id) == ["run.lost", "run.released"]
 
     async def test_settling_back_into_the_queue_wakes_claiming(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
         lease = await bench.claim_one()
         heard: list[str] = []
         bench.store.subscribe(heard.append)
-        await bench.end(lease, Drained())
+        await bench.end(lease, Released())
         assert "runs" in heard
 
 
@@ -316,7 +320,7 @@ class QuestionContract:
         lease = await bench.claim_one()
         await bench.ask(lease, "Go on?", context="all of it", options=("yes", "no"))
         run = await bench.run(lease.run_id)
-        assert (run.state, run.holder, run.place) == (RunState.WAITING, None, None)
+        assert (run.state, run.worker_id, run.queue_state) == (RunState.WAITING, None, None)
         (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert (question.kind, question.epoch) == ("ask", lease.epoch)
         assert (question.question, question.context) == ("Go on?", "all of it")
@@ -324,7 +328,7 @@ class QuestionContract:
         assert question.answered_at is None
         assert question.expires_at == bench.clock.now() + timedelta(hours=24) == run.expires_at
         assert await bench.claim() == []
-        assert await bench.events(lease.run_id) == ["run.asked"]
+        assert await bench.events(lease.run_id) == ["run.question_asked"]
 
     async def test_answers_come_back_with_the_next_lease_in_order(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
@@ -333,7 +337,7 @@ class QuestionContract:
             assert await _answer(bench, lease, await bench.ask(lease), text)
         claimed = await bench.claimed()
         (lease,) = claimed.leases
-        assert (lease.cause, lease.epoch, lease.asked) == ("resume", 3, 2)
+        assert (lease.cause, lease.epoch, lease.question_count) == ("resume", 3, 2)
         assert claimed.answers == {lease.run_id: ("one", "two")}
         assert (await bench.run(lease.run_id)).expires_at is None
 
@@ -344,7 +348,7 @@ class QuestionContract:
         (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert await _answer(bench, lease, question.id, "retry", kind="lost")
         assert (await bench.run(lease.run_id)).losses == 1
-        assert await bench.events(lease.run_id) == ["run.asked", "run.answered"]
+        assert await bench.events(lease.run_id) == ["run.question_asked", "run.question_answered"]
 
     async def test_a_question_is_answered_once(self, bench: Bench) -> None:
         await bench.queue(await bench.task())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.flow.settle import running
-from rota.model.attempts import Cancelled, Drained, Lost, WaitingForAnswer
+from rota.model.attempts import Cancelled, Lost, Released, WaitingForAnswer
 from rota.model.runs import RunState
 from rota.model.tasks import Retry
 from rota.store.settlement import request_cancel, settle
@@ -25,7 +25,7 @@ class StoppingContract:
         for outcome in (
             failed(),
             WaitingForAnswer(question="Shall I?"),
-            Drained(),
+            Released(),
             Lost(reason="gone"),
         ):
             await bench.queue(task)

@@ -77,7 +77,7 @@ class ThreadContract:
         facts = {"members": 12, "odd": 'a "word" \u2028'}
         found = await self._put(bench, title="Family", trigger="@rota", facts=facts)
         assert (found.space, found.key, found.title) == ("main", HERE, "Family")
-        assert (found.trigger, found.facts) == ("@rota", facts)
+        assert (found.trigger, found.metadata) == ("@rota", facts)
         assert (found.task, found.said_at, found.pending) == (None, None, 0)
         assert await bench.store.read(get_thread, HERE) == found
 
@@ -124,7 +124,7 @@ class ThreadContract:
     async def test_g2_08_what_asks_for_nobody_is_read_with_what_does(self, bench: Bench) -> None:
         here = await talk(bench)
         quiet = await say(bench, here.task, "one", "two", asks=False)
-        assert [(one.reader, one.state) for one in quiet] == [(None, PENDING)] * 2
+        assert [(one.reader_run_id, one.state) for one in quiet] == [(None, PENDING)] * 2
         assert (await bench.claimed()).leases == []
         assert await bench.store.read(pending_messages, HERE, "box", 10) == []
         await say(bench, here.task, "three")
@@ -132,7 +132,7 @@ class ThreadContract:
         lease = await bench.claim_one()
         given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert [one.body for one in given] == ["one", "two", "three", "four"]
-        assert (await say(bench, here.task, "five", asks=False))[0].reader is None
+        assert (await say(bench, here.task, "five", asks=False))[0].reader_run_id is None
 
     async def test_what_asks_for_nobody_is_passed_over_where_there_is_much(
         self, bench: Bench
@@ -146,7 +146,7 @@ class ThreadContract:
         with pytest.raises(Conflict):
             await say(bench, here.task, "one too many")
         (last,) = await say(bench, here.task, "chatter", asks=False)
-        assert (last.reader, last.state) == (None, PASSED)
+        assert (last.reader_run_id, last.state) == (None, PASSED)
 
     async def test_jagc_43_a_follow_up_is_left_to_the_next_run(self, bench: Bench) -> None:
         here = await talk(bench)
@@ -159,7 +159,7 @@ class ThreadContract:
         assert await states(bench) == [("later", PENDING), ("now", TAKEN)]
         await bench.end(lease)
         following = await bench.claim_one()
-        assert following.run_id == later.reader
+        assert following.run_id == later.reader_run_id
         given = await bench.store.write(assign_messages, following.run_id, following.epoch, "w1")
         assert [one.body for one in given] == ["later"]
 
@@ -180,12 +180,12 @@ class ThreadContract:
         assert thread is not None
         assert len(await self._open(bench)) == 3
         assert await cancel_thread(bench.store, LOCAL, thread, FixedChance()) == (2, 1)
-        assert message.reader is not None
-        for run_id in (message.reader, waiting.run_id):
+        assert message.reader_run_id is not None
+        for run_id in (message.reader_run_id, waiting.run_id):
             assert await bench.state(run_id) is RunState.CANCELLED
         asked = await bench.run(running.run_id)
         assert (asked.state, asked.cancel_requested_at is None) == (RunState.RUNNING, False)
         assert await bench.state(elsewhere) is RunState.QUEUED
         assert await cancel_thread(bench.store, LOCAL, thread, FixedChance()) == (0, 1)
         assert await states(bench) == [("one", UNREAD)]
-        assert json.loads((await bench.run(message.reader)).payload) == READER
+        assert json.loads((await bench.run(message.reader_run_id)).payload) == READER

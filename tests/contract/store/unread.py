@@ -39,8 +39,8 @@ class UnreadContract:
         return [message.state for message in reversed(found)]
 
     async def _cancel(self, bench: Bench, message: ThreadMessage) -> None:
-        assert message.reader is not None
-        assert await bench.end_open(message.reader, Cancelled(reason="never mind"))
+        assert message.reader_run_id is not None
+        assert await bench.end_open(message.reader_run_id, Cancelled(reason="never mind"))
 
     async def test_a_message_whose_reader_was_cancelled_is_told_as_unread(
         self, bench: Bench
@@ -81,7 +81,7 @@ class UnreadContract:
         lease, bodies = await self._given(bench)
         assert bodies == ["one", "two"]
         assert await bench.end(lease, failed())
-        assert await self._states(bench) == [MessageState.GIVEN] * 2
+        assert await self._states(bench) == [MessageState.ASSIGNED] * 2
 
     async def test_it_goes_to_a_reader_that_waits_already(self, bench: Bench) -> None:
         task = await self._task(bench)
@@ -91,7 +91,7 @@ class UnreadContract:
         assert await bench.end(lease, failed(), unbegun=True)
         assert await self._states(bench) == [MessageState.PENDING] * 2
         lease, bodies = await self._given(bench)
-        assert (lease.run_id, bodies) == (waiting.reader, ["one", "two"])
+        assert (lease.run_id, bodies) == (waiting.reader_run_id, ["one", "two"])
 
     async def test_a_retry_is_told_it_and_what_began_is_not_told_to_others(
         self, bench: Bench
@@ -108,7 +108,7 @@ class UnreadContract:
         lease, bodies = await self._given(bench)
         assert bodies == ["one", "two"]
         assert await bench.end(lease, failed(retryable=False), unbegun=True)
-        states = [MessageState.GIVEN, MessageState.UNREAD]
+        states = [MessageState.ASSIGNED, MessageState.UNREAD]
         assert await self._states(bench) == states, "an earlier attempt has read the first one"
 
     async def test_it_is_unread_too_where_the_run_was_to_be_stopped_meanwhile(

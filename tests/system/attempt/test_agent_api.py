@@ -45,7 +45,7 @@ def test_a_program_talks_to_the_daemon_that_started_it_and_to_the_next(simple):
     assert (run["state"], run["result"]) == ("succeeded", "second True"), run
     kept = json.loads(simple.call("GET", "/v1/state/call")[1])["values"]
     assert {one["key"]: one["value"] for one in kept} == {"a": str(number), "b": 2}
-    asked = json.loads(simple.call("GET", "/v1/requests")[1])["requests"]
+    asked = json.loads(simple.call("GET", "/v1/audit")[1])["requests"]
     assert {f"attempt:{number}.1"} == {
         one["caller"] for one in asked if one["command"] == "defer_state"
     }

@@ -73,7 +73,7 @@ def agent(kept):
 
 
 def faults(run):
-    return [event["data"] for event in run["events"] if event["name"] == "run.fault"]
+    return [event["data"] for event in run["events"] if event["name"] == "run.agent_error"]
 
 
 ENDS = {
@@ -126,7 +126,7 @@ def test_what_a_provider_refuses_for_a_moment_is_tried_again_inside_the_attempt(
     assert [data["retry"] for data in faults(run) if "retry" in data] == [1, 2]
     assert agent.output(number) == ["try 0", "try 1"]
     logs = agent.rota("logs", str(number)).stdout
-    assert logs.count("run.fault") == 2
+    assert logs.count("run.agent_error") == 2
     assert re.search(r"provider is overloaded \(.*\); Rota tries again at .* \(1 of 3\)\.\n", logs)
     assert agent.rota("verify").returncode == 0
 

@@ -15,7 +15,7 @@ def begun(run):
 
 
 def silent(run):
-    return any(event["name"] == "run.silent" for event in run["events"])
+    return any(event["name"] == "run.heartbeat_missed" for event in run["events"])
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_its_run_is_noted_by_others_kept_for_it_and_carried_on(kept, shared):
     (first,) = kept.living()
     kept.daemon.signal(signal.SIGSTOP)
     run = kept.until(shared, silent)
-    (event,) = [event for event in run["events"] if event["name"] == "run.silent"]
+    (event,) = [event for event in run["events"] if event["name"] == "run.heartbeat_missed"]
     assert "its keeper may go on alone" in event["data"]["reason"]
     assert (run["state"], run["losses"], run["attempt"]) == ("running", 0, 1)
     assert "its keeper may go on alone" in kept.rota("why", str(shared)).stdout

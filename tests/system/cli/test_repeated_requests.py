@@ -70,7 +70,7 @@ class Caller:
 
     def changes(self):
         """Return what was changed, and what stands now."""
-        listed = self.ask("GET", "/v1/requests")[1]["requests"]
+        listed = self.ask("GET", "/v1/audit")[1]["requests"]
         paths = ("/v1/runs", "/v1/tasks", "/v1/keys", "/v1/state/job", "/v1/schedules")
         return [one["command"] for one in listed], [self.ask("GET", path)[1] for path in paths]
 

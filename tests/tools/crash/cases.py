@@ -149,7 +149,9 @@ EXTRAS: Final = {"mark_stuck": ("stuck",)}
 
 ASKING: Final = {
     **dict.fromkeys(("claim_runs.committed", "attempt.begin", "attempt.end"), 2),
-    **dict.fromkeys(("kept.written", "kept.started", "kept.heard", "record_launch.committed"), 2),
+    **dict.fromkeys(
+        ("attempt.recorded", "attempt.started", "attempt.read", "record_launch.committed"), 2
+    ),
     **dict.fromkeys(("record_output.commit", "record_output.committed"), 2),
     **dict.fromkeys(("settle.begin", "settle.commit", "settle.committed", "settle.answered"), 2),
     "settle.statement": 20,

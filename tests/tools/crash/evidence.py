@@ -24,7 +24,7 @@ OPEN = (
     " where state in ('pending', 'sending')"
 )
 
-VERSION = "select value from rota.facts where name = 'schema'"
+VERSION = "select value from rota.metadata where name = 'schema'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,7 @@ class Database:
 
     def forget_caches(self) -> None:
         """Lose what claiming keeps beside the runs, as after a bad restore."""
-        self._connection.execute("delete from heads; delete from pings")
+        self._connection.execute("delete from queue_heads; delete from claim_hints")
 
     def rows(self, table: str) -> list[Row]:
         """Return every row of a table as it stands."""
@@ -153,7 +153,7 @@ def _emptying() -> str:
     """Return what makes a used database a new one, but for the id it was given."""
     tables = [table for table in _tables(_connected()) if table != "facts"]
     deletes = "".join(f"delete from {table};" for table in tables)  # noqa: S608
-    deletes += "delete from facts where name <> 'incarnation';"
+    deletes += "delete from metadata where name <> 'incarnation';"
     return f"pragma foreign_keys = off; begin; {deletes} commit; pragma foreign_keys = on"
 
 

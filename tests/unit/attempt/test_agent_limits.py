@@ -8,7 +8,7 @@ import pytest
 
 from rota.flow.attempt.attempt import requeue_until_lifted
 from rota.model.agents import AgentErrorKind, AgentResult
-from rota.model.attempts import AttemptReport, Drained, Failed, Succeeded
+from rota.model.attempts import AttemptReport, Failed, Released, Succeeded
 from tests.unit.attempt.test_relaunch import DONE, House, Trial, agent_run, line, said
 
 
@@ -21,7 +21,7 @@ async def test_a_limit_that_is_lifted_later_gives_the_run_back_until_then(desk):
     given = await agent_run(desk)
     house = House(desk, Trial(said(limit(3600, desk), code=1)))
     outcome = await house.run(given)
-    assert isinstance(outcome, Drained)
+    assert isinstance(outcome, Released)
     assert outcome.until == desk.store.now() + 3600 * 1_000_000
     assert "takes no more requests until 2026-" in outcome.reason
     assert house.waited == []

@@ -12,7 +12,7 @@ from rota.flow.attempt.budget import cheaper, models_of
 from rota.flow.claim import make_assignments
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
-from rota.model.attempts import Cancelled, Drained, Succeeded, WaitingForAnswer
+from rota.model.attempts import Cancelled, Released, Succeeded, WaitingForAnswer
 from rota.model.budgets import BudgetCaps, BudgetScope
 from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
@@ -133,7 +133,7 @@ async def test_a_day_that_is_spent_holds_the_next_start_back(desk, chance):
     claimed = await desk.claimed(1, routes=["agent"])
     (next_,) = make_assignments(claimed, desk.store.database.incarnation)
     report = await work_on(desk.store, ManyYard(), chance).run(next_)
-    assert isinstance(report.outcome, Drained)
+    assert isinstance(report.outcome, Released)
     assert report.outcome.reason == "the task's budget of 100 tokens for today has 0 tokens left"
     assert report.outcome.until > desk.store.now()
     assert report.outcome.until - desk.store.now() <= timedelta(days=1) / timedelta(microseconds=1)

@@ -274,7 +274,7 @@ async def test_a_gate_that_says_no_wakes_nobody(desk):
     yard = ManyYard({"out": b'{"wake": false, "reason": "no mail", "state": {"n": 3}}\n'})
     report = await ran(desk, yard, gate=GATE)
     assert report.outcome == Succeeded(result='"no mail"')
-    assert (report.aside.mark, report.aside.remembered) == (SuppressionReason.QUIET, '{"n": 3}')
+    assert (report.aside.mark, report.aside.remembered) == (SuppressionReason.BY_GATE, '{"n": 3}')
     assert [command.argv for command in yard.started] == [("anything-new",)]
 
 
@@ -396,7 +396,7 @@ async def test_a_gate_that_is_heard_anew_is_heard_by_a_new_reader(desk):
     )
     stale = replace(given.kept, out_at=0)
     report = await work.run(given._replace(kept=stale))
-    assert report.aside.mark is SuppressionReason.QUIET
+    assert report.aside.mark is SuppressionReason.BY_GATE
     assert len(script.fed) > 1
     assert all(lines.count(b"one\n") == 1 for lines in script.fed)
 

@@ -102,8 +102,8 @@ async def test_what_was_said_is_the_prompt_of_the_next_run_and_its_session_the_t
     assert [room.session for room in yard.rooms] == [None, "s-1"]
     found = await desk.store.read(list_messages, HERE, None, 1 << 62, 10)
     assert [(m.body, m.state, m.run_id) for m in reversed(found[1:])] == [
-        (one.body, MessageState.GIVEN, one.reader),
-        (two.body, MessageState.GIVEN, one.reader),
+        (one.body, MessageState.ASSIGNED, one.reader),
+        (two.body, MessageState.ASSIGNED, one.reader),
     ]
     (session,) = await desk.store.read(list_sessions, SessionFilter())
     assert (session.title, session.agent) == (
@@ -256,7 +256,7 @@ async def test_internal_text_is_on_record_and_is_not_told_to_anybody(desk):
     run_id = given.lease.run_id
     assert await desk.state(run_id) is RunState.SUCCEEDED
     assert await desk.store.read(list_deliveries, run_id, 10) == []
-    assert (await desk.run(run_id)).mark is SuppressionReason.SILENT
+    assert (await desk.run(run_id)).mark is SuppressionReason.BY_RESULT
     output = [event.data["text"] for event in await desk.store.read(list_run_output, run_id, 10)]
     assert output == ["<internal>kestrel</internal>"]
 

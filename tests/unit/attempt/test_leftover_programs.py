@@ -207,7 +207,7 @@ async def test_what_cannot_be_discarded_is_logged_and_tried_again(desk, chance, 
     yard.forget = once
     with pytest.raises(OSError, match="no descriptor"):
         await renewed(work)
-    assert "run.undiscarded" in caplog.text
+    assert "attempt.discard_failed" in caplog.text
     await renewed(work)
     assert (yard.forgotten, await desk.store.read(list_kept_attempts, yard.home)) == (
         [given.lease.run_id],

@@ -139,7 +139,7 @@ async def test_of_a_last_word_that_says_nothing_new_nothing_is_sent_twice(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one"]
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"one"', SuppressionReason.SILENT)
+    assert (run.result, run.mark) == ('"one"', SuppressionReason.BY_RESULT)
 
 
 async def test_who_is_tried_again_and_says_the_same_is_not_heard_twice(desk):
@@ -191,7 +191,7 @@ async def test_outside_a_conversation_only_the_last_result_is_sent(desk, thread)
 async def test_the_begin_of_work_is_acknowledged_once_and_on_no_retry(desk):
     await talking(desk, acknowledge=True, retry=Retry(attempts=2, base=timedelta(seconds=1)))
     given, report = await heard(desk, b"", code=1)
-    (begun,) = await bodies(desk, given, DeliveryKind.NOTICE)
+    (begun,) = await bodies(desk, given, DeliveryKind.NOTIFICATION)
     assert begun in BEGUN
     await settled(desk, given, report)
     desk.clock.advance(timedelta(seconds=10))
@@ -209,7 +209,7 @@ async def test_a_second_try_inside_an_attempt_acknowledges_nothing(desk):
     report = await House(desk, yard).work.run(given)
     await settled(desk, given, report)
     assert len(yard.started) == 2
-    assert len(await bodies(desk, given, DeliveryKind.NOTICE)) == 1
+    assert len(await bodies(desk, given, DeliveryKind.NOTIFICATION)) == 1
 
 
 async def test_nothing_is_acknowledged_that_nobody_has_written(desk):

@@ -108,7 +108,7 @@ async def agent_run(desk, **spec):
 
 async def faults(desk, run_id):
     events = await desk.store.read(list_run_events, run_id)
-    return [event.data for event in events if event.name is EventName.FAULT]
+    return [event.data for event in events if event.name is EventName.AGENT_ERROR]
 
 
 async def test_what_is_refused_twice_and_then_done_is_one_attempt(desk):

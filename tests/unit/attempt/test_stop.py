@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from rota.model.attempts import Cancelled, Drained, Failed, Succeeded
+from rota.model.attempts import Cancelled, Failed, Released, Succeeded
 from rota.model.tasks import TaskKind
 from rota.runtime.worker import AttemptStop, Worker
 from rota.store.attempts import list_kept_attempts, record_launch, record_output, renew_home_lease
@@ -230,5 +230,5 @@ async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(desk
     await asked.wait()
     work.let_go(given.lease.run_id)
     running.cancel()
-    assert (await running).outcome == Drained()
+    assert (await running).outcome == Released()
     assert yard.started == []

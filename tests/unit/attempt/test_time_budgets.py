@@ -14,7 +14,7 @@ from rota.flow.claim import make_assignments
 from rota.flow.define.budgets import forecast_of, set_task_budget
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
-from rota.model.attempts import Cancelled, Drained, Succeeded, WaitingForAnswer
+from rota.model.attempts import Cancelled, Released, Succeeded, WaitingForAnswer
 from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
 from rota.model.instants import from_micros
 from rota.model.runs import RunState
@@ -103,7 +103,7 @@ async def test_a_day_whose_time_is_used_holds_the_next_script_back(desk, clock):
     assert isinstance(report.outcome, WaitingForAnswer)
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
-    assert isinstance(report.outcome, Drained)
+    assert isinstance(report.outcome, Released)
     assert report.outcome.reason == "the space's budget of 60 seconds for today has 0 seconds left"
     assert report.outcome.until - desk.store.now() > GIVEN_BACK / timedelta(microseconds=1)
 
@@ -115,7 +115,7 @@ async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, 
     await yard.going.wait()
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
-    assert isinstance(report.outcome, Drained)
+    assert isinstance(report.outcome, Released)
     assert report.outcome.until - desk.store.now() == GIVEN_BACK / timedelta(microseconds=1)
     assert report.outcome.reason.endswith("1 seconds are set aside for what runs now")
     clock.advance(timedelta(seconds=2))

@@ -79,7 +79,7 @@ async def test_what_nobody_began_to_read_is_unread_and_told_to_the_next_run_once
     await ended(desk, works)
     told = [started.stdin.decode() for started in works.started]
     assert [text.count("cancel the flight") for text in told] == [1, 0]
-    assert [state for _, state in await states(desk)] == [MessageState.GIVEN] * 3
+    assert [state for _, state in await states(desk)] == [MessageState.ASSIGNED] * 3
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_a_program_that_began_has_read_what_it_was_given(desk, yard):
     await answering(desk)
     await tell(desk, "cancel the flight")
     assert await desk.state(await ended(desk, yard())) is RunState.FAILED
-    assert await states(desk) == [("cancel the flight", MessageState.GIVEN)]
+    assert await states(desk) == [("cancel the flight", MessageState.ASSIGNED)]
 
 
 async def test_what_was_given_to_a_worker_that_died_before_it_began_is_unread(desk):

@@ -219,7 +219,7 @@ def _fill(db):
     db.execute("insert into session_runs values (1, 1, 1, ?, 'said')", [at])
     db.execute("insert into homes values ('h', 'host', ?)", [at + 10**10])
     db.execute(
-        "insert into readings (home, at, host, running, agents, panes, spaces)"
+        "insert into machine_samples (home, at, host, running, agents, panes, spaces)"
         " values ('h', ?, 'host', 0, 0, 0, 1)",
         [at],
     )

@@ -66,7 +66,7 @@ def test_there_is_always_a_bound_on_processes_and_never_an_engines_socket():
     assert not any(".sock" in word for word in words)
 
 
-@pytest.mark.parametrize("network", [NetworkAccess.NONE, NetworkAccess.OUTLET])
+@pytest.mark.parametrize("network", [NetworkAccess.NONE, NetworkAccess.EGRESS])
 def test_only_an_open_network_is_a_network(network):
     words = run_arguments(PODMAN, room(network=network))
     assert words[words.index("--network") + 1] == "none"
@@ -121,7 +121,7 @@ def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
 
 
 def test_a_container_with_ways_out_shares_the_network_of_its_lobby():
-    asked = room(outlet=OUTLET, network=NetworkAccess.OUTLET)
+    asked = room(outlet=OUTLET, network=NetworkAccess.EGRESS)
     words = run_arguments(DOCKER, asked)
     assert words[words.index("--network") + 1] == "container:rota-a-1-lobby"
     assert "--hostname" not in words, "an engine refuses it beside a network that is shared"

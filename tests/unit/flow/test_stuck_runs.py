@@ -82,7 +82,7 @@ async def keep(desk, lease):
 
 async def silences(desk, lease):
     events = await desk.store.read(list_run_events, lease.run_id)
-    return [event.data["reason"] for event in events if event.name.value == "run.silent"]
+    return [event.data["reason"] for event in events if event.name.value == "run.heartbeat_missed"]
 
 
 async def test_a_run_whose_worker_tells_of_it_is_left_alone_over_midnight(desk, care):

@@ -74,7 +74,7 @@ def test_two_fires_keep_apart():
     [
         OPEN,
         Site(executor="tmux"),
-        Site(executor="sandbox", isolated=True, network=NetworkAccess.OUTLET),
+        Site(executor="sandbox", isolated=True, network=NetworkAccess.EGRESS),
         Site(executor="sandbox", isolated=True, network=NetworkAccess.OPEN),
         Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/"),)),
         Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/data2"),)),

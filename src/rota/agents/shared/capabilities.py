@@ -27,8 +27,8 @@ def check(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
         _able(agent, "max_turns", wish.max_turns, able=abilities.max_turns)
         if not 0 < wish.max_turns <= MOST_TURNS:
             raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MOST_TURNS}")
-    if wish.context is SessionContext.GROUP:
-        _able(agent, "context", wish.context, able=abilities.resume)
+    if wish.session is SessionContext.SHARED:
+        _able(agent, "context", wish.session, able=abilities.resume)
     _program(agent, abilities, wish)
 
 

@@ -89,7 +89,7 @@ class PromptBuilder:
         if not agent.abilities.resume:
             return None
         own = await self._own_session(assignment, agent)
-        if own is not None or wish.context is SessionContext.ISOLATED:
+        if own is not None or wish.session is SessionContext.ISOLATED:
             return own
         run_id = assignment.lease.run_id
         return await until_available(
@@ -99,7 +99,7 @@ class PromptBuilder:
     async def _own_session(self, assignment: Assignment, agent: Agent) -> AgentSessionRef | None:
         """Return the session in which a run has asked, or was at work when it was lost."""
         lease = assignment.lease
-        if not lease.asked and not lease.losses:
+        if not lease.question_count and not lease.losses:
             return None
         run_id = lease.run_id
         return await until_available(

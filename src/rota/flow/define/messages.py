@@ -116,7 +116,7 @@ def _kept(name: str, file: NewAttachment) -> NewFile:
 
 
 def _errand(agents: AgentRegistry, agent: str | None) -> dict[str, Any]:
-    spec = {"instructions": INSTRUCTIONS, "context": SessionContext.GROUP.value}
+    spec = {"instructions": INSTRUCTIONS, "context": SessionContext.SHARED.value}
     wanted = spec if agent is None else {**spec, "agent": agent}
     return {**resolve_agent(agents, TaskKind.AGENT, wanted), "payload": dict(READER)}
 

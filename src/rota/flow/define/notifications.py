@@ -73,7 +73,7 @@ async def list_preferences(
 async def default_target(store: Store, space_id: int) -> str | None:
     """Return where the results of tasks go that are created without a place of their own."""
     return next(
-        (p.to for p in await store.read(list_notification_targets, space_id) if p.usual), None
+        (p.to for p in await store.read(list_notification_targets, space_id) if p.is_default), None
     )
 
 

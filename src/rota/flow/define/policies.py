@@ -107,7 +107,7 @@ def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]
     agent = agents.named(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
     if spec.get("answers") and not spec.get("context"):
-        spec = {**spec, "context": SessionContext.GROUP.value}  # whoever answers takes part
+        spec = {**spec, "context": SessionContext.SHARED.value}  # whoever answers takes part
     agent.check(read_agent_spec(spec))
     return {**spec, "agent": agent.name}
 

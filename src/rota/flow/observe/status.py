@@ -244,7 +244,7 @@ def _worker_warnings(
     now: datetime, queue: QueueView, idle: IdleReason | None, next_due: datetime | None
 ) -> list[StatusWarning]:
     found = []
-    work = queue.ready or queue.later or queue.held or queue.running or queue.schedules
+    work = queue.ready or queue.delayed or queue.held or queue.running or queue.schedules
     if idle is not None and work:
         sentence = f"there is work and {idle.sentence()}"
         found.append(StatusWarning(code="no_worker", sentence=sentence))
@@ -267,7 +267,7 @@ def _leap_warnings(
         start, end = _utc(leap.start), _utc(leap.end)
         length = duration_text(from_micros(leap.end) - from_micros(leap.start))
         sentence = f"the clock leapt forward by {length}: slots from {start} to {end} were missed"
-        found.append(StatusWarning(code="clock_leapt", sentence=sentence))
+        found.append(StatusWarning(code="clock_jumped", sentence=sentence))
     if early is not None and from_micros(early.end) > now:
         sentence = (
             f"the clock was ahead and went back: slots up to {_utc(early.end)} "

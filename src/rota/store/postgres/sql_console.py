@@ -85,7 +85,7 @@ create schema {schema};
 
 -- Whose rows a connection may see is signed by Rota, for this one connection: the role can read
 -- and replace the signature, but not make one. 0 is everybody's; no valid signature, no rows.
-insert into rota.facts (name, value)
+insert into rota.metadata (name, value)
   values ('sql_key', gen_random_uuid()::text || gen_random_uuid()::text)
   on conflict (name) do nothing;
 
@@ -183,7 +183,7 @@ MOST_COLUMNS = 100
 PASSED_ON: tuple[type[BaseException], ...] = (asyncpg.QueryCanceledError, *GONE)
 """What ends a question, wherever in it."""
 ROLE_WORDS = "run what `rota sql role` prints"
-_READ_KEY = "select value from rota.facts where name = 'sql_key'"
+_READ_KEY = "select value from rota.metadata where name = 'sql_key'"
 _STANDING = f"""
 select pg_catalog.obj_description(pg_catalog.to_regnamespace('{SCHEMA}'), 'pg_namespace'),
   (select r.rolsuper or r.rolbypassrls or r.rolcreaterole from pg_catalog.pg_roles r

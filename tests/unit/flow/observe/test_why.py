@@ -97,7 +97,7 @@ def test_an_agent_that_its_provider_refused_for_a_moment_is_told_of(make, at, wh
         "at": make.at(*at).isoformat(),
     }
     fault = Event(
-        id=1, at=make.at(11), name=EventName.FAULT, space_id=1, task_id=1, run_id=1, data=data
+        id=1, at=make.at(11), name=EventName.AGENT_ERROR, space_id=1, task_id=1, run_id=1, data=data
     )
     running = make.run(1, make.at(7), state=RunState.RUNNING)
     _, sentence = one(make, runs=[running], faults={1: fault})
@@ -160,11 +160,11 @@ def test_several_slots_in_the_ledger_are_one_story(make):
     ("changes", "sentence"),
     [
         (
-            {"place": QueueState.LATER, "available": 60},
+            {"place": QueueState.DELAYED, "available": 60},
             "not yet due: it may begin at Sun 2026-11-15 12:01, in 1 min",
         ),
         (
-            {"place": QueueState.LATER, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
+            {"place": QueueState.DELAYED, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
             "attempt 1 failed; it is tried again at Sun 2026-11-15 12:01, in 1 min",
         ),
         ({}, "in the queue for 5 h: nobody works, start `rota up`"),

@@ -36,20 +36,20 @@ HOT = {
     "list_runs": {"runs_pkey"},
     "list_runs_of_task": {"runs_task"},
     "take_pings": {"pings_pkey"},
-    "open_heads": {"heads_turn"},
+    "open_heads": {"queue_heads_turn"},
     "pick_runs": {"runs_ready"},
     "lease_runs": {"runs_pkey"},
     "count_total": {"runs_running"},
     "count_pool": {"runs_running"},
-    "count_group": {"runs_running_group"},
+    "count_group": {"runs_running_limit_group"},
     "count_spaces": {"runs_running"},
     "view_lanes": {"runs_lane_running", "runs_lane_ready", "runs_lane_queue"},
     "lock_runs": {"runs_pkey"},
     "record_attempts": {"runs_pkey"},
     "record_events": {"runs_pkey"},
     "finish_runs": {"runs_pkey"},
-    "later_due": {"runs_later"},
-    "next_due": {"schedules_due", "runs_later"},
+    "later_due": {"runs_delayed"},
+    "next_due": {"schedules_due", "runs_delayed"},
     "due_schedules": {"schedules_due"},
     "expired_runs": {"runs_expiry"},
     "pick_deliveries": {"deliveries_pending"},
@@ -113,12 +113,12 @@ def test_parameters_are_numbered_by_first_appearance_and_casts_are_left_alone():
 
 def test_parts_of_one_statement_keep_their_parameters_apart():
     queries = {
-        "gone": "delete from rota.pings where id = any(:ids::bigint[])",
+        "gone": "delete from rota.claim_hints where id = any(:ids::bigint[])",
         "seen": "with w as (select 1) select id from rota.runs where id = any(:ids::bigint[])",
     }
     statement = Statements(queries).join(("gone", "seen"))
     assert statement.sql == (
-        "with ride_0 as (delete from rota.pings where id = any($1::bigint[])), "
+        "with ride_0 as (delete from rota.claim_hints where id = any($1::bigint[])), "
         "w as (select 1) select id from rota.runs where id = any($2::bigint[])"
     )
     assert statement.parameters == ((0, "ids"), (1, "ids"))
