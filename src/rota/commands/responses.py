@@ -69,10 +69,10 @@ class SpaceResponse(ResponseModel):
 class RunResponse(ResponseModel):
     """The work for one slot, message, trigger or call.
 
-    `check_state` says of one that ended whether its task's checks hold; `suppressed` why nobody was told of a
-    success: its gate woke nobody (`quiet`), or its result said so (`silent`). `took_seconds` is how
-    long its newest attempt worked, once that is over; `finished_at` may be later, where nobody was
-    there to hear of its end.
+    `check_state` says of one that ended whether its task's checks hold; `suppressed` why nobody was
+    told of a success: its gate woke nobody (`quiet`), or its result said so (`silent`).
+    `took_seconds` is how long its newest attempt worked, once that is over; `finished_at` may be
+    later, where nobody was there to hear of its end.
     """
 
     id: int
@@ -128,7 +128,7 @@ class AttemptResponse(ResponseModel):
 
 
 class HeartbeatResponse(ResponseModel):
-    """What was last heard of the newest attempt, and when; `missed_reason` says why nothing came since.
+    """The newest sample of the newest attempt; `missed_reason` says why no newer one came.
 
     `memory_bytes` counts shared memory for each process.
     """

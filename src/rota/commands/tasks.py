@@ -124,8 +124,8 @@ class TaskList(ResponseModel):
 class TaskDetailResponse(TaskResponse):
     """A task with what it is doing, its tally and its newest runs.
 
-    `warning` says why nobody is sent what it delivers, if that is so; `missing_programs` what it names and
-    the machine that answers does not have, such as its program.
+    `warning` says why nobody is sent what it delivers, if that is so; `missing_programs` what it
+    names and the machine that answers does not have, such as its program.
     """
 
     site: SiteResponse | None

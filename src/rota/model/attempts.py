@@ -127,11 +127,11 @@ class KeptAttempt:
     there. `current` is false once its run has gone on without it.
 
     An attempt has another keeper for each try inside it: `launches` counts those that were in vain,
-    `relaunch_at` is when the next one may begin, None while one goes on, and `started_at` is when the first
-    one did. `session` is what this try goes on in, `agent` who does the work, whatever its task
-    says meanwhile, and `prompt_text` what it was told. `gate_reply` is empty while the gate of the attempt runs
-    and its work has not begun; then it is what the gate said, as JSON. `can_write_outside` says that it could
-    write to somewhere outside.
+    `relaunch_at` is when the next one may begin, None while one goes on, and `started_at` is when
+    the first one did. `session` is what this try goes on in, `agent` who does the work, whatever
+    its task says meanwhile, and `prompt_text` what it was told. `gate_reply` is empty while the
+    gate of the attempt runs and its work has not begun; then it is what the gate said, as JSON.
+    `can_write_outside` says that it could write to somewhere outside.
     """
 
     run_id: RunId

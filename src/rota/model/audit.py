@@ -13,8 +13,8 @@ from rota.model.ids import Epoch, RunId, TaskId
 class NewAuditEntry:
     """A change somebody asks for; `key` and `digest` let the same request come twice.
 
-    A rehearsal goes as far as the change itself, and takes it back. `attempt` is the run and epoch of
-    the attempt that asks, if one does: nothing is changed for one that is over.
+    A rehearsal goes as far as the change itself, and takes it back. `attempt` is the run and epoch
+    of the attempt that asks, if one does: nothing is changed for one that is over.
     """
 
     caller: str

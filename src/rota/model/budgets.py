@@ -93,7 +93,7 @@ class BudgetHolder:
 
 
 class BudgetRefusal(NamedTuple):
-    """Which budget of the day has too little left; `reserved` is what others may still give back."""
+    """A daily budget with too little left; `reserved` is what other attempts may give back."""
 
     scope: BudgetScope
     unit: str

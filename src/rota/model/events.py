@@ -52,19 +52,19 @@ class EventName(StrEnum):
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
-    EventName.SETTLED: "a run ended; data holds its state, and what is known of it: `checked`, "
-    "`mark`, `next_check`",
+    EventName.SETTLED: "a run ended; data holds its state, and what is known of it: "
+    "`check_state`, `suppressed`, `next_check`",
     EventName.RETRIED: "an attempt failed and the run is queued again",
     EventName.LOST: "an attempt vanished without a result; data says why",
     EventName.RELEASED: "a worker shut down and gave the run back",
     EventName.BUDGET_EXHAUSTED: "a budget of the day is spent and the run waits; data says which",
     EventName.QUESTION_ASKED: "a run waits for a person's answer",
     EventName.QUESTION_ANSWERED: "a person answered and the run is queued again",
-    EventName.NOTIFIED: "people are told that a run failed, expired or waits; data holds the places "
-    "`to` which it goes, and those whose level its priority is `below`",
+    EventName.NOTIFIED: "notifications about a failed, expired or waiting run were queued; data "
+    "holds their `targets`, and the targets whose level its priority is below as `below_level`",
     EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop; `why` tells who",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
-    EventName.HEARTBEAT_MISSED: "nobody has told of a running attempt for two heartbeats; data says why",
+    EventName.HEARTBEAT_MISSED: "two heartbeats of a running attempt were missed; data says why",
     EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
     EventName.OUTPUT: "a program wrote something; data holds the stream, the offset, the text, "
     "and in `ansi` the same with its colours, where it has any; the line of an `open` one was not "

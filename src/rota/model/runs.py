@@ -11,8 +11,8 @@ claim                  succeed, fail, cancel
        |
        +----> CANCELLED (cancel), EXPIRED (expire), FAILED (fail)
 
-A retry or a delay is QUEUED with a later `available_at`. Where a queued run stands in the queue
-is its queue state: READY (it may be claimed), DELAYED (not yet available) or HELD (behind its lane).
+A retry or a delay is QUEUED with a later `available_at`. Where a queued run stands in the queue is
+its queue state: READY (it may be claimed), DELAYED (not yet available) or HELD (behind its lane).
 
 Invariants, held by every store and checked by its contract suite:
 

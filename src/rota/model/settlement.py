@@ -96,8 +96,8 @@ class Settlement(NamedTuple):
 class AttemptNotes:
     """What Rota found out about an attempt, and what the attempt left to be remembered.
 
-    `check_results` is what its checks found, as JSON. `remembered` is what its gate wants to find again,
-    as JSON, and `next_check` the run that looks again; both count only with a success.
+    `check_results` is what its checks found, as JSON. `remembered` is what its gate wants to find
+    again, as JSON, and `next_check` the run that looks again; both count only with a success.
     """
 
     check_results: str | None = None

@@ -17,7 +17,8 @@ class Thread:
     """A conversation, and whose it is.
 
     `task` is the one that answers there, if one does. With a `trigger`, only what is said with that
-    word asks for an answer. `metadata` are what is known of it elsewhere, for example at its provider.
+    word asks for an answer. `metadata` are what is known of it elsewhere, for example at its
+    provider.
     """
 
     id: ThreadId
@@ -123,7 +124,8 @@ class NewMessage(NamedTuple):
 class ThreadMessage:
     """A message as it stands in the store.
 
-    `reader_run_id` is the run that is queued to read it, if it asks for one, `run_id` the one that has.
+    `reader_run_id` is the run that is queued to read it, if it asks for one, `run_id` the one that
+    has.
     """
 
     id: MessageId

@@ -119,7 +119,10 @@ async def notify(tx: Transaction, rich: Sequence[Settlement], now: int) -> None:
             )
         if preferred:
             below = [f"{c}:{t}" for c, t, least in preferred if least > priority]
-            data: dict[str, object] = {"to": [f"{c}:{t}" for c, t in reached], "below": below}
+            data: dict[str, object] = {
+                "targets": [f"{c}:{t}" for c, t in reached],
+                "below_level": below,
+            }
             events.append(_event(EventName.NOTIFIED, data, space_id, task_id, run_id))
     await _put(tx, outbox, events, now)
 
@@ -147,7 +150,10 @@ async def notify_disabled(tx: Transaction, task: Row, run_id: int, now: int) -> 
     if not rows:
         return {}
     below = [f"{row[2]}:{row[3]}" for row in rows if row[4] > priority]
-    return {"to": [f"{c}:{t}" for c, t in reached], "below": below}
+    return {
+        "targets": [f"{c}:{t}" for c, t in reached],
+        "below_level": below,
+    }
 
 
 async def _put(tx: Transaction, outbox: QueryRows, events: QueryRows, now: int) -> None:

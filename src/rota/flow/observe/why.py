@@ -87,7 +87,9 @@ def _reason(error: str | None) -> str:
 
 def told_of(event: Event) -> list[str]:
     """Return where people were told of a run, and where it did not matter enough."""
-    to, below = (", ".join(map(str, _list(event.data.get(name)))) for name in ("to", "below"))
+    to, below = (
+        ", ".join(map(str, _list(event.data.get(name)))) for name in ("targets", "below_level")
+    )
     said = [f"People are told of it in {to}."] if to else []
     return said + ([f"Below the level of {below}: nothing is sent there."] if below else [])
 
