@@ -68,7 +68,7 @@ OPERATIONS: Final = (
     "renew_home_lease",
     "fence_home",
     "record_launch",
-    "begin_checks",
+    "record_check_start",
     "schedule_relaunch",
     "record_output",
     "adopt_attempt",

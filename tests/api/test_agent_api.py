@@ -115,7 +115,7 @@ HOSTILE = [
     ("create_key", {"name": "k"}),
     ("ask_sql", {"sql": "select 1"}),
     ("pause_all", {}),
-    ("list_requests", {}),
+    ("list_audit_entries", {}),
     ("", {}),
     ("x" * 10_000, {}),
 ]  # fmt: skip

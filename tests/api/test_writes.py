@@ -28,7 +28,7 @@ LATER = {
     "retry_run": ("POST", "/v1/runs/{run}/cancel", None),
     "resume_all": ("POST", "/v1/pause-all", None),
     "remove_limit": ("PUT", "/v1/limits", {"scope": "total", "cap": 5}),
-    "remove_preference": ("PUT", "/v1/notification-targets", {"to": "log:there"}),
+    "remove_notification_target": ("PUT", "/v1/notification-targets", {"to": "log:there"}),
     "remove_secret": ("PUT", "/v1/secrets/{secret}", {"value": "a value that nobody knows"}),
 }
 """What must have happened before there is anything to do."""

@@ -29,7 +29,7 @@ BOTH = """\
     "What a program wrote is recorded in one transaction and how far it was read in another",
 )
 def offset_apart() -> Iterator[None]:
-    with queries(move_kept=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")):
+    with queries(advance_output_offsets=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")):
         yield
 
 
@@ -183,7 +183,7 @@ def heard_again() -> Iterator[None]:
 )
 def stale_look() -> Iterator[None]:
     with queries(
-        begin_kept=("and w.fenced = 0\non conflict", "\non conflict"),
+        insert_kept_attempt=("and w.fenced = 0\non conflict", "\non conflict"),
         lock_runs=("cancelling, holder", "cancelling, (select null) as holder"),
         lost_runs=("cancelling, holder", "cancelling, null as holder"),
     ):

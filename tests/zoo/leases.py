@@ -103,7 +103,7 @@ def worker_named_by_host() -> Iterator[None]:
     rare=True,
 )
 def fenced_worker_claims() -> Iterator[None]:
-    with queries(is_barred=("fenced = 1", "fenced = 7")):
+    with queries(is_claiming_barred=("fenced = 1", "fenced = 7")):
         yield
 
 

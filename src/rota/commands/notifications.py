@@ -14,7 +14,7 @@ from rota.flow.define import notifications
 from rota.model.keys import KeyScope
 from rota.model.notifications import NotificationLevel, NotificationTarget
 from rota.rules.notifications import level_of
-from rota.store.notifications import drop_notification_target, set_notification_target
+from rota.store import notifications as store_notifications
 
 
 class NotificationTargetsQuery(RequestModel):
@@ -74,27 +74,27 @@ def _given(preference: NotificationTarget) -> NotificationTargetResponse:
 
 
 @command("GET", "/v1/notification-targets", KeyScope.READ)
-async def list_preferences(
+async def list_notification_targets(
     office: RequestContext, asked: NotificationTargetsQuery
 ) -> NotificationTargetList:
     """List where people are told of runs that fail, expire or wait, and of disabled tasks."""
-    found = await notifications.list_preferences(office.store, office.caller, asked.space)
+    found = await notifications.list_targets(office.store, office.caller, asked.space)
     return NotificationTargetList(targets=[_given(preference) for preference in found])
 
 
 @command("PUT", "/v1/notification-targets", KeyScope.ADMIN)
-async def set_preference(
+async def set_notification_target(
     office: RequestContext, asked: SetNotificationTarget
 ) -> NotificationTargetResponse:
     """Tell people in a place from now on, in the place of what was said of it before."""
     space = resolve_space(office, asked.space)
 
     async def stands(within: RequestContext, _: object) -> NotificationTargetResponse:
-        found = await notifications.list_preferences(within.store, office.caller, space)
+        found = await notifications.list_targets(within.store, office.caller, space)
         return _given(next(one for one in found if one.to == asked.to))
 
-    office.keep_seen(stands, set_notification_target)
-    found = await notifications.set_preference(
+    office.keep_seen(stands, store_notifications.set_notification_target)
+    found = await notifications.set_target(
         office.store,
         office.caller,
         office.channels,
@@ -107,12 +107,12 @@ async def set_preference(
 
 
 @command("DELETE", "/v1/notification-targets", KeyScope.ADMIN)
-async def remove_preference(
+async def remove_notification_target(
     office: RequestContext, asked: NotificationTargetSelector
 ) -> NotificationTargetRemovedResponse:
     """Tell people in a place no more; what is in the outbox is still sent."""
     space = resolve_space(office, asked.space)
     removed = NotificationTargetRemovedResponse(space=space, to=asked.to)
-    office.keep(lambda gone: removed if gone else None, drop_notification_target)
-    await notifications.remove_preference(office.store, office.caller, space, asked.to)
+    office.keep(lambda gone: removed if gone else None, store_notifications.drop_notification_target)
+    await notifications.remove_target(office.store, office.caller, space, asked.to)
     return removed

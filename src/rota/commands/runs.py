@@ -278,7 +278,7 @@ async def list_runs(office: RequestContext, asked: RunsQuery) -> RunList:
 
 
 @command("GET", "/v1/questions", KeyScope.READ)
-async def list_waiting(office: RequestContext, asked: RequestModel) -> OpenQuestionList:  # noqa: ARG001
+async def list_open_questions(office: RequestContext, asked: RequestModel) -> OpenQuestionList:  # noqa: ARG001
     """List runs that wait for a person, with their questions."""
     found = await open_questions(office.store, office.caller)
     return OpenQuestionList(

@@ -23,11 +23,10 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import Pool
 from rota.model.views import QueueView, SlotView, WorkerView
 from rota.rules.permissions import check_main, visible_space
+from rota.store import audit, heartbeats
 from rota.store import views as store_views
-from rota.store.audit import list_audit_entries
 from rota.store.heartbeats import (
     list_attempt_heartbeats,
-    list_machine_samples,
     newest_machine_samples,
 )
 from rota.store.tasks import find_space
@@ -366,11 +365,11 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
 
 
 @command("GET", "/v1/audit", KeyScope.ADMIN)
-async def list_requests(office: RequestContext, asked: AuditQuery) -> AuditList:
+async def list_audit_entries(office: RequestContext, asked: AuditQuery) -> AuditList:
     """List what was changed and by whom, newest first."""
     space = visible_space(office.caller, asked.space)
     before = LARGEST_ID if asked.before is None else asked.before
-    found = await office.store.read(list_audit_entries, space, before, asked.limit)
+    found = await office.store.read(audit.list_audit_entries, space, before, asked.limit)
     return AuditList(
         entries=[
             AuditEntryResponse(
@@ -455,13 +454,13 @@ class HeartbeatList(ResponseModel):
 
 
 @command("GET", "/v1/machines/samples", KeyScope.ADMIN)
-async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> MachineSampleList:
+async def list_machine_samples(office: RequestContext, asked: MachineSamplesQuery) -> MachineSampleList:
     """List how machines were doing, one reading for each heartbeat of a daemon, newest first."""
     check_main(office.caller)
     now = from_micros(office.store.now())
     since = to_micros(asked.since or now - HOUR)
     before = to_micros(asked.before or now + HOUR)
-    found = await office.store.read(list_machine_samples, since, before, asked.host, asked.limit)
+    found = await office.store.read(heartbeats.list_machine_samples, since, before, asked.host, asked.limit)
     more = len(found) == asked.limit
     return MachineSampleList(
         samples=[as_given(reading) for reading in found], next=found[-1].at if more else None

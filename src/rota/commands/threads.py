@@ -279,7 +279,7 @@ def message_given(found: ThreadMessage) -> MessageResponse:
 
 
 @command("POST", "/v1/threads/{thread_key}/messages", KeyScope.RUN, status=201)
-async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
+async def create_message(office: RequestContext, asked: CreateMessage) -> MessageResponse:
     """Say something in a thread: to the run that goes on there if it listens, else to the next."""
     if asked.sender is not None:
         check_main(office.caller)

@@ -198,7 +198,7 @@ async def adopt_attempt(tx: Transaction, run_id: int, epoch: int, worker: str) -
     )
 
 
-async def begin_checks(tx: Transaction, run_id: int, epoch: int) -> int:
+async def record_check_start(tx: Transaction, run_id: int, epoch: int) -> int:
     """Count a look at the checks of an attempt that goes on."""
     rows = await tx.rows("count_check_start", run_id=run_id, epoch=epoch)
     return int(rows[0][0]) if rows else 0

@@ -113,7 +113,7 @@ async def usage_on_day(tx: Transaction, scope: BudgetScope, key: int, day: str) 
     return BudgetUsage(_amounts(rows[0][:5]), _amounts(rows[0][5:]))
 
 
-async def count_held_by_budget(tx: Transaction, space_id: int | None) -> tuple[int, str | None]:
+async def count_over_budget(tx: Transaction, space_id: int | None) -> tuple[int, str | None]:
     """Return how many runs budgets hold back, and why one of them."""
     rows = await tx.rows("count_over_budget", space_id=space_id)
     return rows[0][0], rows[0][1]

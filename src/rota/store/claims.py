@@ -22,7 +22,7 @@ from rota.model.runs import Lease
 from rota.model.spaces import Limit, LimitScope, Quota
 from rota.model.tasks import Task
 from rota.model.views import ClaimResult
-from rota.store.queue import RUNS, FreshHead, Head, apply_claim_hints, open_new_heads, take_pings
+from rota.store.queue import RUNS, FreshHead, Head, apply_claim_hints, open_new_queue_heads, take_claim_hints
 from rota.store.tasks import get_tasks
 from rota.store.transactions import QueryRows, Row, Transaction
 
@@ -86,7 +86,7 @@ async def claim_runs(
     """
     await tx.enter_claim()
     now = tx.now()
-    pings = await take_pings(tx, worker)
+    pings = await take_claim_hints(tx, worker)
     if pings is None:
         return ClaimResult(leases=[], tasks={}, answers={})
     fresh, quiet = await apply_claim_hints(tx, pings)
@@ -97,7 +97,7 @@ async def claim_runs(
     else:
         room = await read_room(tx, now)
     if fresh:
-        await open_new_heads(tx, fresh, now)
+        await open_new_queue_heads(tx, fresh, now)
     more = bool(fresh) or not quiet
     for number in range(MOST_ROUNDS if more else 0):
         left = want - len(catch.leases)
@@ -109,7 +109,7 @@ async def claim_runs(
         if not await _serve_pools(tx, room, heads, turn._replace(want=left), catch):
             more = False
             break
-    await keep_buckets(tx, room)
+    await set_bucket_levels(tx, room)
     return ClaimResult(
         leases=catch.leases,
         tasks=await _tasks(tx, catch.versions),
@@ -511,7 +511,7 @@ async def _add(tx: Transaction, room: LimitHeadroom, row: Row, now: int) -> None
         room.pools[key] = cap - used[0][0]
 
 
-async def keep_buckets(tx: Transaction, room: LimitHeadroom) -> None:
+async def set_bucket_levels(tx: Transaction, room: LimitHeadroom) -> None:
     """Write back the buckets this claim took from."""
     for group in sorted(room.taken):
         bucket = room.buckets[group]

@@ -116,7 +116,7 @@ async def record_delivery(
     return bool(rows)
 
 
-async def list_held_deliveries(tx: Transaction, worker: str, most: int) -> list[Delivery]:
+async def list_deliveries_of_worker(tx: Transaction, worker: str, most: int) -> list[Delivery]:
     """Return deliveries a worker has taken and not marked."""
     rows = await tx.rows("deliveries_of_worker", worker=worker, most=most)
     return [as_delivery(row) for row in rows]

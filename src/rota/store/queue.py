@@ -21,7 +21,7 @@ DELAYED = "delayed"
 """The topic of runs that may be claimed at an instant to come."""
 
 
-def place_of(run: NewRun, now: int) -> QueueState:
+def queue_state_of(run: NewRun, now: int) -> QueueState:
     """Return where a new run stands: a laned one waits until claiming makes it its lane's head."""
     if run.available_at is not None and run.available_at > now:
         return QueueState.DELAYED
@@ -67,7 +67,7 @@ def _is_named(batch: RunBatch) -> bool:
 async def _enqueue_one(tx: Transaction, batch: RunBatch, now: int, *, last: bool) -> Enqueued:
     """Queue a single run, with less ceremony: that is what a caller waits for most often."""
     run = batch.template
-    if place_of(run, now) is QueueState.DELAYED:
+    if queue_state_of(run, now) is QueueState.DELAYED:
         tx.wake(DELAYED)
     else:
         record = claim_hint(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
@@ -108,7 +108,7 @@ async def add_claim_hints(tx: Transaction, runs: Iterable[NewRun], now: int) -> 
     seen: dict[tuple[object, ...], dict[str, object]] = {}
     later = False
     for run in runs:
-        if place_of(run, now) is QueueState.DELAYED:
+        if queue_state_of(run, now) is QueueState.DELAYED:
             later = True
             continue
         record = claim_hint(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
@@ -154,7 +154,7 @@ def _template(run: NewRun, now: int) -> dict[str, object]:
         "limit_group": run.group,
         "metered": int(run.metered),
         "source": run.source.value,
-        "queue_state": place_of(run, now).value,
+        "queue_state": queue_state_of(run, now).value,
         "available_at": now if run.available_at is None else run.available_at,
         "expires_at": run.expires_at,
         "upstream_id": run.upstream_id,
@@ -278,7 +278,7 @@ FreshHead = tuple[str, int, str, str, int]
 """A head that may not have been written yet: its pool, then a head inside that."""
 
 
-async def take_pings(tx: Transaction, worker: str) -> list[Row] | None:
+async def take_claim_hints(tx: Transaction, worker: str) -> list[Row] | None:
     """Return the pings that have come, or None for a worker that may not claim.
 
     A fenced worker may not, and nobody may while everything is paused. Their pings stay.
@@ -305,7 +305,7 @@ async def apply_claim_hints(tx: Transaction, pings: Sequence[Row]) -> tuple[set[
     return fresh, bool(pings) and not reopen and bool(pings[0][6])
 
 
-async def open_new_heads(tx: Transaction, heads: set[FreshHead], now: int) -> None:
+async def open_new_queue_heads(tx: Transaction, heads: set[FreshHead], now: int) -> None:
     """Note that heads may have ready runs."""
     rows = QueryRows(
         {"pool": h[0], "space_id": h[1], "route": h[2], "limit_group": h[3], "metered": h[4]}
@@ -351,7 +351,7 @@ async def rebuild_queue_heads(tx: Transaction) -> int:
     await tx.enter_claim()
     found = await tx.rows("find_queue_heads")
     if found:
-        await open_new_heads(tx, {(r[0], r[1], r[2], r[3], r[4]) for r in found}, now)
+        await open_new_queue_heads(tx, {(r[0], r[1], r[2], r[3], r[4]) for r in found}, now)
     lanes = await tx.rows("find_lanes")
     if lanes:
         pings = QueryRows(claim_hint(r[0], r[1], "", "", False, r[2]) for r in lanes)

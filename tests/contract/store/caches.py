@@ -22,12 +22,12 @@ class CacheContract:
 
 async def _forget(tx: Transaction) -> None:
     """Drop every head and every ping, as a restore from a damaged copy might."""
-    found = await tx.rows("find_heads")
+    found = await tx.rows("find_queue_heads")
     for pool in {row[0] for row in found}:
         heads = QueryRows(
             {"space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]}
             for r in found
             if r[0] == pool
         )
-        await tx.run("drop_heads", pool=pool, rows=heads)
-    await tx.rows("take_pings", most=10_000, worker="")
+        await tx.run("delete_queue_heads", pool=pool, rows=heads)
+    await tx.rows("take_claim_hints", most=10_000, worker="")

@@ -31,7 +31,7 @@ from rota.store import settlement as store_settlement
 from rota.store.attempt_requests import list_started_attempts
 from rota.store.attempts import (
     adopt_attempt,
-    begin_checks,
+    record_check_start,
     count_output_events,
     drop_kept_attempt,
     fence_home,
@@ -350,14 +350,14 @@ class KeepingContract:
     async def test_looks_at_checks_are_counted_for_each_attempt(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         assert [
-            await bench.store.write(begin_checks, lease.run_id, lease.epoch) for _ in range(2)
+            await bench.store.write(record_check_start, lease.run_id, lease.epoch) for _ in range(2)
         ] == [1, 2]
-        assert await bench.store.write(begin_checks, lease.run_id, lease.epoch + 1) == 0
+        assert await bench.store.write(record_check_start, lease.run_id, lease.epoch + 1) == 0
         await bench.end(lease, Lost(reason="gone"))
-        assert await bench.store.write(begin_checks, lease.run_id, lease.epoch) == 0
+        assert await bench.store.write(record_check_start, lease.run_id, lease.epoch) == 0
         again = await bench.claim_one()
         assert await bench.store.write(record_launch, kept_for(again, "n2"), "w1")
-        assert await bench.store.write(begin_checks, again.run_id, again.epoch) == 1
+        assert await bench.store.write(record_check_start, again.run_id, again.epoch) == 1
 
     async def test_a_try_in_vain_is_noted_once(self, bench: Bench) -> None:
         lease = await self._begun(bench)

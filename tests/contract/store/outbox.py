@@ -14,7 +14,7 @@ from rota.rules.settlement import SettlementContext, settle
 from rota.store import settlement as store_settlement
 from rota.store.outbox import (
     claim_deliveries,
-    list_held_deliveries,
+    list_deliveries_of_worker,
     list_orphaned_deliveries,
     next_delivery,
     record_delivery,
@@ -121,11 +121,11 @@ class OutboxContract:
         await self._send(bench, 3)
         mine = await self._take(bench, "w1", 2)
         await self._take(bench, "w2", 1)
-        assert await bench.store.read(list_held_deliveries, "w1", 10) == mine
+        assert await bench.store.read(list_deliveries_of_worker, "w1", 10) == mine
         await bench.store.write(
             record_delivery, mine[0], DeliveryState.SENT, None, bench.store.now()
         )
-        assert await bench.store.read(list_held_deliveries, "w1", 10) == mine[1:]
+        assert await bench.store.read(list_deliveries_of_worker, "w1", 10) == mine[1:]
 
     async def test_messages_of_a_vanished_postman_are_orphans(self, bench: Bench) -> None:
         await self._send(bench, 2)

@@ -32,7 +32,7 @@ from rota.store import settlement as store_settlement
 from rota.store.attempts import record_launch, record_output, renew_home_lease
 from rota.store.budgets import (
     budgets_for_task,
-    count_held_by_budget,
+    count_over_budget,
     duration_history,
     reserve_budget,
     set_budget,
@@ -281,7 +281,7 @@ class SpendingContract:
         assert await bench.end(lease, Released(until=later, reason="the day is spent"))
         held = await bench.run(lease.run_id)
         assert (held.queue_state, held.error_code) == (QueueState.DELAYED, "over_budget")
-        assert await bench.store.read(count_held_by_budget, None) == (1, "the day is spent")
+        assert await bench.store.read(count_over_budget, None) == (1, "the day is spent")
         assert "run.budget_exhausted" in await bench.events(lease.run_id)
         await bench.store.write(
             set_budget, BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=9), "me"

@@ -40,7 +40,7 @@ from rota.rules.plans import plan_schedule
 from rota.rules.tokens import SECRET_BYTES, digest_of
 from rota.store.attempts import (
     adopt_attempt,
-    begin_checks,
+    record_check_start,
     drop_kept_attempt,
     fence_home,
     record_launch,
@@ -309,7 +309,7 @@ class _Calls:
         await _patiently(partial(store.write, schedule_relaunch, Relaunch(kept, why), "caller"))
         await _patiently(partial(store.write, record_output, run_id, kept.epoch, "caller", ()))
         await _patiently(partial(store.write, adopt_attempt, run_id, kept.epoch, "caller"))
-        await _patiently(partial(store.write, begin_checks, run_id, kept.epoch))
+        await _patiently(partial(store.write, record_check_start, run_id, kept.epoch))
         await _patiently(partial(store.write, drop_kept_attempt, run_id, kept.epoch))
         sign = AttemptSample(run_id=run_id, epoch=kept.epoch)
         await _patiently(partial(store.write, record_heartbeats, "caller", [sign], store.now()))

@@ -54,7 +54,7 @@ ONCE: Final = frozenset(
             "adopt_attempt",
             "drop_kept_attempt",
         ),
-        "begin_checks",
+        "record_check_start",
         *(
             "record_heartbeats",
             "record_missed_heartbeats",
@@ -102,7 +102,7 @@ FEW: Final = {
     "renew_home_lease.statement": 1,
     "fence_home.statement": 1,
     "record_launch.statement": 1,
-    "begin_checks.statement": 1,
+    "record_check_start.statement": 1,
     "schedule_relaunch.statement": 2,
     "record_output.statement": 1,
     "adopt_attempt.statement": 1,
@@ -140,7 +140,7 @@ KEEPING: Final = frozenset(
             "adopt_attempt",
             "drop_kept_attempt",
         ),
-        "begin_checks",
+        "record_check_start",
     }
 )
 """Parts that real programs under real keepers come to."""

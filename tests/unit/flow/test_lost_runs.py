@@ -168,7 +168,7 @@ async def test_where_the_home_of_a_lost_attempt_is_gone_what_it_could_do_counts(
 ):
     given = await assignment(desk)
     await desk.store.write(renew_home_lease, "elsewhere", "there", desk.store.now() + 1)
-    kept = replace(kept_for(given.lease), home="elsewhere", writes=could)
+    kept = replace(kept_for(given.lease), home="elsewhere", can_write_outside=could)
     assert await desk.store.write(record_launch, kept, "w1")
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, chance, fence=True)

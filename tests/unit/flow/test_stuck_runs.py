@@ -105,7 +105,7 @@ async def test_a_worker_that_lives_and_tells_nothing_is_noted_once_and_keeps_its
     assert await silences(desk, lease) == [WORKER_BUSY]
     await care.beat(lease)
     heard = (await desk.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
-    assert heard.silence is None
+    assert heard.missed_reason is None
 
 
 @pytest.mark.parametrize(

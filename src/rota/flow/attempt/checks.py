@@ -76,7 +76,7 @@ from rota.rules.checks import (
     reply_to_json,
     text_of,
 )
-from rota.store.attempts import begin_checks
+from rota.store.attempts import record_check_start
 from rota.store.store import Store, until_available
 from rota.store.tasks import get_state
 from rota.store.views import list_questions, list_run_events
@@ -125,7 +125,7 @@ class CheckRunner:
         if not checks:
             return report
         looks = await until_available(
-            lambda: self._store.write(begin_checks, kept.run_id, kept.epoch)
+            lambda: self._store.write(record_check_start, kept.run_id, kept.epoch)
         )
         if looks > MOST_LOOKS:
             return replace(report, outcome=_failed(CUT_OFF, retryable=False), messages=())

@@ -25,7 +25,7 @@ MOST_PREFERENCES = 20
 """How many preferences a space may have: each is a message for every run that fails."""
 
 
-async def set_preference(
+async def set_target(
     store: Store,
     caller: Caller,
     channels: Sequence[str],
@@ -51,7 +51,7 @@ async def set_preference(
     return next(p for p in await store.read(list_notification_targets, owner.id) if p.to == to)
 
 
-async def remove_preference(store: Store, caller: Caller, space: str, to: str) -> None:
+async def remove_target(store: Store, caller: Caller, space: str, to: str) -> None:
     """Tell a space no more in a place."""
     check_space(caller, space)
     owner = await store.read(find_space, space)
@@ -60,7 +60,7 @@ async def remove_preference(store: Store, caller: Caller, space: str, to: str) -
         raise NotFound("preference", to, "see `rota notify list`")
 
 
-async def list_preferences(
+async def list_targets(
     store: Store, caller: Caller, space: str | None
 ) -> list[NotificationTarget]:
     """Return the preferences of a space, or of every one that the caller sees."""

@@ -16,7 +16,7 @@ from rota.model.views import DeadDeliveriesView, QueueView, SlotView, WorkerView
 from rota.rules.clock_jumps import leapt_forward, planned_too_early
 from rota.store import plans as store_plans
 from rota.store import views as store_views
-from rota.store.budgets import count_held_by_budget
+from rota.store.budgets import count_over_budget
 from rota.store.clock_jumps import get_clock_jumps
 from rota.store.plans import get_pauses
 from rota.store.store import Store
@@ -149,7 +149,7 @@ async def view_status(
         else maybe_instant(await store.read(store_plans.next_due)),
         bounds,
         maybe_instant(paused_since(await store.read(get_pauses))),
-        await store.read(count_held_by_budget, space_id),
+        await store.read(count_over_budget, space_id),
         hands.idle,
         await store.read(
             dead_deliveries, space_id, store.now() - LATELY // timedelta(microseconds=1)

@@ -17,7 +17,7 @@ UTC = ZoneInfo("UTC")
 
 
 def told(facts, zone=UTC):
-    return [(story.verdict, story.sentence) for story in explain(facts, zone).stories]
+    return [(story.outcome, story.sentence) for story in explain(facts, zone).stories]
 
 
 def one(make, hour=7, **changes):
@@ -277,7 +277,7 @@ def test_a_disabled_task_says_since_when_if_that_is_known(make, at, note):
 def test_slots_that_nobody_planned_are_overdue_together(make):
     late = make.schedule(cursor=make.at(8))
     why = explain(make.facts(make.at(9), make.at(11), schedules=[late]), UTC)
-    assert why.stories[0].verdict == "overdue"
+    assert why.stories[0].outcome == "overdue"
     assert why.stories[0].count == 3
     assert (
         why.stories[0].sentence == "due for 3 h and not planned yet: nobody works: start `rota up`"
@@ -338,7 +338,7 @@ def test_a_schedule_that_was_set_aside_is_noted(make):
         make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), schedules=[bad]), UTC
     )
     assert why.notes == ["Schedule default was set aside: its rule could not be evaluated."]
-    assert why.stories[0].verdict == "missed"
+    assert why.stories[0].outcome == "missed"
 
 
 def test_a_task_without_a_schedule_tells_of_the_runs_that_were_asked_for(make):

@@ -17,7 +17,7 @@ from rota.store.settlement import disable_task
 
 def told(make, start, end, **facts):
     found = explain(make.facts(make.at(*start), make.at(*end), **facts), ZoneInfo("UTC"))
-    return [(story.verdict, story.count, story.sentence) for story in found.stories]
+    return [(story.outcome, story.count, story.sentence) for story in found.stories]
 
 
 def test_slots_before_a_schedule_was_made_are_one_line(make):

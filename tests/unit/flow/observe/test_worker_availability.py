@@ -23,7 +23,7 @@ from rota.model.views import QueueView
 from rota.store.views import list_workers
 
 CALM = QueueView(
-    ready=0, later=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
+    ready=0, delayed=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
     oldest_running=None, oldest_waiting=None, unserved_routes=(), schedules=1, quarantined=0,
 )  # fmt: skip
 

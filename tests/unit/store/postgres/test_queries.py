@@ -22,10 +22,10 @@ HOT = {
     "ready_runs": {"runs_pkey", "runs_lane_ready"},
     "promote_runs": {"runs_pkey"},
     "request_cancel": {"runs_pkey"},
-    "held_runs": {"runs_running"},
+    "runs_of_worker": {"runs_running"},
     "lost_runs": {"runs_running"},
-    "drop_heads": {"heads_pool_space_id_route_grp_metered_key", "heads_pkey"},
-    "turn_heads": {"heads_pool_space_id_route_grp_metered_key"},
+    "delete_queue_heads": {"heads_pool_space_id_route_grp_metered_key", "heads_pkey"},
+    "turn_queue_heads": {"heads_pool_space_id_route_grp_metered_key"},
     "advance_schedules": {"schedules_pkey"},
     "lock_schedules": {"schedules_pkey"},
     "last_ledger": {"ledger_schedule"},
@@ -35,8 +35,8 @@ HOT = {
     "list_deliveries": {"deliveries_run", "deliveries_pkey"},
     "list_runs": {"runs_pkey"},
     "list_runs_of_task": {"runs_task"},
-    "take_pings": {"pings_pkey"},
-    "open_heads": {"queue_heads_turn"},
+    "take_claim_hints": {"pings_pkey"},
+    "open_queue_heads": {"queue_heads_turn"},
     "pick_runs": {"runs_ready"},
     "lease_runs": {"runs_pkey"},
     "count_total": {"runs_running"},
@@ -48,17 +48,17 @@ HOT = {
     "record_attempts": {"runs_pkey"},
     "record_events": {"runs_pkey"},
     "finish_runs": {"runs_pkey"},
-    "later_due": {"runs_delayed"},
+    "due_delayed_runs": {"runs_delayed"},
     "next_due": {"schedules_due", "runs_delayed"},
     "due_schedules": {"schedules_due"},
     "expired_runs": {"runs_expiry"},
     "pick_deliveries": {"deliveries_pending"},
-    "find_heads": {"runs_ready"},
+    "find_queue_heads": {"runs_ready"},
     "find_lanes": {"runs_lane_queue"},
 }
 
 
-WHOLE = {"waiting_pings"}  # verify looks at every row
+WHOLE = {"waiting_claim_hints"}  # verify looks at every row
 
 SMALL = {"limits", "workers", "facts", "heads"}
 """Tables that may be read whole: heads only when a limit changes."""
@@ -128,5 +128,5 @@ def test_a_query_may_not_join_a_write_to_a_table_it_touches():
     statements = Statements(QUERIES)
     assert statements.may_join("finish_runs", ["record_attempts", "record_events"])
     assert not statements.may_join("record_events", ["finish_runs"])
-    assert not statements.may_join("turn_heads", ["drop_heads"])
-    assert statements.may_join("read_limits", ["reopen_heads", "open_new_heads"])
+    assert not statements.may_join("turn_queue_heads", ["delete_queue_heads"])
+    assert statements.may_join("read_limits", ["reopen_queue_heads", "open_new_queue_heads"])
