@@ -232,7 +232,7 @@ def test_an_end_between_the_look_and_the_change_is_found_out(door):
         door.desk._told(door.desk._serve(caller, "set_state", {"key": "k", "value": 1}, "r"), "")
     )
     assert told["error"]["code"] == "fenced"
-    assert door.ann.get("/v1/state/job").json["values"] == []
+    assert door.ann.get("/v1/tasks/job/state").json["values"] == []
 
 
 def test_deep_and_odd_values_are_refused_in_one_sentence(door):

@@ -87,9 +87,9 @@ def _fill(door):
         door.run(_task(door, space))
         door.main.put("/v1/tasks/0/schedules/default", of | {"schedule": {"cron": "0 9 * * *"}})
         door.main.put("/v1/tasks/0/schedules/0", of | {"schedule": {"every": "1h"}})
-        door.main.put("/v1/state/0/0", of | {"value": [0]})
+        door.main.put("/v1/tasks/0/state/0", of | {"value": [0]})
         items = [{"item": "0", "provider": "0"}, {"item": "0"}]
-        door.main.post("/v1/seen/0", of | {"items": items})
+        door.main.post("/v1/tasks/0/seen", of | {"items": items})
         for _ in range(3):
             door.main.post("/v1/tasks/0/run-now", of)
     door.run(door.bench.worker("w"))

@@ -166,30 +166,30 @@ def test_work_without_a_task_is_told_with_its_run(door, body):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_remember(sky):
-    assert sky.main.get("/v1/state/sky/a").status == 404
-    kept = sky.main.put("/v1/state/sky/a", {"value": {"n": 1}})
+    assert sky.main.get("/v1/tasks/sky/state/a").status == 404
+    kept = sky.main.put("/v1/tasks/sky/state/a", {"value": {"n": 1}})
     assert (kept.status, kept.json["value"], kept.json["updated_by"]) == (200, {"n": 1}, "main key")
     for key in ("b", "c", "ä:1"):
-        sky.main.put(f"/v1/state/sky/{key.replace('ä', '%C3%A4')}", {"value": None})
-    page = sky.main.get("/v1/state/sky?limit=2").json
-    rest = sky.main.get(f"/v1/state/sky?limit=2&after={page['next']}").json
+        sky.main.put(f"/v1/tasks/sky/state/{key.replace('ä', '%C3%A4')}", {"value": None})
+    page = sky.main.get("/v1/tasks/sky/state?limit=2").json
+    rest = sky.main.get(f"/v1/tasks/sky/state?limit=2&after={page['next']}").json
     assert [one["key"] for one in page["values"] + rest["values"]] == ["a", "b", "c", "ä:1"]
-    assert sky.main.delete("/v1/state/sky/a").json == {"deleted": True}
-    assert sky.main.delete("/v1/state/sky/a").status == 404
-    assert sky.main.put("/v1/state/sky/big", {"value": "x" * 70_000}).field == "value"
+    assert sky.main.delete("/v1/tasks/sky/state/a").json == {"deleted": True}
+    assert sky.main.delete("/v1/tasks/sky/state/a").status == 404
+    assert sky.main.put("/v1/tasks/sky/state/big", {"value": "x" * 70_000}).field == "value"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_are_counted(sky):
     items = [{"item": "1", "provider": "mail", "data": {"s": "Hi"}}, {"item": "1"}]
-    first = sky.main.post("/v1/seen/sky", {"items": items}).json["items"]
+    first = sky.main.post("/v1/tasks/sky/seen", {"items": items}).json["items"]
     assert [(one["count"], one["new"]) for one in first] == [(1, True)] * 2
-    again = sky.main.post("/v1/seen/sky", {"items": items[:1]}).json["items"]
+    again = sky.main.post("/v1/tasks/sky/seen", {"items": items[:1]}).json["items"]
     assert [(one["count"], one["new"]) for one in again] == [(2, False)]
-    assert sky.main.get("/v1/seen/sky/1?provider=mail").json["count"] == 2
-    assert sky.main.get("/v1/seen/sky/2").status == 404
-    assert sky.main.post("/v1/seen/sky", {"items": items[:1] * 2}).field == "items"
-    assert sky.main.post("/v1/seen/sky", {"items": []}).field == "items"
+    assert sky.main.get("/v1/tasks/sky/seen/1?provider=mail").json["count"] == 2
+    assert sky.main.get("/v1/tasks/sky/seen/2").status == 404
+    assert sky.main.post("/v1/tasks/sky/seen", {"items": items[:1] * 2}).field == "items"
+    assert sky.main.post("/v1/tasks/sky/seen", {"items": []}).field == "items"
 
 
 def test_spaces_and_keys_are_made_and_taken_back(door):

@@ -127,8 +127,8 @@ def things(door):
         "schedule": {"cron": "0 9 * * *"}, "policy": {"lane": CANARY, "deliver_to": f"log:{CANARY}"},
     }  # fmt: skip
     made = ann.post("/v1/tasks", task).json
-    ann.put("/v1/state/secret/note", {"value": CANARY})
-    ann.post("/v1/seen/secret", {"items": [{"item": "item", "data": CANARY}]})
+    ann.put("/v1/tasks/secret/state/note", {"value": CANARY})
+    ann.post("/v1/tasks/secret/seen", {"items": [{"item": "item", "data": CANARY}]})
     ann.post("/v1/tasks", {"name": "quiet", "title": CANARY, "instructions": CANARY})
     ann.post("/v1/tasks/quiet/disable", {"reason": CANARY})
     run = ann.post("/v1/tasks/secret/run-now", {"payload": CANARY, "key": CANARY}).json["run"]

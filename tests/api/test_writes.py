@@ -187,7 +187,7 @@ def test_what_stays_in_doubt_is_documented(operations):  # noqa: F811
 
 def test_a_change_that_comes_to_nothing_leaves_its_key_unused(door):
     door.main.post("/v1/tasks", {"name": "job", "instructions": "Look."})
-    path = "/v1/state/job/word"
+    path = "/v1/tasks/job/state/word"
     assert door.main.delete(path, Idempotency_Key="one").status == 404
     assert door.main.put(path, {"value": 1}).status == 200
     assert door.main.delete(path, Idempotency_Key="one").status == 200

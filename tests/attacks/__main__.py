@@ -96,7 +96,7 @@ class Honest(threading.Thread):
             ("POST", "/v1/tasks/hello/run-now", {}),
             ("GET", "/v1/runs?limit=5", None),
             ("POST", "/v1/tasks/hello/run-now", {"payload": "x" * 100_000}),
-            ("PUT", "/v1/state/hello/note", {"value": "x"}),
+            ("PUT", "/v1/tasks/hello/state/note", {"value": "x"}),
             ("GET", "/healthz", None),
         ]
         while not self._over.wait(PAUSE):

@@ -131,7 +131,7 @@ def _items(found: list[SeenItem]) -> SeenItemList:
     return SeenItemList(items=[_item(one) for one in found])
 
 
-@command("GET", "/v1/state/{task}", KeyScope.READ)
+@command("GET", "/v1/tasks/{task}/state", KeyScope.READ)
 async def list_state(office: RequestContext, asked: StateQuery) -> StateList:
     """List what a task keeps."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -143,7 +143,7 @@ async def list_state(office: RequestContext, asked: StateQuery) -> StateList:
     return StateList(values=[_value(one) for one in found], next=more)
 
 
-@command("GET", "/v1/state/{task}/{key}", KeyScope.READ)
+@command("GET", "/v1/tasks/{task}/state/{key}", KeyScope.READ)
 async def get_state(office: RequestContext, asked: StateSelector) -> StateResponse:
     """Return a value that a task keeps."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -152,7 +152,7 @@ async def get_state(office: RequestContext, asked: StateSelector) -> StateRespon
     )
 
 
-@command("PUT", "/v1/state/{task}/{key}", KeyScope.DEFINE)
+@command("PUT", "/v1/tasks/{task}/state/{key}", KeyScope.DEFINE)
 async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
     """Keep a value for a task, whatever stood under its key."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -163,7 +163,7 @@ async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
     return _value(kept)
 
 
-@command("DELETE", "/v1/state/{task}/{key}", KeyScope.DEFINE)
+@command("DELETE", "/v1/tasks/{task}/state/{key}", KeyScope.DEFINE)
 async def drop_state(office: RequestContext, asked: StateSelector) -> StateRemovedResponse:
     """Forget a value of a task."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -172,7 +172,7 @@ async def drop_state(office: RequestContext, asked: StateSelector) -> StateRemov
     return StateRemovedResponse()
 
 
-@command("POST", "/v1/seen/{task}", KeyScope.DEFINE)
+@command("POST", "/v1/tasks/{task}/seen", KeyScope.DEFINE)
 async def mark_seen(office: RequestContext, asked: MarkSeen) -> SeenItemList:
     """Count items as seen once more; `new` says that this was the first time."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -183,7 +183,7 @@ async def mark_seen(office: RequestContext, asked: MarkSeen) -> SeenItemList:
     )
 
 
-@command("GET", "/v1/seen/{task}/{item}", KeyScope.READ)
+@command("GET", "/v1/tasks/{task}/seen/{item}", KeyScope.READ)
 async def get_seen(office: RequestContext, asked: SeenItemSelector) -> SeenItemResponse:
     """Return an item as a task has seen it."""
     task = await resolve_task(office, asked.task, asked.space)
