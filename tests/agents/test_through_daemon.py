@@ -60,9 +60,9 @@ class Lodging(Sited):
             "ANTHROPIC_API_KEY": KEY,
             "OPENAI_API_KEY": KEY,
             "CLAUDE_CODE_MAX_RETRIES": "0",
-            "ROTA_OUTLET": str(socket),
-            "ROTA_OUTLET_PORT": str(provider.port),
-            "ROTA_AGENT_WAIT": "2s",
+            "ROTA_EGRESS_SOCKET": str(socket),
+            "ROTA_EGRESS_PORT": str(provider.port),
+            "ROTA_LAUNCH_WAIT": "2s",
         }
 
     def make(self, name, *words, tools=True):

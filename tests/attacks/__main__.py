@@ -60,7 +60,7 @@ class Daemon:
 def daemon(home: Path, log: Path) -> Iterator[Daemon]:
     """Start a daemon and end it again."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
-    own = {"ROTA_HOME": str(home), "ROTA_PORT": "0", "ROTA_CALLS": CALL}
+    own = {"ROTA_HOME": str(home), "ROTA_PORT": "0", "ROTA_CALLABLES": CALL}
     words = [sys.executable, "-m", "rota.cli.main", "up"]
     with log.open("w") as errors:
         process = subprocess.Popen(

@@ -29,7 +29,9 @@ BOTH = """\
     "What a program wrote is recorded in one transaction and how far it was read in another",
 )
 def offset_apart() -> Iterator[None]:
-    with queries(advance_output_offsets=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")):
+    with queries(
+        advance_output_offsets=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")
+    ):
         yield
 
 

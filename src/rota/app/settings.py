@@ -86,7 +86,7 @@ RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
 AGENT_RETRIES = 3
 AGENT_WAIT = timedelta(seconds=5)
-OUTLET_PORT = 7683
+EGRESS_PORT = 7683
 
 MOST_AT_ONCE = 100_000
 LONGEST = timedelta(days=36_525)
@@ -127,17 +127,17 @@ class Settings:
     hosts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     agent: str = "claude"
-    agent_retries: int = AGENT_RETRIES
-    agent_wait: timedelta = AGENT_WAIT
+    launch_retries: int = AGENT_RETRIES
+    launch_wait: timedelta = AGENT_WAIT
     prices: Prices = field(default_factory=lambda: NO_PRICES, hash=False)
     tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
     engine: str | None = None
     engine_users: str | None = None
     mounts: Path | None = None
-    outlet: Path | None = None
-    outlet_port: int = OUTLET_PORT
+    egress_socket: Path | None = None
+    egress_port: int = EGRESS_PORT
     gateway: Path | None = None
-    check_inside: bool = False
+    check_internal_addresses: bool = False
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -257,9 +257,9 @@ MEANINGS = MappingProxyType(
         "hosts": "further names that requests may call this host by",
         "calls": "callables, `module:function`, that may be named over HTTP",
         "agent": "the agent of tasks that name none: `claude`, `codex`, `pi` or `command`",
-        "agent_retries": "how often an agent is tried again inside an attempt when its provider "
+        "launch_retries": "how often an agent is tried again inside an attempt when its provider "
         "limits, is overloaded or cannot be reached",
-        "agent_wait": "how long it waits before each of these",
+        "launch_wait": "how long it waits before each of these",
         **PRICE_MEANINGS,
         "engine": "what runs containers: `podman`, `docker`, or the path of one of them; the one "
         "that is found if none is given",
@@ -268,12 +268,12 @@ MEANINGS = MappingProxyType(
         "none is given",
         "mounts": "the file that lists which folders tasks may ask to see beside their own; "
         "`mounts.toml` in the home folder if none is given",
-        "outlet": "a Unix socket of this machine, of a proxy to models' providers for instance: "
-        "all that agents behind walls reach, and programs of tasks with the network `outlet`",
-        "outlet_port": "the port of 127.0.0.1 at which they find it behind the walls",
+        "egress_socket": "a Unix socket of this machine, of a proxy to models' providers for instance: "
+        "all that agents behind walls reach, and programs of tasks with the network `egress`",
+        "egress_port": "the port of 127.0.0.1 at which they find it behind the walls",
         "gateway": "the file that says which [upstreams](../how-to/secrets.md) programs may ask, "
         "and where secrets come from; `gateway.toml` in the home folder if none is given",
-        "check_inside": "`true` lets checks ask addresses of this machine and of its own networks",
+        "check_internal_addresses": "`true` lets checks ask addresses of this machine and of its own networks",
         "metrics_open": "`true` shows `/metrics` without a key to whoever asks from this machine",
         "sql_url": "on PostgreSQL, the address by which `POST /v1/sql` asks, with the role that "
         "`rota sql role` makes; SQL is off without it",
@@ -320,17 +320,17 @@ class SettingsFile(BaseModel):
     hosts: _Words = ()
     calls: _Words = ()
     agent: Literal["claude", "codex", "pi", "command"] = "claude"
-    agent_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
-    agent_wait: _Wait = AGENT_WAIT
+    launch_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
+    launch_wait: _Wait = AGENT_WAIT
     prices: dict[str, PriceSetting] = Field(default_factory=dict)
     tiers: TierModels = Field(default_factory=dict)
     engine: Annotated[str, BeforeValidator(_engine)] | None = None
     engine_users: Literal["mapped", "own"] | None = None
     mounts: Path | None = None
-    outlet: Annotated[Path, AfterValidator(_absolute)] | None = None
-    outlet_port: Annotated[int, Field(ge=1024, le=65_535)] = OUTLET_PORT
+    egress_socket: Annotated[Path, AfterValidator(_absolute)] | None = None
+    egress_port: Annotated[int, Field(ge=1024, le=65_535)] = EGRESS_PORT
     gateway: Annotated[Path, AfterValidator(_absolute)] | None = None
-    check_inside: bool = False
+    check_internal_addresses: bool = False
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

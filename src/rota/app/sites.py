@@ -30,7 +30,7 @@ from rota.model.programs import LimitEnforcement, NetworkAccess, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
 from rota.ports.executor import (
-    NO_OUTLET,
+    NO_EGRESS,
     SEARCH_PATH,
     EgressSocket,
     Executor,
@@ -79,9 +79,9 @@ class LocalSiteChecker:
         return engine_of(self._settings)
 
     @property
-    def outlet(self) -> EgressSocket | None:
+    def egress(self) -> EgressSocket | None:
         """The one way out that programs behind walls may ask for."""
-        socket, port = self._settings.outlet, self._settings.outlet_port
+        socket, port = self._settings.egress_socket, self._settings.egress_port
         return None if socket is None else EgressSocket(socket=str(socket.absolute()), port=port)
 
     @cached_property
@@ -108,8 +108,8 @@ class LocalSiteChecker:
         if site.isolated and site.executor == TmuxExecutor.name:
             refuse("tmux with walls", self.try_out(SandboxExecutor.name).missing)
         asks = site.network is NetworkAccess.EGRESS
-        if asks and self.outlet is None and not load_secrets(self._settings).opens():
-            raise Unavailable(NO_OUTLET)
+        if asks and self.egress is None and not load_secrets(self._settings).opens():
+            raise Unavailable(NO_EGRESS)
         if site.image is not None:
             pinned(self.engine, site.image)
         for share in site.mounts:

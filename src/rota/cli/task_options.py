@@ -56,7 +56,7 @@ Mounts = Annotated[
 ]
 NetworkName = Annotated[
     Text,
-    typer.Option("--network", metavar="NAME", help="Behind walls: none, outlet or open [none]."),
+    typer.Option("--network", metavar="NAME", help="Behind walls: none, egress or open [none]."),
 ]
 Folder = Annotated[
     Text, typer.Option("--folder", metavar="DIR", help="Where it works, inside the space's folder.")

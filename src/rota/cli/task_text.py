@@ -90,7 +90,7 @@ def site_words(task: Record) -> str:
     if site["image"] is not None:
         words.append(f"of {site['image']}")
     if site["network"] != "none":
-        words.append("with the network" if site["network"] == "open" else "with the outlet")
+        words.append("with the network" if site["network"] == "open" else "with the egress")
     if site["folder"] is not None:
         words.append(f"in {site['folder']}")
     if site["mounts"]:

@@ -113,6 +113,8 @@ async def remove_notification_target(
     """Tell people in a place no more; what is in the outbox is still sent."""
     space = resolve_space(office, asked.space)
     removed = NotificationTargetRemovedResponse(space=space, to=asked.to)
-    office.keep(lambda gone: removed if gone else None, store_notifications.drop_notification_target)
+    office.keep(
+        lambda gone: removed if gone else None, store_notifications.drop_notification_target
+    )
     await notifications.remove_target(office.store, office.caller, space, asked.to)
     return removed

@@ -454,13 +454,17 @@ class HeartbeatList(ResponseModel):
 
 
 @command("GET", "/v1/machines/samples", KeyScope.ADMIN)
-async def list_machine_samples(office: RequestContext, asked: MachineSamplesQuery) -> MachineSampleList:
+async def list_machine_samples(
+    office: RequestContext, asked: MachineSamplesQuery
+) -> MachineSampleList:
     """List how machines were doing, one reading for each heartbeat of a daemon, newest first."""
     check_main(office.caller)
     now = from_micros(office.store.now())
     since = to_micros(asked.since or now - HOUR)
     before = to_micros(asked.before or now + HOUR)
-    found = await office.store.read(heartbeats.list_machine_samples, since, before, asked.host, asked.limit)
+    found = await office.store.read(
+        heartbeats.list_machine_samples, since, before, asked.host, asked.limit
+    )
     more = len(found) == asked.limit
     return MachineSampleList(
         samples=[as_given(reading) for reading in found], next=found[-1].at if more else None

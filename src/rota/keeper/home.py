@@ -76,7 +76,7 @@ from rota.model.tasks import TaskKind
 from rota.ports.agent import AgentWorkspace, PreparedProgram, Redaction
 from rota.ports.executor import (
     GUARDED,
-    NO_OUTLET,
+    NO_EGRESS,
     EgressGateway,
     EgressSocket,
     Executor,
@@ -112,7 +112,7 @@ class LocalKeeperHome:
         folder: Path,
         host: str,
         executors: Mapping[str, Executor],
-        outlet: EgressSocket | None = None,
+        egress: EgressSocket | None = None,
         desk: EgressSocket | None = None,
         gateway: EgressGateway | None = None,
         redactor: Redaction | None = None,
@@ -128,7 +128,7 @@ class LocalKeeperHome:
         self._folder = folder / "keepers"
         self._attempts = self._folder / "attempts"
         self._place = lru_cache(MOST_PLACES)(self._attempts.joinpath)
-        self._way_out = EgressRouter(outlet, gateway, self._attempts)
+        self._way_out = EgressRouter(egress, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._claims = FolderLocks(self._rooms, self._spaces, GUARDED)
         self._bells = KeeperEvents()
@@ -236,7 +236,7 @@ class LocalKeeperHome:
                 resources=given,
                 result=str(shelf / result_name(lease.epoch)) if leaves else None,
                 config=read_config(resources) if is_script else None,
-                outlet=assignment.task.kind is TaskKind.AGENT,
+                egress=assignment.task.kind is TaskKind.AGENT,
                 writes=self._way_out.writes(assignment),
                 redactor=self._redactor,
             )
@@ -293,12 +293,12 @@ class LocalKeeperHome:
         if site.isolated:
             await asyncio.to_thread(self._claims.make, state, room.cwd)
         executor = self._executor(kept.executor)
-        outlet = await self._way_out.handed(kept, room, site)
+        egress = await self._way_out.handed(kept, room, site)
         named = (_name(kept), str(state), room, site, role)
         bounded = (
             limits_for_isolated(bounds, executor.holds(isolated=True)) if site.isolated else bounds
         )
-        given = execution_spec(*named, bounded, outlet=outlet, desk=self._desk)
+        given = execution_spec(*named, bounded, egress=egress, desk=self._desk)
         return executor.wrap(find_program(prepared.command, room), given)
 
     def _executor(self, name: str) -> Executor:
@@ -448,9 +448,9 @@ class EgressRouter:
     """Where programs are led: to an outlet of the operator's, or to the gateway."""
 
     def __init__(
-        self, outlet: EgressSocket | None, gateway: EgressGateway | None, attempts: Path
+        self, egress: EgressSocket | None, gateway: EgressGateway | None, attempts: Path
     ) -> None:
-        self._outlet = outlet
+        self._egress = egress
         self._gateway = gateway
         self._attempts = attempts
 
@@ -476,9 +476,9 @@ class EgressRouter:
         return offered, {**self._told(site), **told}
 
     def _told(self, site: Site) -> dict[str, str]:
-        if site.network is not NetworkAccess.EGRESS or self._outlet is None:
+        if site.network is not NetworkAccess.EGRESS or self._egress is None:
             return {}
-        return {"ROTA_OUTLET_ADDRESS": f"127.0.0.1:{self._outlet.port}"}
+        return {"ROTA_EGRESS_ADDRESS": f"127.0.0.1:{self._egress.port}"}
 
     async def handed(
         self, kept: KeptAttempt, room: AgentWorkspace, site: Site
@@ -491,9 +491,9 @@ class EgressRouter:
             door = await self._gateway.admit(egress_name(*ids), ids, ended, walled=walled)
             port = int(room.ids[ADDRESS].rpartition(":")[2])
             return EgressSocket(socket=door, port=port, alone=True) if walled else None
-        if asked and self._outlet is None:
-            raise Unavailable(NO_OUTLET)
-        return self._outlet if site.isolated and (asked or room.outlet) else None
+        if asked and self._egress is None:
+            raise Unavailable(NO_EGRESS)
+        return self._egress if site.isolated and (asked or room.egress) else None
 
     def writes(self, assignment: Assignment) -> bool:
         """Whether an attempt could write to somewhere outside."""

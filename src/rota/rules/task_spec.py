@@ -110,7 +110,7 @@ def site_of(spec: Mapping[str, Any], role: SpaceRole) -> Site:
             advice = "goes with walls: choose sandbox or container, or tmux with isolate"
             raise Invalid(field, said, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
-        raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
+        raise NotPermitted("programs of member spaces have no open network: choose none or egress")
     return Site(
         executor=executor,
         isolated=isolated,

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 PLANNER_POLL = 15.0
 POSTMAN_POLL = 15.0
-CARETAKER_LOOKS = 6
+MAINTENANCE_LOOKS = 6
 """How often a caretaker looks for the dead within the life of a lease."""
 DISTRUST_REST = 5.0
 DRAIN_AGAIN = 5.0
@@ -73,7 +73,7 @@ class SupervisorSettings:
     watch_loop: bool = True
     """Whether a thread watches for code that blocks the event loop; a simulation has no threads."""
     roles: frozenset[str] = field(
-        default_factory=lambda: frozenset({"planner", "worker", "postman", "caretaker"})
+        default_factory=lambda: frozenset({"planner", "worker", "sender", "maintenance"})
     )
 
 
@@ -125,26 +125,26 @@ class Supervisor:
             on_failure=on_failure,
         )
         self.planner = Poller("planner", self._plan_step, clock, chance)
-        self.postman = Poller("postman", self._deliver_step, clock, chance)
-        self.caretaker = Poller("caretaker", self._care_step, clock, chance)
+        self.sender = Poller("sender", self._deliver_step, clock, chance)
+        self.maintenance = Poller("maintenance", self._care_step, clock, chance)
         self.keeping = Poller("keepers", self._keep_step, clock, chance)
         machine = MachineInfo(settings.home, settings.host, gauge) if gauge is not None else None
         self.heart = HeartbeatLoop(store, self.worker, clock, chance, settings.heartbeat, machine)
         self._unheard: frozenset[MissedHeartbeat] = frozenset()
         ttl = settings.worker_ttl
-        self._care_rest = ttl.total_seconds() / CARETAKER_LOOKS
+        self._care_rest = ttl.total_seconds() / MAINTENANCE_LOOKS
         self.pulse = WorkerLease(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
         self._roles = {
             "planner": self.planner,
-            "postman": self.postman,
-            "caretaker": self.caretaker,
+            "sender": self.sender,
+            "maintenance": self.maintenance,
         }
         self._lag = LagMonitor(clock, self.worker.working_on)
         self._wakes: dict[str, Callable[[], None]] = {
             "runs": self.worker.wake,
             "delayed": self.planner.wake,
             "schedules": self.planner.wake,
-            "deliveries": self.postman.wake,
+            "deliveries": self.sender.wake,
             "cancels": self.pulse.wake,
         }
 
@@ -208,7 +208,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
-        for service in (self.planner, self.postman, self.caretaker, self.keeping):
+        for service in (self.planner, self.sender, self.maintenance, self.keeping):
             service.stop()
         reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
@@ -236,7 +236,7 @@ class Supervisor:
             sent = await self._deliver()
             if planned.schedules or planned.promoted or sent or self.worker.running:
                 continue
-            if self._alone or "caretaker" not in self.settings.roles:
+            if self._alone or "maintenance" not in self.settings.roles:
                 return
             await self._rescue()
             if rescued != self._rescued:

@@ -22,7 +22,14 @@ from rota.model.runs import Lease
 from rota.model.spaces import Limit, LimitScope, Quota
 from rota.model.tasks import Task
 from rota.model.views import ClaimResult
-from rota.store.queue import RUNS, FreshHead, Head, apply_claim_hints, open_new_queue_heads, take_claim_hints
+from rota.store.queue import (
+    RUNS,
+    FreshHead,
+    Head,
+    apply_claim_hints,
+    open_new_queue_heads,
+    take_claim_hints,
+)
 from rota.store.tasks import get_tasks
 from rota.store.transactions import QueryRows, Row, Transaction
 

@@ -120,7 +120,7 @@ async def test_a_daemon_tells_of_its_services(working):
     assert status["daemon"]["state"] == "working"
     assert status["idle"] is None
     services = {service["name"]: service for service in status["daemon"]["services"]}
-    assert {"planner", "postman", "caretaker", "claim", "settle"} <= services.keys()
+    assert {"planner", "sender", "maintenance", "claim", "settle"} <= services.keys()
     assert services["planner"]["silent_seconds"] >= 0
     assert services["planner"]["failures"] == 0
 

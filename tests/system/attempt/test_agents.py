@@ -116,7 +116,7 @@ def test_a_result_after_a_cancellation_does_not_count(agent):
 
 
 def test_what_a_provider_refuses_for_a_moment_is_tried_again_inside_the_attempt(agent):
-    agent.extra["ROTA_AGENT_WAIT"] = "50ms"
+    agent.extra["ROTA_LAUNCH_WAIT"] = "50ms"
     agent.agent("overload", **{"deliver-to": "log:"})
     agent.up()
     number = agent.json("run", "think")["run"]
@@ -132,7 +132,7 @@ def test_what_a_provider_refuses_for_a_moment_is_tried_again_inside_the_attempt(
 
 
 def test_a_daemon_that_is_killed_while_it_waits_tries_neither_once_more_nor_less(agent):
-    agent.extra["ROTA_AGENT_WAIT"] = "2s"
+    agent.extra["ROTA_LAUNCH_WAIT"] = "2s"
     agent.agent("always", **{"deliver-to": "log:"})
     agent.up()
     number = agent.json("run", "think")["run"]
@@ -153,7 +153,7 @@ def test_a_daemon_that_is_killed_while_it_waits_tries_neither_once_more_nor_less
 
 
 def test_a_cancellation_ends_the_wait(agent):
-    agent.extra["ROTA_AGENT_WAIT"] = "10m"
+    agent.extra["ROTA_LAUNCH_WAIT"] = "10m"
     agent.agent("always")
     agent.up()
     number = agent.json("run", "think")["run"]

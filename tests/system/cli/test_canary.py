@@ -189,7 +189,7 @@ def test_c8_c9_what_programs_say_and_people_set_is_written_nowhere(house):
     (house.home / "gateway.toml").write_text(f'[secrets]\nfiled = "file:{key}"\n')
     daemon = house.up(
         "--port", "0", ROTA_LOG_LEVEL="debug", ROTA_LOG_FORMAT="text", GEMINI_API_KEY=offered,
-        ROTA_CALLS=",".join(f"leaking{n}:{call}" for n in range(3) for call in ("say", "give")),
+        ROTA_CALLABLES=",".join(f"leaking{n}:{call}" for n in range(3) for call in ("say", "give")),
     )  # fmt: skip
     session = Session(house)
     for value, status in ((kept, 200), ("short", 400), (12345678, 400), ([kept], 400)):

@@ -27,7 +27,7 @@ def outlet(sited, walls):
     path = sited.house.home / "out"
     with Provider(at=path) as provider:
         sited.settle(walls)
-        sited.extra |= {"ROTA_OUTLET": str(path), "ROTA_OUTLET_PORT": str(provider.port)}
+        sited.extra |= {"ROTA_EGRESS_SOCKET": str(path), "ROTA_EGRESS_PORT": str(provider.port)}
         (sited.work / "call.py").write_text(CALL)
         yield provider
 

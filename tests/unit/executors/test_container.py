@@ -148,9 +148,9 @@ def test_the_lobby_word_for_word():
         "--pids-limit", "16", "--ulimit", "core=0:0",
         "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096", "--user", OWN,
         "--held", "/var/rota/a-1/held", "/run/rota/held",
-        "--outlet", "/srv/g.sock", "/run/rota/outlet", "--folder", "/srv/desk", "/run/rota/desk",
+        "--egress", "/srv/g.sock", "/run/rota/egress", "--folder", "/srv/desk", "/run/rota/desk",
         packed(system)[0], "/opt/python/bin/python3", "-I", "-S", "/run/rota/forward.py",
-        "80", "/run/rota/outlet", "81", "/run/rota/desk/mcp.sock", "--while", "/run/rota/held",
+        "80", "/run/rota/egress", "81", "/run/rota/desk/mcp.sock", "--while", "/run/rota/held",
     ]  # fmt: skip
 
 

@@ -92,12 +92,12 @@ def test_the_last_steps_word_for_word():
     seen, steps = last_steps(
         PYTHON, ["--limit", "CORE", "0"], EgressSocket(socket="/srv/g.sock", port=80)
     )
-    assert seen[::3] == ["--ro-bind", "--ro-bind", "--outlet"]
-    assert seen[-2:] == ["/srv/g.sock", "/run/rota/outlet.sock"]
+    assert seen[::3] == ["--ro-bind", "--ro-bind", "--egress"]
+    assert seen[-2:] == ["/srv/g.sock", "/run/rota/egress.sock"]
     python = ["/opt/python/bin/python3", "-I", "-S"]
     assert steps == [
         *(*python, "/run/rota/start.py", "--limit", "CORE", "0", "--"),
-        *(*python, "/run/rota/forward.py", "80", "/run/rota/outlet.sock", "--"),
+        *(*python, "/run/rota/forward.py", "80", "/run/rota/egress.sock", "--"),
     ]
     assert closing(Program(argv=(), cwd="/srv/x/../y/")) == [
         "--remount-ro",

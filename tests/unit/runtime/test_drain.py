@@ -104,7 +104,7 @@ async def test_a_run_that_came_back_is_not_begun_any_more(clock, chance, opened_
         await store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         while (await desk.run(run_id)).epoch == 1:
-            on.crew.caretaker.wake()
+            on.crew.maintenance.wake()
             await asyncio.sleep(0)
         stopping = asyncio.ensure_future(on.crew.stop())
         await asyncio.sleep(0)

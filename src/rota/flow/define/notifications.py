@@ -60,9 +60,7 @@ async def remove_target(store: Store, caller: Caller, space: str, to: str) -> No
         raise NotFound("preference", to, "see `rota notify list`")
 
 
-async def list_targets(
-    store: Store, caller: Caller, space: str | None
-) -> list[NotificationTarget]:
+async def list_targets(store: Store, caller: Caller, space: str | None) -> list[NotificationTarget]:
     """Return the preferences of a space, or of every one that the caller sees."""
     seen = visible_space(caller, space)
     return await store.read(
