@@ -52,29 +52,28 @@ class EventName(StrEnum):
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
-    EventName.SETTLED: "a run ended; data holds its state, and what is known of it: "
-    "`check_state`, `suppressed`, `next_check`",
+    EventName.SETTLED: "a run ended; data has its state, `check_state`, `suppressed` "
+    "and `next_check`",
     EventName.RETRIED: "an attempt failed and the run is queued again",
-    EventName.LOST: "an attempt vanished without a result; data says why",
-    EventName.RELEASED: "a worker shut down and gave the run back",
-    EventName.BUDGET_EXHAUSTED: "a budget of the day is spent and the run waits; data says which",
+    EventName.LOST: "an attempt was lost without a result; data has the reason",
+    EventName.RELEASED: "a worker shut down and returned the run to the queue",
+    EventName.BUDGET_EXHAUSTED: "a daily budget is spent and the run waits; data names the budget",
     EventName.QUESTION_ASKED: "a run waits for a person's answer",
     EventName.QUESTION_ANSWERED: "a person answered and the run is queued again",
-    EventName.NOTIFIED: "notifications about a failed, expired or waiting run were queued; data "
-    "holds their `targets`, and the targets whose level its priority is below as `below_level`",
-    EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop; `why` tells who",
+    EventName.NOTIFIED: "Rota queued notifications that a run failed, expired or waits; data has "
+    "the `targets`, and in `below_level` those whose level the run does not reach",
+    EventName.CANCEL_REQUESTED: "somebody requested that a running run stop; `why` says who",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
-    EventName.HEARTBEAT_MISSED: "two heartbeats of a running attempt were missed; data says why",
-    EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
-    EventName.OUTPUT: "a program wrote something; data holds the stream, the offset, the text, "
-    "and in `ansi` the same with its colours, where it has any; the line of an `open` one was not "
-    "whole yet, and one that `continues` goes on with the line before; one with `end` is of the "
-    "end of a long output, recorded once its program has ended",
-    EventName.PROGRESS: "a run says how far it is; data holds percent and message",
-    EventName.TOOL_CALL: "an agent uses a tool; data holds its name and a summary",
-    EventName.USAGE: "an agent has used tokens; data holds the figures",
-    EventName.SESSION: "an agent has begun or resumed a session; data holds its name",
-    EventName.AGENT_ERROR: "an agent met a fault and may go on; data holds its kind",
+    EventName.HEARTBEAT_MISSED: "a running attempt missed two heartbeats; data has the reason",
+    EventName.LATE_RESULT: "an attempt that no longer owns the run returned a result",
+    EventName.OUTPUT: "a program wrote output; data has the stream, the offset and the text, and "
+    "in `ansi` the text with its colors. `open` marks an incomplete line, `continues` the rest "
+    "of the line before, and `end` the end of a long output, recorded after its program has ended",
+    EventName.PROGRESS: "a run reported progress; data has percent and message",
+    EventName.TOOL_CALL: "an agent called a tool; data has its name and a summary",
+    EventName.USAGE: "an agent used tokens; data has the figures",
+    EventName.SESSION: "an agent started or resumed a session; data has its name",
+    EventName.AGENT_ERROR: "an agent met an error and may continue; data has its class",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",
@@ -82,19 +81,20 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.TASK_DELETED: "a task was deleted; its history stays until retention",
     EventName.SCHEDULE_CHANGED: "a schedule was created or changed",
     EventName.SCHEDULE_ENDED: "a schedule has no further slots",
-    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated and was set aside",
+    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated and the schedule "
+    "is quarantined",
     EventName.DELIVERY_SENT: "a channel accepted a message",
-    EventName.DELIVERY_UNKNOWN: "a channel did not say whether it took a message",
-    EventName.DELIVERY_DEAD: "a message was given up",
+    EventName.DELIVERY_UNKNOWN: "a channel did not say whether it accepted a message",
+    EventName.DELIVERY_DEAD: "a message could not be delivered and is not sent again",
     EventName.DELIVERY_WITHDRAWN: "a question was closed before its message was sent",
-    EventName.RESTORED: "the database was put in place from a backup; data tells from when",
-    EventName.PAUSED: "everything was paused: nothing new begins, slots that come due are skipped",
-    EventName.RESUMED: "everything was resumed: work begins again, from now on",
-    EventName.CLOCK_JUMPED: "the store's clock leapt forward by more than a minute; data says "
-    "`from` when `to` when, and slots in between count as missed once it is believed",
-    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back; slots `from` the one "
-    "instant `to` the other were planned meanwhile and do not fire again: `rota status` names the "
-    "`rota backfill` that brings back those without a run",
+    EventName.RESTORED: "the database was restored from a backup; data has the time of the backup",
+    EventName.PAUSED: "everything was paused: nothing new starts, slots that come due are skipped",
+    EventName.RESUMED: "everything was resumed: work starts again",
+    EventName.CLOCK_JUMPED: "the store's clock jumped forward by more than a minute; data has "
+    "`from` and `to`. Slots in between count as missed once Rota accepts the new time",
+    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back. Slots between `from` "
+    "and `to` were planned already and do not fire again; `rota status` shows the `rota "
+    "backfill` command for those without a run",
 }
 
 

@@ -226,13 +226,16 @@ class Supervisor:
         reach("drain.end")
         await self._store.write(retire_worker, self.worker.id)
 
-    async def idle(self) -> None:
-        """Wait until nothing is due, nothing is ready and nothing is running or unsent."""
+    async def idle(self, *, rates: bool = True) -> None:
+        """Wait until nothing is due, nothing is ready and nothing is running or unsent.
+
+        Without `rates`, runs that a rate holds back are not waited for.
+        """
         while True:
             rescued = self._rescued
             planned = await plan(self._store)
             self.worker.wake()
-            await self.worker.idle()
+            await self.worker.idle(rates=rates)
             sent = await self._deliver()
             if planned.schedules or planned.promoted or sent or self.worker.running:
                 continue

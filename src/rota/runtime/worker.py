@@ -89,6 +89,9 @@ class Worker:
             1, min(MOST_CLAIMED, slots // 2 if store.database.remote else slots)
         )
         self._idle = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self.rate_rest_micros: int | None = None
+        """When a rate allows more, as the last claim that started nothing has found."""
         self._settled = asyncio.Event()
         self.claimer = Poller("claim", self._claim_step, clock, chance)
         self.settler = Poller("settle", self._settle_step, clock, chance)
@@ -123,11 +126,15 @@ class Worker:
     def wake(self) -> None:
         """Look at the queue now."""
         self._idle.clear()
+        self._at_rest.clear()
         self.claimer.wake()
 
-    async def idle(self) -> None:
-        """Wait until a claim found nothing and everything claimed has been settled."""
-        await self._idle.wait()
+    async def idle(self, *, rates: bool = True) -> None:
+        """Wait until a claim found nothing and everything claimed has been settled.
+
+        With `rates`, that includes runs that wait until their rate allows them.
+        """
+        await (self._idle if rates else self._at_rest).wait()
 
     async def _claim_step(self) -> float:
         routes = self.routes()
@@ -135,7 +142,7 @@ class Worker:
         unsettled = len(self._ended) + len(self._settling)
         self._full = free <= 0 or unsettled > 2 * self.slots
         if not routes and self.running == 0:
-            self._idle.set()
+            self._rest(None)
         if not self._may_claim():
             return LEASE_POLL
         if not self._claiming or self._full or not routes:
@@ -147,10 +154,16 @@ class Worker:
                 self._start(assignment)
         if len(taken.assignments) == want or taken.more:
             return 0.0
-        if not taken.assignments and self.running == 0 and taken.rest_micros is None:
-            self._idle.set()
+        if not taken.assignments and self.running == 0:
+            self._rest(taken.rest_micros)
         rest = SAFETY_POLL if taken.rest_micros is None else taken.rest_micros / 1_000_000
         return min(SAFETY_POLL, max(rest, 0.001))
+
+    def _rest(self, rate_rest_micros: int | None) -> None:
+        self.rate_rest_micros = rate_rest_micros
+        self._at_rest.set()
+        if rate_rest_micros is None:
+            self._idle.set()
 
     def _start(self, assignment: Assignment) -> None:
         loop = asyncio.get_running_loop()
