@@ -119,7 +119,7 @@ PLACES: Final = MappingProxyType(
         "approve.done": "an approved action is executed, its outcome is not written",
         "attempt.begin": "a run is claimed, its work has not started",
         "attempt.end": "the work has ended, nothing is settled",
-        "attempt.lease_promised": "the lease of a keeper home is renewed in the store, not for its keepers",
+        "attempt.lease_promised": "the lease of a keeper home is renewed in the store only",
         "attempt.recorded": "an attempt is recorded, its keeper is not started",
         "attempt.started": "the keeper is started, no output is read",
         "attempt.read": "the program has ended and all output is read, nothing is reported",

@@ -393,6 +393,6 @@ def command_limits(settings: Settings) -> CommandLimits:
     """Return the limits of the settings that apply to every interface."""
     return CommandLimits(
         warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
-        calls=frozenset(settings.calls),
+        calls=frozenset(settings.callables),
         retention=settings.retention,
     )

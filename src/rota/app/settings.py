@@ -84,8 +84,8 @@ HEARTBEAT = timedelta(seconds=60)
 """Interval of heartbeats; two missed ones raise an event."""
 RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
-AGENT_RETRIES = 3
-AGENT_WAIT = timedelta(seconds=5)
+LAUNCH_RETRIES = 3
+LAUNCH_WAIT = timedelta(seconds=5)
 EGRESS_PORT = 7683
 
 MOST_AT_ONCE = 100_000
@@ -125,10 +125,10 @@ class Settings:
     tls_key: Path | None = None
     trusted_proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+    callables: tuple[str, ...] = ()
     agent: str = "claude"
-    launch_retries: int = AGENT_RETRIES
-    launch_wait: timedelta = AGENT_WAIT
+    launch_retries: int = LAUNCH_RETRIES
+    launch_wait: timedelta = LAUNCH_WAIT
     prices: Prices = field(default_factory=lambda: NO_PRICES, hash=False)
     tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
     engine: str | None = None
@@ -257,10 +257,10 @@ MEANINGS = MappingProxyType(
         "trusted_proxies": "addresses of proxies that terminate TLS for the API and whose "
         "`X-Forwarded-For` is trusted",
         "hosts": "additional host names that requests may use",
-        "calls": "callables, `module:function`, that requests over HTTP may name",
+        "callables": "callables, `module:function`, that requests over HTTP may name",
         "agent": "the agent of tasks that name none: `claude`, `codex`, `pi` or `command`",
-        "launch_retries": "how often an agent is launched again inside an attempt when its provider "
-        "limits requests, is overloaded or cannot be reached",
+        "launch_retries": "how often an agent is launched again inside an attempt when its "
+        "provider limits requests, is overloaded or cannot be reached",
         "launch_wait": "time before each of these launches",
         **PRICE_MEANINGS,
         "engine": "the container engine: `podman`, `docker`, or the path of one of them; default: "
@@ -270,14 +270,14 @@ MEANINGS = MappingProxyType(
         "`mapped` for rootless podman, `own` otherwise",
         "mounts": "the file that lists the folders that tasks may mount; default: `mounts.toml` in "
         "the home folder",
-        "egress": "the egress socket: a Unix socket of this machine, for example of a proxy to "
+        "egress_socket": "a Unix socket of this machine, for example of a proxy to "
         "model providers. Isolated agents, and programs of tasks with the network `egress`, "
         "reach nothing else",
         "egress_port": "the port of 127.0.0.1 at which isolated programs reach the egress socket",
         "gateway": "the file that configures the [upstreams](../how-to/secrets.md) of programs and "
         "the sources of secrets; default: `gateway.toml` in the home folder",
-        "check_internal_addresses": "`true` allows checks to request addresses of this machine and its "
-        "networks",
+        "check_internal_addresses": "`true` allows checks to request addresses of this "
+        "machine and its networks",
         "metrics_open": "`true` serves `/metrics` without a key to clients on this machine",
         "sql_url": "on PostgreSQL, the address for `POST /v1/sql`, with the role that "
         "`rota sql role` creates; SQL is off without it",
@@ -322,10 +322,10 @@ class SettingsFile(BaseModel):
     tls_key: Path | None = None
     trusted_proxies: _Words = ()
     hosts: _Words = ()
-    calls: _Words = ()
+    callables: _Words = ()
     agent: Literal["claude", "codex", "pi", "command"] = "claude"
-    launch_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
-    launch_wait: _Wait = AGENT_WAIT
+    launch_retries: Annotated[int, Field(ge=0, le=100)] = LAUNCH_RETRIES
+    launch_wait: _Wait = LAUNCH_WAIT
     prices: dict[str, PriceSetting] = Field(default_factory=dict)
     tiers: TierModels = Field(default_factory=dict)
     engine: Annotated[str, BeforeValidator(_engine)] | None = None

@@ -455,12 +455,12 @@ PermissionMode = Annotated[
 MaxTurns = Annotated[
     Text, typer.Option("--max-turns", metavar="N", help="Agent: at most so many turns.")
 ]
-Context = Annotated[
+Session = Annotated[
     Text,
     typer.Option(
-        "--context",
+        "--session",
         metavar="WORD",
-        help="Agent: runs go on in the thread's session, group, or begin anew [isolated].",
+        help="Agent: `shared` continues the session of the thread, `isolated` starts anew [isolated].",
     ),
 ]
 Envelope = Annotated[
@@ -499,7 +499,7 @@ FIELDS = {
     "deny_tool": "denied_tools",
     "thinking": "thinking",
     "permission_mode": "permission_mode",
-    "session_context": "context",
+    "session": "session",
     "envelope": "envelope",
     "previous_result": "previous_result",
     "answers": "answers",

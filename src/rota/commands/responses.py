@@ -70,7 +70,7 @@ class RunResponse(ResponseModel):
     """The work for one slot, message, trigger or call.
 
     `check_state` says of one that ended whether its task's checks hold; `suppressed` why nobody was
-    told of a success: its gate woke nobody (`quiet`), or its result said so (`silent`).
+    told of a success: its gate found no work (`by_gate`), or its result said so (`by_result`).
     `took_seconds` is how long its newest attempt worked, once that is over; `finished_at` may be
     later, where nobody was there to hear of its end.
     """

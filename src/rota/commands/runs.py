@@ -271,7 +271,7 @@ async def list_runs(office: RequestContext, asked: RunsQuery) -> RunList:
         state=asked.state,
         before=None if asked.before is None else RunId(asked.before),
         limit=asked.limit,
-        quiet=asked.suppressed,
+        suppressed=asked.suppressed,
     )
     more = found[-1].id if len(found) == asked.limit else None
     return RunList(runs=[run_given(run) for run in found], next=more)

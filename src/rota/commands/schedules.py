@@ -27,9 +27,9 @@ from rota.commands.task_responses import ScheduleResponse, schedule_given
 from rota.flow import lookup
 from rota.flow.define import runs, schedules
 from rota.flow.define.schedules import build_rule
+from rota.flow.observe import why
 from rota.flow.observe.time_text import offset_changes, parse_day, parse_instant
 from rota.flow.observe.views import next_fires
-from rota.flow.observe import why
 from rota.flow.observe.why import WhyReport
 from rota.flow.observe.why_facts import WhySpan, load_facts, load_run_facts
 from rota.model.instants import from_micros

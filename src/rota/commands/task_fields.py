@@ -25,7 +25,7 @@ from rota.errors import Invalid
 from rota.flow.define import tasks
 from rota.flow.define.policies import HIGHEST_PRIORITY, MOST_ATTEMPTS, MOST_CATCH_UP, policy_from
 from rota.flow.define.schedules import KINDS, ScheduleSpec
-from rota.model.agents import MOST_TURNS, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import MOST_TURNS, OutputFormat, PromptInput, SessionMode
 from rota.model.programs import NetworkAccess
 from rota.model.schedules import Fold, Gap, QuietMode
 from rota.model.tasks import (
@@ -270,9 +270,9 @@ class TaskWorkInput(RequestModel):
     thinking: Word | None = None
     permission_mode: Word | None = None
     max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS), WHOLE] | None = None
-    session: SessionContext | None = Field(
+    session: SessionMode | None = Field(
         default=None,
-        description="`group`: its runs go on in the session of the thread, one after the other.",
+        description="`shared`: its runs continue the session of the thread, one after the other.",
     )
     envelope: bool | None = Field(
         default=None, description="Whether the prompt has sections; not for `command` by default."

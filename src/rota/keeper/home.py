@@ -445,7 +445,7 @@ ADDRESS, TOKEN = "ROTA_GATEWAY_URL", "ROTA_GATEWAY_TOKEN"
 
 
 class EgressRouter:
-    """Where programs are led: to an outlet of the operator's, or to the gateway."""
+    """Where programs are led: to the egress socket of the settings, or to the gateway."""
 
     def __init__(
         self, egress: EgressSocket | None, gateway: EgressGateway | None, attempts: Path

@@ -34,7 +34,7 @@ class OutputFormat(StrEnum):
     LINES = "lines"
 
 
-class SessionContext(StrEnum):
+class SessionMode(StrEnum):
     """Which session a run goes on in: that of its group, the thread, or one of its own."""
 
     SHARED = "shared"
@@ -61,7 +61,7 @@ class AgentSpec:
     thinking: str | None = None
     permission_mode: str | None = None
     max_turns: int | None = None
-    session: SessionContext = SessionContext.ISOLATED
+    session: SessionMode = SessionMode.ISOLATED
     envelope: bool | None = None
     previous_result: bool = False
     program: tuple[str, ...] = ()

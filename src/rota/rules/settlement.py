@@ -105,7 +105,7 @@ def suppress_notifications(context: SettlementContext, report: AttemptReport) ->
     """
     if not isinstance(report.outcome, Succeeded) or not suppresses_notifications(report):
         return context
-    followers = () if is_quiet(report) else context.followers
+    followers = () if is_suppressed_by_gate(report) else context.followers
     policy = replace(context.policy, deliver_to=None)
     return replace(context, policy=policy, followers=followers)
 
@@ -275,7 +275,7 @@ def _end(
     deliveries = _deliveries(run, report.messages, state, words, context.policy)
     followers = _followers(run, state, result, context)
     success = state is RunState.SUCCEEDED
-    finishes = success and context.policy.until_success and not is_quiet(report)
+    finishes = success and context.policy.until_success and not is_suppressed_by_gate(report)
     if success and result is None and not deliveries and not followers and not finishes:
         extras = PLAIN_SUCCESS
     else:
@@ -384,7 +384,7 @@ def suppresses_notifications(report: AttemptReport) -> bool:
     return silent or (report.notes is not None and report.notes.suppressed is not None)
 
 
-def is_quiet(report: AttemptReport) -> bool:
+def is_suppressed_by_gate(report: AttemptReport) -> bool:
     """Whether the gate of an attempt woke nobody."""
     return report.notes is not None and report.notes.suppressed is SuppressionReason.BY_GATE
 

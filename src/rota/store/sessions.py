@@ -52,7 +52,7 @@ async def keep_session(
     else:
         await tx.run("use_session", id=known[0], **told, now=now)
     if not known[1]:
-        exchange = {"run_id": run_id, "epoch": epoch, "session_id": known[0], "said": words}
+        exchange = {"run_id": run_id, "epoch": epoch, "session_id": known[0], "prompt_text": words}
         await tx.run("insert_exchange", **exchange, now=now)
 
 

@@ -359,7 +359,7 @@ async def count_runs(tx: Transaction, task_id: int) -> dict[str, int]:
     for row in await tx.rows("read_pruned", ids=[task_id]):
         totals.update(json.loads(row[1]))
         if row[2]:
-            totals[SuppressionReason.BY_GATE.value] = row[2]
+            totals["suppressed"] = row[2]
     for state, count in await tx.rows("count_by_state", task_id=task_id):
         totals[state] = totals.get(state, 0) + count
     return totals

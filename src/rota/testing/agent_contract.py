@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Invalid
-from rota.model.agents import AgentErrorKind, AgentSpec, ProcessExit, SessionContext, StopReason
+from rota.model.agents import AgentErrorKind, AgentSpec, ProcessExit, SessionMode, StopReason
 from rota.model.attempts import Cancelled, Failed, Succeeded
 from rota.ports.agent import Agent, AgentWorkspace
 
@@ -74,7 +74,7 @@ class AgentContract:
             "tools": (replace(spec, tools=("some_tool",)), able.tools),
             "denied_tools": (replace(spec, denied_tools=("some_tool",)), able.denied_tools),
             "max_turns": (replace(spec, max_turns=3), able.max_turns),
-            "context": (replace(spec, session=SessionContext.SHARED), able.resume),
+            "session": (replace(spec, session=SessionMode.SHARED), able.resume),
             "thinking": (replace(spec, thinking=thinking), bool(able.thinking)),
             "permission_mode": (replace(spec, permission_mode=mode), bool(able.permission_modes)),
         }

@@ -31,11 +31,11 @@ from rota.store import settlement as store_settlement
 from rota.store.attempt_requests import list_started_attempts
 from rota.store.attempts import (
     adopt_attempt,
-    record_check_start,
     count_output_events,
     drop_kept_attempt,
     fence_home,
     list_kept_attempts,
+    record_check_start,
     record_launch,
     record_output,
     renew_home_lease,

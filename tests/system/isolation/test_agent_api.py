@@ -52,7 +52,7 @@ def test_an_agent_behind_walls_talks_to_this_daemon_and_to_the_next(sited, walls
     assert {one["key"] for one in kept} == {"a", "b"}
 
 
-@pytest.mark.parametrize("more", [{}, AGENT, {"network": "outlet"}], ids=["script", "agent", "out"])
+@pytest.mark.parametrize("more", [{}, AGENT, {"network": "egress"}], ids=["script", "agent", "out"])
 def test_a_program_behind_walls_asks_until_its_attempt_is_over(sited, walls, more):
     sited.settle(walls)
     if more.get("network"):

@@ -23,7 +23,7 @@ except OSError:
 
 
 @pytest.fixture
-def outlet(sited, walls):
+def egress(sited, walls):
     path = sited.house.home / "out"
     with Provider(at=path) as provider:
         sited.settle(walls)
@@ -33,9 +33,9 @@ def outlet(sited, walls):
 
 
 @pytest.mark.parametrize(("agent", "told"), [(True, "reached 200"), (False, "reached nothing")])
-def test_only_agents_are_handed_the_way_out(sited, outlet, agent, told):
+def test_only_agents_are_handed_the_way_out(sited, egress, agent, told):
     more = {"agent": "command", "instructions": "Call."} if agent else {}
-    sited.make("call", "python3", "call.py", str(outlet.port), **more)
+    sited.make("call", "python3", "call.py", str(egress.port), **more)
     sited.up()
     run = sited.ended(sited.start("call"))
     assert (run["state"], run["result"].strip()) == ("succeeded", told), run

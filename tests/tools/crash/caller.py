@@ -40,9 +40,9 @@ from rota.rules.plans import plan_schedule
 from rota.rules.tokens import SECRET_BYTES, digest_of
 from rota.store.attempts import (
     adopt_attempt,
-    record_check_start,
     drop_kept_attempt,
     fence_home,
+    record_check_start,
     record_launch,
     record_output,
     renew_home_lease,

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 RETIRED = (
     "ad hoc",
     "behind walls",
-    "maintenance",
+    "caretaker",
     "crew",
     "deed",
     "desk",
@@ -25,7 +25,7 @@ RETIRED = (
     "nobody knows",
     "outlet",
     "permit",
-    "sender",
+    "postman",
     "saying",
     "verdict",
     "walled",

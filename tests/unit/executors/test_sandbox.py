@@ -111,7 +111,7 @@ def test_what_carries_the_ways_out_does_not_count_as_the_programs():
     way, bounds = EgressSocket(socket="/srv/g.sock", port=80), ResourceLimits(processes=5)
     assert with_carriers(room(bounds=bounds)).bounds.processes == 5
     assert with_carriers(room(bounds=bounds, desk=way)).bounds.processes == 7
-    assert with_carriers(room(bounds=bounds, desk=way, outlet=way)).bounds.processes == 8
+    assert with_carriers(room(bounds=bounds, desk=way, egress=way)).bounds.processes == 8
     assert with_carriers(room(desk=way)).bounds.processes is None
 
 
@@ -259,7 +259,7 @@ def test_an_environment_that_cannot_be_handed_over_is_refused(name, value):
         {"readable": ["/srv/"]},
         {"guarded": ["../x"]},
         {"guarded": ["/etc"]},
-        {"outlet": EgressSocket(socket="g", port=1)},
+        {"egress": EgressSocket(socket="g", port=1)},
     ],
 )
 def test_a_room_is_made_of_plain_names_and_absolute_paths(changes):

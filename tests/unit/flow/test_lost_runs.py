@@ -55,7 +55,7 @@ async def begin_and_lose(desk, chance):
         ({"executor": "sandbox", "network": "open"}, RunState.WAITING),
         ({"executor": "no such place"}, RunState.WAITING),
         ({"executor": "sandbox"}, RunState.QUEUED),
-        ({"executor": "sandbox", "network": "outlet"}, RunState.QUEUED),
+        ({"executor": "sandbox", "network": "egress"}, RunState.QUEUED),
     ],
 )
 async def test_a_person_is_asked_about_an_agent_with_an_open_network(desk, chance, spec, state):

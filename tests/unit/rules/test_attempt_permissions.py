@@ -127,7 +127,7 @@ def test_no_agent_changes_what_it_is_judged_by():
 
 
 def test_bounds_are_handed_on():
-    own = {**OWN, "executor": "sandbox", "network": "outlet"}
+    own = {**OWN, "executor": "sandbox", "network": "egress"}
     told = inherit_settings(own, {"instructions": "y"})
     assert told == {**own, "instructions": "y"}
     assert inherit_settings(own, {"instructions": "y", "executor": "tmux"}).get("network") is None
@@ -136,7 +136,7 @@ def test_bounds_are_handed_on():
     assert inherit_settings(own, {"command": ["x"]}) == {
         "command": ["x"],
         "executor": "sandbox",
-        "network": "outlet",
+        "network": "egress",
     }
 
 

@@ -32,7 +32,7 @@ from rota.model.agents import (
     AgentTurnAnswer,
     AgentUsage,
     Said,
-    SessionContext,
+    SessionMode,
 )
 from rota.model.attempts import (
     ASKING,
@@ -525,7 +525,7 @@ class SessionTracker:
         cls, agent: Agent, resumed: AgentSessionRef | None, wish: AgentSpec
     ) -> SessionTracker | None:
         """Return a tracker for an agent with sessions, or None."""
-        shared = wish.session is SessionContext.SHARED
+        shared = wish.session is SessionMode.SHARED
         return cls(agent.name, resumed, shared=shared) if agent.abilities.resume else None
 
     def note(self, said: Said) -> None:

@@ -19,7 +19,7 @@ from rota.flow.attempt.prepare import (
     payload_text,
     thread_key,
 )
-from rota.model.agents import AgentSpec, AgentUsage, SessionContext
+from rota.model.agents import AgentSpec, AgentUsage, SessionMode
 from rota.model.attempts import AgentSessionRef, Assignment, AttemptReport, Cancelled, KeptAttempt
 from rota.model.budgets import Prices
 from rota.model.runs import Question, Run, RunState
@@ -89,7 +89,7 @@ class PromptBuilder:
         if not agent.abilities.resume:
             return None
         own = await self._own_session(assignment, agent)
-        if own is not None or wish.session is SessionContext.ISOLATED:
+        if own is not None or wish.session is SessionMode.ISOLATED:
             return own
         run_id = assignment.lease.run_id
         return await until_available(

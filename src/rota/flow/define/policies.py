@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from rota.errors import Invalid
-from rota.model.agents import SessionContext
+from rota.model.agents import SessionMode
 from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Policy, Pool, Retry, TaskKind
 from rota.ports.agent import AgentRegistry
 from rota.rules.notifications import MOST_PROGRESS
-from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_context
+from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_mode
 from rota.timing.durations import parse_duration
 
 LONGEST = timedelta(days=366)
@@ -51,7 +51,7 @@ def check_policy(policy: Policy) -> None:
 
 def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
     """Refuse options with which runs of one session could overlap."""
-    if read_session_context(spec) is SessionContext.ISOLATED:
+    if read_session_mode(spec) is SessionMode.ISOLATED:
         return
     if policy.lane is not None:
         advice = "runs with the context group use the lane of their thread; leave this out"
@@ -104,10 +104,10 @@ def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]
         return dict(spec)
     agent = agents.named(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
-    if spec.get("answers") and not spec.get("context"):
+    if spec.get("answers") and not spec.get("session"):
         spec = {
             **spec,
-            "context": SessionContext.SHARED.value,
+            "session": SessionMode.SHARED.value,
         }  # a task that answers continues in the session of its thread
     agent.check(read_agent_spec(spec))
     return {**spec, "agent": agent.name}

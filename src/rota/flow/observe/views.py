@@ -91,11 +91,11 @@ async def list_runs(
     state: RunState | None = None,
     before: RunId | None = None,
     limit: int = 50,
-    quiet: bool = True,
+    suppressed: bool = True,
 ) -> list[Run]:
     """Return runs, newest first; a task is looked up in the space, by default `main`.
 
-    Runs that their gate did not start are left out unless `quiet` is set.
+    Runs that their gate did not start are left out unless `suppressed` is set.
     """
     space = visible_space(caller, space)
     owner = None if space is None else (await store.read(find_space, space)).id
@@ -103,7 +103,12 @@ async def list_runs(
     if task is not None:
         task_id = (await get_task(store, caller, task, space or "main")).id
     wanted = RunFilter(
-        task_id=task_id, space_id=owner, state=state, before=before, limit=limit, suppressed=quiet
+        task_id=task_id,
+        space_id=owner,
+        state=state,
+        before=before,
+        limit=limit,
+        suppressed=suppressed,
     )
     return await store.read(store_views.list_runs, wanted)
 
@@ -173,8 +178,8 @@ WORDS = {
 CHECKABLE = frozenset({"agent", "script"})
 """Routes of work that can have checks."""
 MARKS = {
-    SuppressionReason.BY_GATE: "quiet: its gate found no work",
-    SuppressionReason.BY_RESULT: "silent: its result was not delivered",
+    SuppressionReason.BY_GATE: "suppressed: its gate found no work",
+    SuppressionReason.BY_RESULT: "suppressed: its result was not delivered",
 }
 
 
