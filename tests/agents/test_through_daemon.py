@@ -194,7 +194,7 @@ def test_an_agent_tells_how_far_it_is(lodging, provider):
 @everywhere
 def test_a_session_goes_on_in_the_next_run(lodging, provider):
     provider.script.words = (Says("the word is heron"),)
-    lodging.make("think", "--context", "group")
+    lodging.make("think", "--session", "shared")
     first = lodging.finish("think")
     provider.script.asked.clear()
     second = lodging.finish("think")

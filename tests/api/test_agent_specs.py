@@ -14,7 +14,7 @@ WISH = {
     "thinking": "high",
     "permission_mode": "plan",
     "max_turns": 3,
-    "context": "group",
+    "session": "shared",
 }
 
 

@@ -122,7 +122,7 @@ def test_a_run_does_not_take_a_conversation_over(door):
     door.ann.post("/v1/tasks", WORK | {"name": "oldest", "thread": "web:ann:8"})
     door.ann.put("/v1/threads/web:ann:7", {"task": "desk", "trigger": "@rota"})
     job = begin(door, "ann")
-    assert job.serve("schedule_task", instructions="Listen.", name="ear", context="group")["ok"]
+    assert job.serve("schedule_task", instructions="Listen.", name="ear", session="shared")["ok"]
     for fields in (
         {"thread_key": "web:ann:7", "task": "ear"}, {"thread_key": "web:ann:7", "task": ""},
         {"thread_key": "web:ann:7", "trigger": ""}, {"thread_key": "web:ann:7", "trigger": "@ear"},

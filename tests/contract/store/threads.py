@@ -43,7 +43,7 @@ PENDING, GIVEN, TAKEN, PASSED, UNREAD = MessageState
 async def agent(bench: Bench, name: str, thread: str | None = None, space: str = "main") -> Task:
     """Return an agent that answers in its thread."""
     owner = await bench.space(space)
-    spec: dict[str, object] = {"instructions": "Talk.", "context": "group", "answers": True}
+    spec: dict[str, object] = {"instructions": "Talk.", "session": "shared", "answers": True}
     wanted = NewTask(
         space_id=owner.id, name=name, kind=TaskKind.AGENT, route="agent", spec=spec, thread=thread
     )

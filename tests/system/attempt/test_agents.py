@@ -167,7 +167,7 @@ def test_a_cancellation_ends_the_wait(agent):
 
 def test_the_next_run_goes_on_in_the_session_also_after_a_restart(agent):
     agent.agent("session")
-    agent.json("task", "edit", "think", "--context", "group")
+    agent.json("task", "edit", "think", "--session", "shared")
     agent.up()
     first = agent.until(agent.json("run", "think")["run"], ended)
     agent.stop()

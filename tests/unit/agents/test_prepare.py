@@ -319,4 +319,4 @@ def test_a_room_that_does_not_fit_is_refused(agent, field, changes):
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_every_agent_can_go_on_with_a_session(agent):
-    AGENTS[agent].check(replace(OWN[agent], context=SessionMode.SHARED))
+    AGENTS[agent].check(replace(OWN[agent], session=SessionMode.SHARED))

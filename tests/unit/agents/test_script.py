@@ -67,8 +67,8 @@ def test_what_is_no_function_is_a_program(word):
 
 
 def test_a_script_has_no_wishes_of_an_agent():
-    with pytest.raises(Invalid, match="context"):
-        AGENT.check(AgentSpec(program=("p",), instructions="null", context=SessionMode.SHARED))
+    with pytest.raises(Invalid, match="session"):
+        AGENT.check(AgentSpec(program=("p",), instructions="null", session=SessionMode.SHARED))
 
 
 CASES = {

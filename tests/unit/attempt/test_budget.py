@@ -63,7 +63,7 @@ async def test_at_the_cap_of_a_run_its_program_is_ended_politely_and_a_person_as
     await settle_attempts(desk.store, [(given, report)], chance)
     assert await desk.state(given.lease.run_id) is RunState.WAITING
     (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
-    assert spent.stopped == "budget: this run may use 100 tokens"
+    assert spent.stop_reason == "budget: this run may use 100 tokens"
 
 
 async def stopped(desk, chance, **wish):

@@ -19,7 +19,7 @@ SECOND = 1_000_000
     ("facts", "away", "left"),
     [
         ({}, 65, 15.0),  # killed between writing it down and starting its program
-        ({"tries": 1, "until": 5}, 60, 10.0),  # killed while it waited for its next try
+        ({"launches": 1, "relaunch_at": 5}, 60, 10.0),  # killed while it waited for its next try
     ],
 )
 async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
@@ -28,11 +28,11 @@ async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
     given = await assignment(desk, policy=Policy(timeout=timedelta(seconds=15)))
     yard, began = ManyYard({"out": b"done\n"}), desk.store.now()
     told = dict(facts)
-    if "until" in told:
-        told["until"] = began + told["until"] * SECOND
+    if "relaunch_at" in told:
+        told["relaunch_at"] = began + told["relaunch_at"] * SECOND
     kept = KeptAttempt(
         run_id=given.lease.run_id, epoch=given.lease.epoch, home=yard.home, nonce="n",
-        boot=yard.boot, executor="process", began=began, **told,
+        boot=yard.boot, executor="process", started_at=began, **told,
     )  # fmt: skip
     assert await desk.store.write(record_launch, kept, "w1")
     clock.advance(timedelta(seconds=65))

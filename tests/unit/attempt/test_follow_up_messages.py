@@ -63,7 +63,7 @@ def steer(yard):
 def message(number, text="x"):
     return ThreadMessage(
         id=number, thread="cli:default", sender="ann", body=text,
-        at=datetime(2026, 3, 1, tzinfo=UTC), state=MessageState.PENDING, reader=2, run_id=None,
+        at=datetime(2026, 3, 1, tzinfo=UTC), state=MessageState.PENDING, reader_run_id=2, run_id=None,
         epoch=None, read_at=None,
     )  # fmt: skip
 

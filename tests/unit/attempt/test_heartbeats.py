@@ -39,7 +39,7 @@ class SilentYard:
 
     async def sign(self, kept):
         return AttemptSample(
-            run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, beat=self.beat, pane=self.pane
+            run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, heartbeat=self.beat, pane=self.pane
         )
 
     def rouse(self, kept, *, for_good):

@@ -34,7 +34,7 @@ async def talking(desk, **policy):
     told = {"deliver_to": "log:ann", "on_lost": OnLost.RETRY, **policy}
     return await put_task(
         desk.store, LOCAL, "talk", kind=TaskKind.AGENT, route="agent", thread=HERE,
-        spec={**TALK, "answers": True, "context": "group"}, policy=Policy(**told),
+        spec={**TALK, "answers": True, "session": "shared"}, policy=Policy(**told),
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ async def test_every_result_is_a_message_of_its_own_as_it_comes(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given, DeliveryKind.RESULT) == ["one", "two", "two", "three"]
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"three"', None)
+    assert (run.result, run.suppressed) == ('"three"', None)
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -92,7 +92,7 @@ async def test_whoever_carries_an_attempt_on_tells_nothing_of_it_again(desk):
     yard = Trial(said(first))
     await House(desk, yard).work.run(given)
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
-    assert kept.out_at == len(first)
+    assert kept.out_offset == len(first)
     yard.end(results("three"))
     report = await House(desk, yard).work.run(given._replace(kept=kept))
     await settled(desk, given, report)
@@ -139,7 +139,7 @@ async def test_of_a_last_word_that_says_nothing_new_nothing_is_sent_twice(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one"]
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"one"', SuppressionReason.BY_RESULT)
+    assert (run.result, run.suppressed) == ('"one"', SuppressionReason.BY_RESULT)
 
 
 async def test_who_is_tried_again_and_says_the_same_is_not_heard_twice(desk):
@@ -168,7 +168,7 @@ async def test_who_delivers_nowhere_tells_nobody(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == []
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"two"', None)
+    assert (run.result, run.suppressed) == ('"two"', None)
 
 
 @pytest.mark.parametrize("thread", [None, HERE])

@@ -232,7 +232,7 @@ async def test_a_process_that_dies_between_two_tries_loses_none_and_adds_none(
     assert outcome == Succeeded(result='"done"')
     assert len(yard.started) == 2
     (row,) = await desk.store.read(list_kept_attempts, yard.home)
-    assert row.tries == 1
+    assert row.launches == 1
     assert await texts(desk, given.lease.run_id) == ["a"]
     retries = [data["retry"] for data in await faults(desk, given.lease.run_id) if "retry" in data]
     assert retries == [1]
@@ -269,7 +269,7 @@ async def session_of(desk, given, agent):
 
 
 async def test_the_next_run_goes_on_in_the_session_of_the_last(desk):
-    given = await agent_run(desk, context="group")
+    given = await agent_run(desk, session="shared")
     yard = Trial(said(line("session", id="s-1") + DONE), said(line("session", id="s-1") + DONE))
     work = House(desk, yard).work
     given = await next_run(desk, given, await work.run(given))
@@ -288,7 +288,7 @@ async def test_a_run_whose_task_keeps_no_session_begins_anew(desk):
 
 
 async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk):
-    given = await agent_run(desk, context="group")
+    given = await agent_run(desk, session="shared")
     yard = Trial(
         said(line("session", id="s-1") + DONE),
         said(LOST, code=1),
@@ -301,7 +301,7 @@ async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk)
     assert house.waited == []
     kept = await session_of(desk, given, "command")
     assert kept.id == "s-2"
-    assert (await desk.store.read(list_kept_attempts, yard.home))[-1].tries == 0
+    assert (await desk.store.read(list_kept_attempts, yard.home))[-1].launches == 0
 
 
 def codex(total, text="hi"):
@@ -315,7 +315,7 @@ def codex(total, text="hi"):
 
 
 async def test_what_a_session_used_before_is_not_counted_again(desk):
-    given = await agent_run(desk, agent="codex", context="group", output="text")
+    given = await agent_run(desk, agent="codex", session="shared", output="text")
     yard = Trial(said(codex(10)), said(codex(25)))
     work = House(desk, yard).work
     first = given.lease.run_id
@@ -332,7 +332,7 @@ async def test_what_a_session_used_before_is_not_counted_again(desk):
 
 @pytest.mark.parametrize("keep", [False, True])
 async def test_an_answer_reaches_the_agent_in_the_session_that_asked(desk, keep):
-    given = await agent_run(desk, context="group" if keep else "isolated")
+    given = await agent_run(desk, session="shared" if keep else "isolated")
     asks = line("session", id="s-1") + line("question", text="Which colour?", options=["red"])
     yard = Trial(said(asks), said(DONE))
     work = House(desk, yard).work

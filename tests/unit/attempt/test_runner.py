@@ -265,7 +265,7 @@ async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard
     yard.end(b"half\n", code=None, **facts)
     report = await work_on(desk.store, yard, chance).run(given)
     assert report.outcome.message == sentence
-    told = json.loads(report.ending)
+    told = json.loads(report.exit)
     assert told["reason"] == facts["reason"].value
     assert told["killed"] is facts.get("killed", False)
     assert told["proven"] is facts.get("proven", True)
@@ -275,7 +275,7 @@ async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one(des
     yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
     yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
     kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
-                out_at=len(yard.out))  # fmt: skip
+                out_offset=len(yard.out))  # fmt: skip
     hearing = OutputParser(CommandReader(OutputFormat.TEXT))
     await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
         kept, "w1", hearing
@@ -298,7 +298,7 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
     beside = asyncio.ensure_future(others())
     await asyncio.sleep(0)
     kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
-                out_at=len(yard.out))  # fmt: skip
+                out_offset=len(yard.out))  # fmt: skip
     await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
         kept, "w1", OutputParser(CommandReader(OutputFormat.TEXT))
     )
@@ -323,7 +323,7 @@ async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, 
         await work_on(desk.store, yard, chance).run(given)
         (kept,) = await desk.store.read(list_kept_attempts, yard.home)
         given = given._replace(kept=kept)
-    assert kept.out_at == len(yard.out)
+    assert kept.out_offset == len(yard.out)
     events = await desk.store.read(list_run_output, given.lease.run_id, 1_000)
     as_it_came = [event.data["text"] for event in events if END not in event.data]
     assert as_it_came == ["a line"] * 19 + [MORE]

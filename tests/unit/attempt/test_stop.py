@@ -38,7 +38,7 @@ async def test_a_cancelled_one_is_stopped_and_waited_for(desk, chance, yard):
     running.cancel()
     report = await running
     assert isinstance(report.outcome, Cancelled)
-    assert json.loads(report.ending)["reason"] == "cancelled"
+    assert json.loads(report.exit)["reason"] == "cancelled"
     assert yard.cancelled == ["cancelled"]
 
 
@@ -149,7 +149,7 @@ async def test_what_was_recorded_after_the_last_look_is_not_recorded_again(desk,
     yard.ending = None
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     yard.end(b"three\n")
-    stale = dataclasses.replace(kept, out_at=4)
+    stale = dataclasses.replace(kept, out_offset=4)
     async with asyncio.timeout(5):
         report = await work_on(desk.store, yard, chance).run(given._replace(kept=stale))
     assert report.outcome == Succeeded(result='"three"')

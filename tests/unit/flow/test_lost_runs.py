@@ -175,9 +175,9 @@ async def test_where_the_home_of_a_lost_attempt_is_gone_what_it_could_do_counts(
     assert await desk.state(given.lease.run_id) == state
 
 
-@pytest.mark.parametrize("context", ["group", "isolated"])
-async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, context):
-    given = await agent_run(desk, context=context, policy=Policy(on_lost=OnLost.RETRY))
+@pytest.mark.parametrize("session", ["shared", "isolated"])
+async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, session):
+    given = await agent_run(desk, session=session, policy=Policy(on_lost=OnLost.RETRY))
     yard = Trial(said(line("session", id="s-1"), reason=ExitReason.INIT_KILLED), said(DONE))
     work = House(desk, yard).work
     report = await work.run(given)

@@ -200,7 +200,7 @@ async def test_a_slot_that_does_not_fire_again_says_why(bench, chance):
     slot = bench.clock.now().replace(hour=13, minute=30, second=0)
     span = WhySpan(start=slot, end=slot + timedelta(seconds=59), instant=slot)
     why = explain(await load_facts(bench.store, task, span), ZoneInfo("UTC"))
-    assert [(story.verdict, story.count) for story in why.stories] == [("coalesced", 3)]
+    assert [(story.outcome, story.count) for story in why.stories] == [("coalesced", 3)]
     assert why.stories[0].sentence.endswith("the clock was ahead then")
     assert any("rota backfill job --from" in note for note in why.notes)
 

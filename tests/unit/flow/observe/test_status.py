@@ -11,7 +11,7 @@ from rota.model.views import DeadDeliveriesView, QueueView
 
 def queue(**changes):
     values = {
-        "ready": 0, "later": 0, "held": 0, "running": 0, "waiting": 0, "stuck": 0, "oldest_ready": None,
+        "ready": 0, "delayed": 0, "held": 0, "running": 0, "waiting": 0, "stuck": 0, "oldest_ready": None,
         "oldest_running": None, "oldest_waiting": None, "unserved_routes": (), "schedules": 0, "quarantined": 0,
     }  # fmt: skip
     return QueueView(**(values | changes))
@@ -64,7 +64,7 @@ def test_messages_that_were_not_sent_are_told_with_the_last_one(make):
 
 def test_nobody_working_is_a_warning_only_when_there_is_work(make):
     gone = [make.worker(lease_until=make.NOW - timedelta(seconds=1)), make.worker(fenced=True)]
-    for work in ("ready", "later", "held", "running", "schedules"):
+    for work in ("ready", "delayed", "held", "running", "schedules"):
         assert codes(make, workers=gone, **{work: 1}) == ["no_worker"]
     assert codes(make, workers=[]) == []
 

@@ -338,7 +338,7 @@ def test_a_schedule_that_was_set_aside_is_noted(make):
         make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), schedules=[bad]), UTC
     )
     assert why.notes == ["Schedule default was quarantined: its rule could not be evaluated."]
-    assert why.stories[0].verdict == "missed"
+    assert why.stories[0].outcome == "missed"
 
 
 def test_a_task_without_a_schedule_tells_of_the_runs_that_were_asked_for(make):
