@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.store", "rota.testing")
+pytest.register_assert_rewrite("rota.testing")
 
 from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402

@@ -22,19 +22,18 @@ from rota.runtime.heartbeats import MARGIN
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.store.notifications import set_notification_target
 from rota.store.tasks import add_space
-from tests.tools.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller
+from tests.tools.simulation.callers import EVERY_TASK, SCRIPTS, TASKS, Caller, Draw
 from tests.tools.simulation.checker import Checker
+from tests.tools.simulation.coverage import Sometimes
 from tests.tools.simulation.database import Database
 from tests.tools.simulation.faults import Fault, Faults, Sea, SimStore
 from tests.tools.simulation.healing import Healing
 from tests.tools.simulation.history import LAST_LINES, History, Violation, silence
+from tests.tools.simulation.keeper_home import SimYard
 from tests.tools.simulation.loop import Exhausted, SimLoop, Unseen
 from tests.tools.simulation.machines import Home, Machine, built
 from tests.tools.simulation.processes import Process, SimClock, Time
 from tests.tools.simulation.runners import OTHER_ROUTE, ROUTE, SimChannel, SimRunner, Works
-from tests.tools.simulation.sometimes import Sometimes
-from tests.tools.simulation.wishes import Draw
-from tests.tools.simulation.yard import SimYard
 
 MOST_STEPS = 200_000
 EVERY_ROLE = ("planner", "worker", "sender", "maintenance")

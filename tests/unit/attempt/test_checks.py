@@ -16,8 +16,14 @@ from rota.model.tasks import TaskKind
 from rota.ports.host import FileStat, ProbeResult
 from rota.store.attempts import list_kept_attempts
 from rota.store.tasks import put_state
-from tests.unit.attempt.keeper_home_fake import a_few_turns, assignment, leave, work_on
-from tests.unit.attempt.programs_fake import Counting, ManyYard
+from tests.unit.attempt.keeper_home_fake import (
+    Counting,
+    ManyYard,
+    a_few_turns,
+    assignment,
+    leave,
+    work_on,
+)
 
 
 class Eyes:

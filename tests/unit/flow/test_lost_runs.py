@@ -20,7 +20,7 @@ from rota.rules.settlement import AGENTS_REST
 from rota.store.attempt_requests import record_effect
 from rota.store.attempts import record_launch, renew_home_lease
 from rota.store.tasks import put_task
-from tests.contract.store.keeping import HOME, kept_for
+from tests.contract.store.test_attempts import HOME, kept_for
 from tests.tools.attempt_bench import talking
 from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, work_on
 from tests.unit.attempt.test_relaunch import DONE, House, Trial, agent_run, line, said

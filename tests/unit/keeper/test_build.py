@@ -1,13 +1,26 @@
-"""The keeper as one file: put together from its parts, without Rota."""
+"""The compiled keeper, and what it is started with."""
+
+from __future__ import annotations
 
 import ast
+import resource
 import subprocess
 import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from rota.keeper import build as keeper_build
-from rota.keeper.build import PACKAGE, PARTS, build, certain_kill
+from rota.keeper.build import (
+    MOST,
+    PACKAGE,
+    PARTS,
+    build,
+    certain_kill,
+    take_descriptors,
+    usual_files,
+)
 from rota.ports.executor import ProcessTreeMode
 
 
@@ -98,3 +111,28 @@ def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatc
         thread.join()
     assert most == 1
     assert all(list(folder.glob("*.pyc")) for folder in folders)
+
+
+# open files
+
+
+@pytest.fixture
+def hard():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    usual_files.cache_clear()
+    yield before[1]
+    usual_files.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_daemon_may_open_more_than_usual(hard):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    take_descriptors()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MOST), hard)
+    assert usual_files() == 256
+
+
+def test_who_may_open_as_many_already_takes_no_more(hard):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    take_descriptors()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)

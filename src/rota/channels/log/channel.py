@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class LogChannel:
-    """Takes every message."""
+    """Accepts every message."""
 
     name = "log"
 
