@@ -24,10 +24,10 @@ NOT_ALONE = {"fence_workers.committed"}
 """What nobody comes to who has a database alone."""
 CHECKED = ("check.begin", "check.evaluated", "check.end")
 KEPT = (
-    "attempt.recorded",
-    "attempt.started",
+    "kept_attempt.recorded",
+    "kept_attempt.started",
     "record_output.committed",
-    "attempt.adopted",
+    "kept_attempt.adopted",
     "mailbox.served",
 )
 LONGEST_SECONDS = 110

@@ -185,7 +185,7 @@ def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -
     return TaskResponse.model_construct(
         **_task_line(task, _task_state(task, now)),
         agent=_text(task.spec.get("agent")),
-        wish={name: task.spec[name] for name in WISHES if name in task.spec},
+        agent_spec={name: task.spec[name] for name in WISHES if name in task.spec},
         policy=_policy(task.policy),
         checks=task.spec.get(CHECKS) or [],
         gate=task.spec.get(GATE),

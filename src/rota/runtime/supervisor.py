@@ -289,7 +289,7 @@ class Supervisor:
                     adopt_attempt, kept.run_id, kept.epoch, self.worker.id
                 )
                 adopted += make_assignments(found, self._store.database.incarnation)
-            reach("attempt.adopted")
+            reach("kept_attempt.adopted")
             stands = {
                 (kept.run_id, kept.epoch): kept
                 for kept in await self._store.read(list_kept_attempts, home)

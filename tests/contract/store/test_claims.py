@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from rota.flow.define.runs import answer_question
-from rota.model.attempts import Cancelled, Released, Lost
+from rota.model.attempts import Cancelled, Lost, Released
 from rota.model.runs import QueueState, RunState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool, Retry
@@ -457,7 +457,7 @@ async def _forget(tx: Transaction) -> None:
     found = await tx.rows("find_queue_heads")
     for pool in {row[0] for row in found}:
         heads = QueryRows(
-            {"space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]}
+            {"space_id": r[1], "route": r[2], "limit_group": r[3], "metered": r[4]}
             for r in found
             if r[0] == pool
         )

@@ -131,7 +131,7 @@ def test_a_retry_finds_them_again_and_nothing_of_the_try_before(kept):
 
 
 @pytest.mark.parametrize(
-    "fault", ["attempt.recorded", "record_launch.committed", "attempt.started"]
+    "fault", ["kept_attempt.recorded", "record_launch.committed", "kept_attempt.started"]
 )
 def test_a_daemon_that_dies_on_the_way_loses_no_file(kept, fault):
     make(kept, AGENT)

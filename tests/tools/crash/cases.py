@@ -74,7 +74,7 @@ ONCE: Final = frozenset(
             "record_mailbox_number",
             "acknowledge_messages",
         ),
-        *("snapshot", "lock", "crew", "drain", "kept", "mailbox", "check"),
+        *("snapshot", "lock", "supervisor", "drain", "kept_attempt", "mailbox", "check"),
     }
 )
 """What a life comes to once: there hit 3 is the third life that ends so."""
@@ -127,11 +127,11 @@ FEW: Final = {
 }
 """What a life comes to a few times only."""
 
-APART: Final = ("prune_runs", "migrate", "snapshot", "kept", "mailbox", "check")
+APART: Final = ("prune_runs", "migrate", "snapshot", "kept_attempt", "mailbox", "check")
 """Parts whose points need a database of their own, full of ended work, or real programs."""
 KEEPING: Final = frozenset(
     {
-        *("kept", "mailbox", "check"),
+        *("kept_attempt", "mailbox", "check"),
         *(
             "renew_home_lease",
             "fence_home",
@@ -150,7 +150,13 @@ EXTRAS: Final = {"mark_stuck": ("stuck",)}
 ASKING: Final = {
     **dict.fromkeys(("claim_runs.committed", "attempt.begin", "attempt.end"), 2),
     **dict.fromkeys(
-        ("attempt.recorded", "attempt.started", "attempt.read", "record_launch.committed"), 2
+        (
+            "kept_attempt.recorded",
+            "kept_attempt.started",
+            "kept_attempt.read",
+            "record_launch.committed",
+        ),
+        2,
     ),
     **dict.fromkeys(("record_output.commit", "record_output.committed"), 2),
     **dict.fromkeys(("settle.begin", "settle.commit", "settle.committed", "settle.answered"), 2),

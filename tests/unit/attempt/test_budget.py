@@ -21,7 +21,7 @@ from rota.flow.define.policies import resolve_agent
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
 from rota.model.agents import AgentUsage
-from rota.model.attempts import Cancelled, Released, Failed, Succeeded, WaitingForAnswer
+from rota.model.attempts import Cancelled, Failed, Released, Succeeded, WaitingForAnswer
 from rota.model.budgets import Amounts, BudgetCaps, BudgetScope, Price
 from rota.model.instants import from_micros
 from rota.model.runs import RunState

@@ -280,7 +280,10 @@ async def test_a_gate_that_says_no_wakes_nobody(desk):
     yard = ManyYard({"out": b'{"wake": false, "reason": "no mail", "state": {"n": 3}}\n'})
     report = await ran(desk, yard, gate=GATE)
     assert report.outcome == Succeeded(result='"no mail"')
-    assert (report.notes.suppressed, report.notes.remembered) == (SuppressionReason.BY_GATE, '{"n": 3}')
+    assert (report.notes.suppressed, report.notes.remembered) == (
+        SuppressionReason.BY_GATE,
+        '{"n": 3}',
+    )
     assert [command.argv for command in yard.started] == [("anything-new",)]
 
 

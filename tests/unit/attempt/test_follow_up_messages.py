@@ -103,7 +103,11 @@ async def test_a_message_moves_when_it_is_acknowledged_with_all_before_it(going)
         await until(desk.box, 3)
         read = desk.offering.acknowledged
         assert await read(held(desk), 2) == 2
-        assert await states(desk) == [MessageState.ACKNOWLEDGED, MessageState.ACKNOWLEDGED, MessageState.PENDING]
+        assert await states(desk) == [
+            MessageState.ACKNOWLEDGED,
+            MessageState.ACKNOWLEDGED,
+            MessageState.PENDING,
+        ]
         assert await read(held(desk), 1) == 0
         assert await read(held(desk), 3) == 1
 

@@ -22,10 +22,10 @@ from rota.model.agents import AgentErrorKind, AgentResult
 from rota.model.attempts import (
     AttemptReport,
     Cancelled,
-    Released,
     ExitReason,
     ExitRecord,
     Failed,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )

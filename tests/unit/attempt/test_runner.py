@@ -17,7 +17,15 @@ from rota.flow.attempt.output import END, OutputParser
 from rota.flow.attempt.prepare import USUAL
 from rota.flow.attempt.programs import PART, OutputFollower, ProgramControl
 from rota.model.agents import OutputFormat, ProcessExit
-from rota.model.attempts import Cancelled, Released, ExitReason, Failed, KeptAttempt, Lost, Succeeded
+from rota.model.attempts import (
+    Cancelled,
+    ExitReason,
+    Failed,
+    KeptAttempt,
+    Lost,
+    Released,
+    Succeeded,
+)
 from rota.model.programs import ResourceLimits
 from rota.model.tasks import Policy, TaskKind
 from rota.model.text import MORE

@@ -34,22 +34,22 @@ NUMBER_SIGNS = {"\u06dd", "\u070f", "\u08e2", "\U000110bd", "\U000110cd"} | set(
 """They are formats by name, and can be seen."""
 
 TEXTS = {
-    "attempts": ["worker", "error"],
+    "attempts": ["worker_id", "error"],
     "deliveries": ["target", "body", "error"],
+    "audit_log": ["caller"],
     "homes": ["host"],
     "keys": ["name", "created_by"],
     "limits": ["key"],
+    "machine_samples": ["host"],
     "messages": ["sender", "body"],
-    "preferences": ["target"],
+    "notification_targets": ["target"],
     "questions": ["question", "context", "answered_by", "fallback"],
-    "readings": ["host"],
-    "requests": ["caller"],
     "runs": ["error", "error_code"],
     "schedules": ["note"],
-    "seen": ["provider", "item"],
-    "session_runs": ["said"],
+    "seen_items": ["provider", "item"],
+    "session_runs": ["prompt_text"],
     "sessions": ["name", "title"],
-    "state": ["updated_by"],
+    "task_state": ["updated_by"],
     "tasks": ["title", "disabled_reason"],
     "threads": ["title", "trigger_word"],
     "workers": ["host"],
@@ -57,7 +57,7 @@ TEXTS = {
 """What programs, members and strangers may have chosen, whatever it is held to when it is made."""
 VALUES = {
     "runs": ["payload", "result"],
-    "state": ["value"],
+    "task_state": ["value"],
     "seen": ["data"],
     "requests": ["answer"],
 }

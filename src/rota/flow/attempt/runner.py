@@ -188,7 +188,7 @@ class AttemptRunner:
         promised = self._yard.moment() + terms.seconds
         until = self._store.now() + int(terms.promise.total_seconds() * 1_000_000)
         await self._store.write(renew_home_lease, self.home, self._yard.host, until)
-        reach("attempt.lease_promised")
+        reach("kept_attempt.lease_promised")
         self._yard.promise(promised)
         known = await self._store.read(list_kept_attempts, self.home)
         gone_on = [one for one in known if not one.current and one.run_id not in self._going]
@@ -284,7 +284,7 @@ class AttemptRunner:
                     kept, relaunch_at=self._store.now() if kept.launches else kept.started_at
                 )
                 continue
-            reach("attempt.read")
+            reach("kept_attempt.read")
             going.begun = await has_started(self._minding, kept, ending)
             if kind is TaskKind.SCRIPT:
                 await read_result(self._minding, kept, going.assignment, hearing.reader)
@@ -363,7 +363,7 @@ class AttemptRunner:
         ):
             await self._drop(going, kept)
             return made
-        reach("attempt.recorded")
+        reach("kept_attempt.recorded")
         start = self._yard.start(kept, room, ready.site, ready.role, made, bounds)
         await self._started(going, kept, asyncio.ensure_future(start))
         self._stop_if_told(going)
@@ -380,7 +380,7 @@ class AttemptRunner:
             await self._drop(going, kept)
             raise
         going.kept, going.begun = kept, True
-        reach("attempt.started")
+        reach("kept_attempt.started")
         if left:
             raise asyncio.CancelledError
 

@@ -24,8 +24,11 @@ HOT = {
     "request_cancel": {"runs_pkey"},
     "runs_of_worker": {"runs_running"},
     "lost_runs": {"runs_running"},
-    "delete_queue_heads": {"heads_pool_space_id_route_grp_metered_key", "heads_pkey"},
-    "turn_queue_heads": {"heads_pool_space_id_route_grp_metered_key"},
+    "delete_queue_heads": {
+        "queue_heads_pool_space_id_route_limit_group_metered_key",
+        "queue_heads_pkey",
+    },
+    "turn_queue_heads": {"queue_heads_pool_space_id_route_limit_group_metered_key"},
     "advance_schedules": {"schedules_pkey"},
     "lock_schedules": {"schedules_pkey"},
     "last_ledger": {"ledger_schedule"},
@@ -35,7 +38,7 @@ HOT = {
     "list_deliveries": {"deliveries_run", "deliveries_pkey"},
     "list_runs": {"runs_pkey"},
     "list_runs_of_task": {"runs_task"},
-    "take_claim_hints": {"pings_pkey"},
+    "take_claim_hints": {"claim_hints_pkey"},
     "open_queue_heads": {"queue_heads_turn"},
     "pick_runs": {"runs_ready"},
     "lease_runs": {"runs_pkey"},
@@ -60,7 +63,7 @@ HOT = {
 
 WHOLE = {"waiting_claim_hints"}  # verify looks at every row
 
-SMALL = {"limits", "workers", "facts", "heads"}
+SMALL = {"limits", "workers", "metadata", "queue_heads"}
 """Tables that may be read whole: heads only when a limit changes."""
 
 
