@@ -127,7 +127,7 @@ PLACES: Final = MappingProxyType(
         "mailbox.served": "the command is executed, the reply is not written",
         "mailbox.answered": "the reply is written, the command is still in the mailbox",
         "mailbox.drained": "the program has ended and its mailbox is empty, nothing is reported",
-        "kept_attempt.adopted": "attempts of an earlier process are adopted, their output is not read",
+        "kept_attempt.adopted": "attempts of an earlier process are adopted, no output is read",
         "check.begin": "a program has succeeded, none of its checks is evaluated",
         "check.evaluated": "one of the checks is evaluated",
         "check.end": "all checks are evaluated, nothing is reported",

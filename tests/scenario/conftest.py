@@ -79,7 +79,7 @@ class Busy:
         for x in claimed.leases if spends else ():
             own = {"run_id": x.run_id, "epoch": x.epoch, "task_id": x.task_id}
             spender = BudgetHolder(
-                **own, space_id=x.space_id, day="2026-03-01", began=self.store.now()
+                **own, space_id=x.space_id, day="2026-03-01", started_at=self.store.now()
             )
             assert await self.store.write(
                 reserve_budget, spender, "w1", Amounts(), Amounts(tokens=5)

@@ -88,7 +88,7 @@ VERBS = (
     _verb("list_runs", "list_runs", "List runs, newest first."),
     _verb("get_run", "show_run", "Show a run: attempts, events, messages, last output.", RUN),
     _verb("cancel_run", "cancel_run", "Cancel a run; a running one is asked to stop."),
-    _verb("list_waiting", "list_waiting", "List runs that wait for a person's answer."),
+    _verb("list_waiting", "list_open_questions", "List runs that wait for a person's answer."),
     _verb("why", "explain_task", "Explain why a task did or did not run.", TASK),
     _verb("why_run", "explain_run", "Explain the state of a run.", RUN),
     _verb("list_state", "list_state", "List the stored values of a task.", TASK),

@@ -460,7 +460,7 @@ Session = Annotated[
     typer.Option(
         "--session",
         metavar="WORD",
-        help="Agent: `shared` continues the session of the thread, `isolated` starts anew [isolated].",
+        help="Agent: shared continues the thread's session, isolated starts anew [isolated].",
     ),
 ]
 Envelope = Annotated[

@@ -123,7 +123,7 @@ def thread_given(found: Thread) -> ThreadResponse:
         trigger=found.trigger,
         metadata=found.metadata,
         created_at=found.created_at,
-        last_message_at=found.said_at,
+        last_message_at=found.last_message_at,
         pending=found.pending,
     )
 

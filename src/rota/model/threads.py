@@ -30,7 +30,7 @@ class Thread:
     trigger: str | None
     metadata: dict[str, Any]
     created_at: datetime
-    said_at: datetime | None
+    last_message_at: datetime | None
     pending: int
 
 

@@ -254,7 +254,7 @@ def _as_thread(row: Row) -> Thread:
         trigger=row[6],
         metadata=json.loads(row[7]),
         created_at=from_micros(row[8]),
-        said_at=maybe_instant(row[9]),
+        last_message_at=maybe_instant(row[9]),
         pending=row[10],
     )
 

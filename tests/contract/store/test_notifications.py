@@ -159,7 +159,7 @@ class TestNotifications:
         assert await bench.end(lease, failed(retryable=False))
         assert [d.target for d in await self._told(bench)] == ["all", "ops"]
         events = await bench.store.read(list_run_events, lease.run_id)
-        assert events[-1].data == {"to": ["log:all", "log:ops"], "below": ["log:loud"]}
+        assert events[-1].data == {"targets": ["log:all", "log:ops"], "below_level": ["log:loud"]}
 
     async def test_another_space_is_told_nothing(self, bench: Bench) -> None:
         other = await bench.space("other")
@@ -194,7 +194,7 @@ class TestNotifications:
         assert "the task was disabled, it has failed 1 times in a row" in disabled.body
         events = await bench.store.read(list_events, 0, 100)
         (told,) = [event for event in events if event.name == "task.disabled"]
-        assert (told.data["to"], told.data["below"]) == (["log:ops"], ["log:loud"])
+        assert (told.data["targets"], told.data["below_level"]) == (["log:ops"], ["log:loud"])
 
     async def _waiting(self, bench: Bench, **policy: Any) -> Lease:
         lease = await self._lease(bench, **policy)

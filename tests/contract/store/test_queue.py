@@ -171,7 +171,7 @@ class TestDelayed:
         await bench.queue(task, at=now + timedelta(minutes=3))
         due = await bench.store.read(next_due)
         assert due == bench.store.now() + 3 * 60_000_000
-        assert "later" in heard
+        assert "delayed" in heard
 
 
 class TestClaim:

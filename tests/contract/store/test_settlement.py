@@ -226,7 +226,7 @@ class TestSettle:
         assert (lease.cause, lease.retries, lease.losses) == ("lost", 0, 1)
         await bench.end(lease, Released())
         lease = await bench.claim_one()
-        assert (lease.cause, lease.retries, lease.losses) == ("drained", 0, 1)
+        assert (lease.cause, lease.retries, lease.losses) == ("released", 0, 1)
         assert await bench.events(lease.run_id) == ["run.lost", "run.released"]
 
     async def test_settling_back_into_the_queue_wakes_claiming(self, bench: Bench) -> None:
@@ -572,7 +572,7 @@ class TestNotes:
         assert (await bench.run(lease.run_id)).suppressed is SuppressionReason.BY_GATE
         assert await bench.store.read(list_runs, RunFilter(suppressed=False)) == []
         assert len(await bench.store.read(list_runs, RunFilter())) == 1
-        assert (await bench.store.read(count_runs, lease.task_id))["quiet"] == 1
+        assert (await bench.store.read(count_runs, lease.task_id))["suppressed"] == 1
         kept = await bench.store.read(get_state, lease.task_id, "gate")
         assert kept is not None
         assert kept.value == '{"seen": 3}'

@@ -89,10 +89,10 @@ class TestThreads:
     async def test_g2_49_a_thread_is_registered_before_anybody_speaks(self, bench: Bench) -> None:
         assert await bench.store.read(get_thread, HERE) is None
         facts = {"members": 12, "odd": 'a "word" \u2028'}
-        found = await self._put(bench, title="Family", trigger="@rota", facts=facts)
+        found = await self._put(bench, title="Family", trigger="@rota", metadata=facts)
         assert (found.space, found.key, found.title) == ("main", HERE, "Family")
         assert (found.trigger, found.metadata) == ("@rota", facts)
-        assert (found.task, found.said_at, found.pending) == (None, None, 0)
+        assert (found.task, found.last_message_at, found.pending) == (None, None, 0)
         assert await bench.store.read(get_thread, HERE) == found
 
     async def test_what_is_not_said_of_a_thread_stays(self, bench: Bench) -> None:
@@ -128,7 +128,7 @@ class TestThreads:
         await say(bench, here.task, "one", "two")
         (found,) = [await bench.store.read(get_thread, HERE)]
         assert found is not None
-        assert (found.pending, found.said_at) == (2, bench.clock.now())
+        assert (found.pending, found.last_message_at) == (2, bench.clock.now())
         lease = await bench.claim_one()
         await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         found = await bench.store.read(get_thread, HERE)

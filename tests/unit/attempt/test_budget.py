@@ -358,7 +358,7 @@ async def test_at_the_cap_of_its_time_a_script_is_ended_politely_and_a_person_as
     assert await desk.state(given.lease.run_id) is RunState.WAITING
     (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
     assert spent.used == Amounts(seconds=61)
-    assert spent.stopped == "budget: this run may use 60 seconds"
+    assert spent.stop_reason == "budget: this run may use 60 seconds"
 
 
 async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
@@ -440,7 +440,7 @@ async def test_the_time_of_scripts_is_known_without_any_budget(desk, clock):
     assert isinstance(report.outcome, Succeeded)
     await settle_attempts(desk.store, [(given, report)], Counting())
     known = await forecast_of(desk.store, given.task)
-    assert (known.runs, known.usual) == (1, Amounts(seconds=7))
+    assert (known.runs, known.median) == (1, Amounts(seconds=7))
 
 
 @pytest.mark.parametrize(

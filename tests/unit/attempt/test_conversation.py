@@ -166,7 +166,7 @@ async def test_what_is_said_while_a_run_waits_to_go_on_reaches_it_with_the_answe
 
 async def test_runs_of_one_session_go_on_one_after_the_other(desk):
     first, second = await answering(desk), await answering(desk, "beside")
-    alone = await answering(desk, "alone", thread=None, context="isolated")
+    alone = await answering(desk, "alone", thread=None, session="isolated")
     for task in (first, second, first, alone, alone):
         await enqueue(desk.store, task, None)
     leases = await desk.claim(10)

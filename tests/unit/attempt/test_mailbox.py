@@ -228,7 +228,7 @@ async def test_a_run_that_has_asked_is_told_again_where_the_files_are(desk):
     made = house(desk, yard)
     given = await claim(desk)
     await settle_attempts(desk.store, [(given, await made.work.run(given))], Random(1))
-    (question,) = await desk.store.read(list_questions, [message.reader])
+    (question,) = await desk.store.read(list_questions, [message.reader_run_id])
     await answer_question(desk.store, LOCAL, question.id, "yes")
     await made.run(await claim(desk))
     assert yard.rooms[1].session == "s-1"

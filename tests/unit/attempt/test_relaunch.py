@@ -426,7 +426,7 @@ async def test_nobody_waits_in_vain_for_a_limit_to_be_lifted(desk, seconds, chan
         AttemptReport(outcome=Failed(code="rate_limit", message="")),
         AgentResult(
             outcome=Failed(code="rate_limit", message=""),
-            fault=AgentErrorKind.RATE_LIMIT,
+            error=AgentErrorKind.RATE_LIMIT,
             until=desk.clock.now() + timedelta(seconds=seconds),
         ),
         work,

@@ -364,7 +364,7 @@ async def test_a_cancelled_one_is_stopped_and_waited_for(desk, chance, yard):
     running.cancel()
     report = await running
     assert isinstance(report.outcome, Cancelled)
-    assert json.loads(report.ending)["reason"] == "cancelled"
+    assert json.loads(report.exit)["reason"] == "cancelled"
     assert yard.cancelled == ["cancelled"]
 
 
@@ -475,7 +475,7 @@ async def test_what_was_recorded_after_the_last_look_is_not_recorded_again(desk,
     yard.ending = None
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     yard.end(b"three\n")
-    stale = dataclasses.replace(kept, out_at=4)
+    stale = dataclasses.replace(kept, out_offset=4)
     async with asyncio.timeout(5):
         report = await work_on(desk.store, yard, chance).run(given._replace(kept=stale))
     assert report.outcome == Succeeded(result='"three"')
@@ -569,7 +569,7 @@ SECOND_MICROS = 1_000_000
     ("facts", "away", "left"),
     [
         ({}, 65, 15.0),  # killed between writing it down and starting its program
-        ({"tries": 1, "until": 5}, 60, 10.0),  # killed while it waited for its next try
+        ({"launches": 1, "relaunch_at": 5}, 60, 10.0),  # killed while it waited for its next try
     ],
 )
 async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
@@ -578,11 +578,11 @@ async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
     given = await assignment(desk, policy=Policy(timeout=timedelta(seconds=15)))
     yard, began = ManyYard({"out": b"done\n"}), desk.store.now()
     told = dict(facts)
-    if "until" in told:
-        told["until"] = began + told["until"] * SECOND_MICROS
+    if "relaunch_at" in told:
+        told["relaunch_at"] = began + told["relaunch_at"] * SECOND_MICROS
     kept = KeptAttempt(
         run_id=given.lease.run_id, epoch=given.lease.epoch, home=yard.home, nonce="n",
-        boot=yard.boot, executor="process", began=began, **told,
+        boot=yard.boot, executor="process", started_at=began, **told,
     )  # fmt: skip
     assert await desk.store.write(record_launch, kept, "w1")
     clock.advance(timedelta(seconds=65))

@@ -58,8 +58,8 @@ TEXTS = {
 VALUES = {
     "runs": ["payload", "result"],
     "task_state": ["value"],
-    "seen": ["data"],
-    "requests": ["answer"],
+    "seen_items": ["data"],
+    "audit_log": ["answer"],
 }
 """The same as JSON."""
 

@@ -208,7 +208,7 @@ async def test_the_log_tells_how_long_it_worked_in_all_lives(desk, chance, caplo
     desk.clock.advance(timedelta(seconds=69))
     async with Life(desk, chance, machine, "two").lived():
         await machine.begun.get()
-        machine.end(run_id, Succeeded(), ending="{}", away=63_000_000)
+        machine.end(run_id, Succeeded(), exit="{}", away=63_000_000)
         await until(desk, run_id, RunState.SUCCEEDED)
     (settled,) = (each for each in caplog.records if each.message == "run.settled")
     assert settled.ms == 6_000.0

@@ -135,7 +135,7 @@ async def test_draining_gives_back_what_does_not_end(desk, stage):
     async with stage().working() as on:
         await on.begun()
     run = await desk.run(run_id)
-    assert (run.state, run.cause.value, run.retries) == (RunState.QUEUED, "drained", 0)
+    assert (run.state, run.cause.value, run.retries) == (RunState.QUEUED, "released", 0)
 
 
 class SharedStore(MemoryDatabase):
@@ -532,7 +532,7 @@ async def test_a_run_that_came_back_is_not_begun_any_more(clock, chance, opened_
         work.let_go.set()
         await stopping
     run = await desk.run(run_id)
-    assert (work.begun, run.state, run.cause.value) == ([1], RunState.QUEUED, "drained")
+    assert (work.begun, run.state, run.cause.value) == ([1], RunState.QUEUED, "released")
 
 
 async def test_what_goes_on_is_not_taken_up_again_by_who_leaves(desk, chance):

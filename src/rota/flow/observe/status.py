@@ -267,7 +267,7 @@ def _leap_warnings(
         start, end = _utc(leap.start), _utc(leap.end)
         length = duration_text(from_micros(leap.end) - from_micros(leap.start))
         sentence = f"the clock jumped forward by {length}: slots from {start} to {end} were missed"
-        found.append(StatusWarning(code="clock_leapt", sentence=sentence))
+        found.append(StatusWarning(code="clock_jumped", sentence=sentence))
     if early is not None and from_micros(early.end) > now:
         sentence = (
             f"the clock was ahead and went back: slots up to {_utc(early.end)} "

@@ -138,7 +138,7 @@ order by m.id desc limit :most::int;
 -- name: list_threads  of one space, or of all
 select h.id, p.name as space, h.key, h.title, t.id as task_id, t.name as task, h.trigger_word,
   h.metadata, h.created_at, (select max(m.at) from rota.messages m where m.id =
-    (select max(n.id) from rota.messages n where n.thread = h.key)) as said_at,
+    (select max(n.id) from rota.messages n where n.thread = h.key)) as last_message_at,
   (select count(*) from rota.messages m where m.thread = h.key and m.state = 'pending') as pending
 from rota.threads h join rota.spaces p on p.id = h.space_id
 left join rota.tasks t on t.id = (select a.id from rota.tasks a
@@ -152,7 +152,7 @@ order by h.id desc limit :most::int;
 -- name: get_thread
 select h.id, p.name as space, h.key, h.title, t.id as task_id, t.name as task, h.trigger_word,
   h.metadata, h.created_at, (select max(m.at) from rota.messages m where m.id =
-    (select max(n.id) from rota.messages n where n.thread = h.key)) as said_at,
+    (select max(n.id) from rota.messages n where n.thread = h.key)) as last_message_at,
   (select count(*) from rota.messages m where m.thread = h.key and m.state = 'pending') as pending
 from rota.threads h join rota.spaces p on p.id = h.space_id
 left join rota.tasks t on t.id = (select a.id from rota.tasks a

@@ -61,7 +61,7 @@ def run(number, slot=None, **changes):
 
 
 def queued(number, slot=None, **changes):
-    values = {"state": RunState.QUEUED, "place": QueueState.READY, "began": None}
+    values = {"state": RunState.QUEUED, "queue_state": QueueState.READY, "began": None}
     return run(number, slot, **(values | changes))
 
 

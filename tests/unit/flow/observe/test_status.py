@@ -111,7 +111,7 @@ def test_words_are_short():
 # workers
 
 CALM = QueueView(
-    ready=0, later=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
+    ready=0, delayed=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
     oldest_running=None, oldest_waiting=None, unserved_routes=(), schedules=1, quarantined=0,
 )  # fmt: skip
 
@@ -204,8 +204,8 @@ def test_why_and_status_name_the_step_that_helps(make):
 
 
 def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
-    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
-    behind = make.queued(6, make.at(8), place=QueueState.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), queue_state=QueueState.HELD, lane="task:1")
+    behind = make.queued(6, make.at(8), queue_state=QueueState.HELD, lane="task:1")
     asking = make.run(5, state=RunState.WAITING, lane="task:1")
     others = [mine, behind, asking]
     assert (
@@ -215,8 +215,8 @@ def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
 
 
 def test_who_is_held_behind_another_that_is_held_names_it(make):
-    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
-    before = make.queued(6, make.at(6), place=QueueState.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), queue_state=QueueState.HELD, lane="task:1")
+    before = make.queued(6, make.at(6), queue_state=QueueState.HELD, lane="task:1")
     assert (
         told(make, mine, unfinished=[mine, before]) == "run 6 of report is ahead of it in its lane"
     )

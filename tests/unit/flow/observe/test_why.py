@@ -166,11 +166,16 @@ def test_several_slots_in_the_ledger_are_one_story(make):
     ("changes", "sentence"),
     [
         (
-            {"place": QueueState.DELAYED, "available": 60},
+            {"queue_state": QueueState.DELAYED, "available": 60},
             "not due before Sun 2026-11-15 12:01, in 1 min",
         ),
         (
-            {"place": QueueState.DELAYED, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
+            {
+                "queue_state": QueueState.DELAYED,
+                "available": 60,
+                "cause": AttemptCause.RETRY,
+                "epoch": 1,
+            },
             "attempt 1 failed; it is retried at Sun 2026-11-15 12:01, in 1 min",
         ),
         ({}, "in the queue for 5 h: no worker is running, start `rota up`"),
@@ -192,7 +197,7 @@ def waiting(make, run, **changes):
 
 
 def test_a_busy_lane_names_the_run_that_holds_it(make):
-    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), queue_state=QueueState.HELD, lane="task:1")
     holder = make.run(5, state=RunState.RUNNING, lane="task:1")
     first = make.queued(6, make.at(6), lane="task:1")
     assert waiting(make, mine, unfinished=[mine, holder]) == "its lane is busy with run 5 of report"
@@ -410,7 +415,7 @@ def test_every_slot_is_told_exactly_once(make):
 
 def told_between(make, start, end, **facts):
     found = explain(make.facts(make.at(*start), make.at(*end), **facts), ZoneInfo("UTC"))
-    return [(story.verdict, story.count, story.sentence) for story in found.stories]
+    return [(story.outcome, story.count, story.sentence) for story in found.stories]
 
 
 def test_slots_before_a_schedule_was_made_are_one_line(make):
