@@ -20,7 +20,7 @@ ROUTE = "python:noop"
 DAY = 86_400_000_000
 
 RUN = (
-    "insert into runs (space_id, task_id, state, place, pool, priority, available_at, route, grp, metered,"
+    "insert into runs (space_id, task_id, state, queue_state, pool, priority, available_at, route, limit_group, metered,"
     " source, epoch, cause, created_at, started_at, finished_at, payload)"
 )
 FINISHED = (
@@ -29,7 +29,7 @@ FINISHED = (
     " 1, 'enqueue', 1, 'first', {now} - n * 60000, {now} - n * 60000, {now} - n * 60000 + 500, 'null'"
     " from numbers",
     (
-        "insert into attempts (run_id, number, cause, worker, started_at, ended_at, outcome)"
+        "insert into attempts (run_id, epoch, cause, worker_id, started_at, ended_at, outcome)"
         " select id, 1, 'first', 'bench-0', started_at, finished_at, 'succeeded' from runs where task_id = {task}"
     ),
     (
@@ -40,7 +40,7 @@ FINISHED = (
 )
 FUTURE = (
     RUN
-    + " select {space}, {task}, 'queued', 'later', 'background', 0, {now} + {day} + n, '{route}', '',"
+    + " select {space}, {task}, 'queued', 'delayed', 'background', 0, {now} + {day} + n, '{route}', '',"
     " 1, 'enqueue', 0, 'first', {now}, null, null, 'null' from numbers",
 )
 SPACES = (

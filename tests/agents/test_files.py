@@ -67,6 +67,6 @@ def test_an_agent_reads_the_file_it_was_sent(lodging, provider, tmp_path):  # no
     said = lodging.json(
         "say", f"cli:{lodging.space}:x", "See.", "--file", str(note), "--space", lodging.space
     )
-    run = lodging.until(said["reader"], lambda run: run["state"] in ENDED, 120.0)
+    run = lodging.until(said["reader_run"], lambda run: run["state"] in ENDED, 120.0)
     assert run["state"] == "succeeded", (run["error"], run["logs"])
     assert WORDS in json.dumps(provider.script.asked[-1]), provider.script.asked[-1]

@@ -72,10 +72,10 @@ def until_ended(place, number):
 def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, provider):  # noqa: F811
     provider.script.words = (WAITING[agent], Says("it is 42, and blue"))
     thread = in_thread(lodging)
-    first = say(lodging, thread, "what is it?")["reader"]
-    lodging.until(first, lambda run: any(e["name"] == "run.tool" for e in run["events"]), 60.0)
+    first = say(lodging, thread, "what is it?")["reader_run"]
+    lodging.until(first, lambda run: any(e["name"] == "run.tool_call" for e in run["events"]), 60.0)
     lodging.kill()
-    later = say(lodging, thread, "in <b>blue</b>, please")["reader"]
+    later = say(lodging, thread, "in <b>blue</b>, please")["reader_run"]
     lodging.up()
     until_told(lodging, agent, b"please")
     work = lodging.house.home / "spaces" / lodging.space / "work"
@@ -91,9 +91,9 @@ def test_an_agent_is_told_what_is_said_while_it_uses_a_tool(lodging, agent, prov
 def test_what_comes_too_late_for_a_turn_is_a_turn_of_the_same_run(lodging, agent, provider):  # noqa: F811
     provider.script.words = (Slow("the first"), Says("the second"))
     thread = in_thread(lodging, "--deliver-to", "log:", "--acknowledge")
-    first = say(lodging, thread, "one")["reader"]
+    first = say(lodging, thread, "one")["reader_run"]
     assert provider.script.heard.wait(60.0)
-    later = say(lodging, thread, "two")["reader"]
+    later = say(lodging, thread, "two")["reader_run"]
     until_told(lodging, agent, b"two")
     provider.script.released.set()
     run = until_ended(lodging, first)
@@ -105,16 +105,16 @@ def test_what_comes_too_late_for_a_turn_is_a_turn_of_the_same_run(lodging, agent
 
 def test_a_refusal_ends_a_steered_run_as_it_ends_any_other(lodging, provider):  # noqa: F811
     provider.script.words = (Refusal(401, "authentication_error", "invalid key"),)
-    run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader"])
+    run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader_run"])
     assert (run["state"], run["error_code"]) == ("failed", "authentication"), run
 
 
 @pytest.mark.parametrize("agent", ["pi"], indirect=True)
 def test_an_agent_that_tries_again_by_itself_is_let_do_so(lodging, provider):  # noqa: F811
     provider.script.words = (Refusal(529, "overloaded_error", "Overloaded"), Says("done"))
-    run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader"])
+    run = until_ended(lodging, say(lodging, in_thread(lodging), "one")["reader_run"])
     assert (run["state"], run["result"]) == ("succeeded", "done"), run
-    assert not [event for event in run["events"] if event["name"] == "run.fault"]
+    assert not [event for event in run["events"] if event["name"] == "run.agent_error"]
 
 
 @pytest.mark.parametrize("agent", ["pi"], indirect=True)
@@ -122,6 +122,6 @@ def test_a_session_goes_on_that_was_begun_by_a_run_that_was_told_more(lodging, p
     provider.script.words = (Says("the word is heron"), Says("again"))
     thread = in_thread(lodging)
     for text in ("one", "two"):
-        run = until_ended(lodging, say(lodging, thread, text)["reader"])
+        run = until_ended(lodging, say(lodging, thread, text)["reader_run"])
         assert run["state"] == "succeeded", run
     assert "the word is heron" in json.dumps(provider.script.asked[-1])

@@ -60,9 +60,9 @@ class Lodging(Sited):
             "ANTHROPIC_API_KEY": KEY,
             "OPENAI_API_KEY": KEY,
             "CLAUDE_CODE_MAX_RETRIES": "0",
-            "ROTA_OUTLET": str(socket),
-            "ROTA_OUTLET_PORT": str(provider.port),
-            "ROTA_AGENT_WAIT": "2s",
+            "ROTA_EGRESS_SOCKET": str(socket),
+            "ROTA_EGRESS_PORT": str(provider.port),
+            "ROTA_LAUNCH_WAIT": "2s",
         }
 
     def make(self, name, *words, tools=True):
@@ -174,7 +174,7 @@ def test_an_agent_works_wherever_its_task_says(lodging, provider):
         run["logs"],
     )
     names = [event["name"] for event in run["events"]]
-    assert {"run.tool", "run.usage", "run.session"} <= set(names)
+    assert {"run.tool_call", "run.usage", "run.session"} <= set(names)
     assert any("it is 42" in part["text"] for part in run["logs"])
     assert "42" in str(provider.script.asked[-1])
     assert not any(KEY in word for word in command_lines())
@@ -194,7 +194,7 @@ def test_an_agent_tells_how_far_it_is(lodging, provider):
 @everywhere
 def test_a_session_goes_on_in_the_next_run(lodging, provider):
     provider.script.words = (Says("the word is heron"),)
-    lodging.make("think", "--context", "group")
+    lodging.make("think", "--session", "shared")
     first = lodging.finish("think")
     provider.script.asked.clear()
     second = lodging.finish("think")
@@ -256,7 +256,7 @@ def test_an_agent_outlives_its_daemon(lodging, provider):
 
 
 def retries(run):
-    told = [event["data"] for event in run["events"] if event["name"] == "run.fault"]
+    told = [event["data"] for event in run["events"] if event["name"] == "run.agent_error"]
     return [data["retry"] for data in told if "retry" in data]
 
 

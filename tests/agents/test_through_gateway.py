@@ -29,7 +29,7 @@ INSIDE = "http://127.0.0.1:7683/openai"
 def gated(request, agent, folder, bytecode, provider, sandbox):  # noqa: F811
     made = Lodging(House(folder, bytecode), MEMBER, ())
     made.move_in(agent, provider, folder / "out")
-    del made.extra["ROTA_OUTLET"], made.extra["ROTA_OUTLET_PORT"]
+    del made.extra["ROTA_EGRESS_SOCKET"], made.extra["ROTA_EGRESS_PORT"]
     made.extra |= {
         "ANTHROPIC_API_KEY": REAL,
         "OPENAI_API_KEY": REAL,

@@ -115,7 +115,7 @@ HOSTILE = [
     ("create_key", {"name": "k"}),
     ("ask_sql", {"sql": "select 1"}),
     ("pause_all", {}),
-    ("list_requests", {}),
+    ("list_audit_entries", {}),
     ("", {}),
     ("x" * 10_000, {}),
 ]  # fmt: skip
@@ -157,7 +157,7 @@ def test_no_run_answers_a_question(door):
     asking = begin(door, "ann", "asking")
     asking.end(WaitingForAnswer(question="May I?"))
     job = begin(door, "ann")
-    assert len(job.serve("list_waiting")["waiting"]) == 1
+    assert len(job.serve("list_waiting")["questions"]) == 1
     (answer,) = [c for c in every_command() if c.name == "answer_run"]
     assert answer.name not in {
         found.command.name for found in available_operations(attempt=True).values()
@@ -232,7 +232,7 @@ def test_an_end_between_the_look_and_the_change_is_found_out(door):
         door.desk._told(door.desk._serve(caller, "set_state", {"key": "k", "value": 1}, "r"), "")
     )
     assert told["error"]["code"] == "fenced"
-    assert door.ann.get("/v1/state/job").json["values"] == []
+    assert door.ann.get("/v1/tasks/job/state").json["values"] == []
 
 
 def test_deep_and_odd_values_are_refused_in_one_sentence(door):

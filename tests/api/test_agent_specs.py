@@ -14,15 +14,15 @@ WISH = {
     "thinking": "high",
     "permission_mode": "plan",
     "max_turns": 3,
-    "context": "group",
+    "session": "shared",
 }
 
 
 def test_wishes_are_stored_with_the_task_and_so_is_the_agent_of_the_setting(door):
     made = door.main.post("/v1/tasks", WORK | WISH)
     assert made.status == 201, made
-    assert (made.json["agent"], made.json["wish"]) == ("claude", WISH)
-    assert door.main.get("/v1/tasks/sky").json["wish"] == WISH
+    assert (made.json["agent"], made.json["agent_spec"]) == ("claude", WISH)
+    assert door.main.get("/v1/tasks/sky").json["agent_spec"] == WISH
     (task,) = door.run(
         door.store.read(list_tasks, (door.run(door.store.read(find_space, "main"))).id)
     )
@@ -32,7 +32,7 @@ def test_wishes_are_stored_with_the_task_and_so_is_the_agent_of_the_setting(door
 def test_a_program_is_told_and_read_as_its_task_says(door):
     own = {"agent": "command", "command": ["think"], "prompt_by": "argv", "output": "lines"}
     made = door.main.post("/v1/tasks", WORK | own)
-    assert (made.json["agent"], made.json["wish"]) == (
+    assert (made.json["agent"], made.json["agent_spec"]) == (
         "command",
         {"prompt_by": "argv", "output": "lines"},
     )
@@ -68,7 +68,7 @@ def test_a_change_is_held_against_the_agent_as_well(door):
     refused = door.main.patch("/v1/tasks/sky", {"agent": "codex"})
     assert (refused.status, refused.field) == (400, "tools")
     changed = door.main.patch("/v1/tasks/sky", {"agent": "codex", "tools": None})
-    assert (changed.json["agent"], changed.json["wish"]) == ("codex", {"model": "opus"})
+    assert (changed.json["agent"], changed.json["agent_spec"]) == ("codex", {"model": "opus"})
 
 
 def test_work_that_is_done_once_is_held_against_its_agent(door):

@@ -105,14 +105,14 @@ def test_f3_another_site_gets_no_stream_and_no_websocket(door):
     "path",
     ["/v1/tasks/..%2f..%2fetc%2fpasswd", "/v1/tasks/%2e%2e/%2e%2e/", "/v1/tasks/..%252f",
      "/v1/tasks/a%00b", "/v1/tasks/%00", "/../../etc/passwd", "/v1/../../etc/passwd",
-     "/v1//tasks", "//etc/passwd", "/v1/state/job/..%2fnote", "/v1/state/job/%2fetc%2fpasswd",
-     "/v1/seen/job/..%5c..%5c", "/v1/tasks/%ff%fe", "/v1/tasks/%c0%ae%c0%ae", "/v1/runs/1%00",
+     "/v1//tasks", "//etc/passwd", "/v1/tasks/job/state/..%2fnote", "/v1/tasks/job/state/%2fetc%2fpasswd",
+     "/v1/tasks/job/seen/..%5c..%5c", "/v1/tasks/%ff%fe", "/v1/tasks/%c0%ae%c0%ae", "/v1/runs/1%00",
      "/v1/runs/%2e%2e", "/static/..%2f..%2fadmin.key", "/admin.key", "/v1/tasks/%", "/v1/tasks/%zz",
      "/v1/tasks/job;a=b", "/v1/tasks/job%20", "/v1/threads/a:b%2fc/tasks", "/%2e%2e%2f", "/\\..\\.."],
 )  # fmt: skip
 def test_f8_a_path_leads_nowhere_but_to_its_thing(parser, door, path):
     door.main.post("/v1/tasks", WORK)
-    door.main.put("/v1/state/job/note", {"value": "x"})
+    door.main.put("/v1/tasks/job/state/note", {"value": "x"})
     answer = raw(door, [f"GET {path} HTTP/1.1", "Host: 127.0.0.1"])
     assert status_of(answer) in {400, 404, 405}, answer
     assert b"root:" not in answer
@@ -283,8 +283,8 @@ def test_h2_what_is_written_stays_as_it_is(door, text):
     ]
     shown = door.main.get(f"/v1/runs/{run}").json
     assert (shown["payload"], shown["key"]) == ({text: [text]}, line)
-    door.main.put("/v1/state/job/a", {"value": text})
-    assert door.main.get("/v1/state/job/a").json["value"] == text
+    door.main.put("/v1/tasks/job/state/a", {"value": text})
+    assert door.main.get("/v1/tasks/job/state/a").json["value"] == text
     assert door.main.post("/v1/tasks/job/disable", {"reason": line}).json["disabled_reason"] == line
     words = [task["name"] for task in door.main.get("/v1/tasks?text=%25").json["tasks"]]
     assert ("%" in line) == bool(words)

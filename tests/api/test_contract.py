@@ -27,7 +27,7 @@ WORDS = {
     "put_task": "rules, zones and lengths of time",
     "disable_task": "an instant in words",
     "run_task": "input or payload",
-    "why_of_task": "an instant in words",
+    "explain_task": "an instant in words",
     "put_schedule": "rules, zones and lengths of time",
     "preview_schedule": "rules, zones and lengths of time",
     "create_run": "instants, zones and lengths of time",
@@ -38,10 +38,10 @@ WORDS = {
     "set_space_budget": "lengths of time",
     "set_limit": "keys that fit their scope, and lengths of time",
     "remove_limit": "keys that fit their scope",
-    "set_preference": "places of channels that there are",
+    "set_notification_target": "places of channels that there are",
     "ask_sql": "SQL",
-    "list_readings": "instants of our time",
-    "say": "the name of an agent",
+    "list_machine_samples": "instants of our time",
+    "create_message": "the name of an agent",
     "register_thread": "a task that takes part, and facts that are not too many",
     "archive_session": "a session or a thread",
     "clear_session": "a session or a thread",
@@ -87,9 +87,9 @@ def _fill(door):
         door.run(_task(door, space))
         door.main.put("/v1/tasks/0/schedules/default", of | {"schedule": {"cron": "0 9 * * *"}})
         door.main.put("/v1/tasks/0/schedules/0", of | {"schedule": {"every": "1h"}})
-        door.main.put("/v1/state/0/0", of | {"value": [0]})
+        door.main.put("/v1/tasks/0/state/0", of | {"value": [0]})
         items = [{"item": "0", "provider": "0"}, {"item": "0"}]
-        door.main.post("/v1/seen/0", of | {"items": items})
+        door.main.post("/v1/tasks/0/seen", of | {"items": items})
         for _ in range(3):
             door.main.post("/v1/tasks/0/run-now", of)
     door.run(door.bench.worker("w"))

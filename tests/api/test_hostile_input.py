@@ -34,10 +34,10 @@ PLACES = [
     ("POST", "/v1/runs", lambda t: {"task": "job", "at": t}),
     ("POST", "/v1/keys", lambda t: {"name": t}),
     ("POST", "/v1/spaces", lambda t: {"name": "new", "timezone": t}),
-    ("PUT", "/v1/state/job/a", lambda t: {"value": t}),
-    ("POST", "/v1/seen/job", lambda t: {"items": [{"item": t}]}),
-    ("POST", "/v1/seen/job", lambda t: {"items": [{"item": "a", "provider": t}]}),
-    ("POST", "/v1/seen/job", lambda t: {"items": [{"item": "a", "data": t}]}),
+    ("PUT", "/v1/tasks/job/state/a", lambda t: {"value": t}),
+    ("POST", "/v1/tasks/job/seen", lambda t: {"items": [{"item": t}]}),
+    ("POST", "/v1/tasks/job/seen", lambda t: {"items": [{"item": "a", "provider": t}]}),
+    ("POST", "/v1/tasks/job/seen", lambda t: {"items": [{"item": "a", "data": t}]}),
     ("POST", PREVIEW, lambda t: {"schedule": {"words": t}}),
     ("POST", PREVIEW, lambda t: {"schedule": {"cron": "* * * * *", "timezone": t}}),
 ]
@@ -55,13 +55,13 @@ def test_text_that_cannot_be_kept_is_refused_everywhere(door):
             assert (told.status, told.code) == (400, "invalid"), (path, body(text), told)
     for query in ("text=%00", "thread=a:%00", "name=%00"):
         assert door.main.get(f"/v1/tasks?{query}").status == 400
-    assert door.main.get("/v1/state/job?after=%00").status == 400
-    assert door.main.get("/v1/seen/job/a?provider=%00").status == 400
+    assert door.main.get("/v1/tasks/job/state?after=%00").status == 400
+    assert door.main.get("/v1/tasks/job/seen/a?provider=%00").status == 400
     assert {task["name"] for task in door.main.get("/v1/tasks").json["tasks"]} <= {
         "job",
         "once-agent",
     }
-    assert door.main.get("/v1/state/job/a").json["value"] == "a\x00b"
+    assert door.main.get("/v1/tasks/job/state/a").json["value"] == "a\x00b"
     assert door.main.get("/v1/runs?task=job").status == 200
 
 
@@ -74,7 +74,7 @@ def test_values_beyond_reason_are_refused(door, value):
     door.main.post("/v1/tasks", TASK)
     for method, path, field in (
         ("POST", "/v1/tasks/job/run-now", "payload"),
-        ("PUT", "/v1/state/job/a", "value"),
+        ("PUT", "/v1/tasks/job/state/a", "value"),
         ("POST", "/v1/runs", "payload"),
         ("POST", PREVIEW, "n"),
         ("POST", "/v1/tasks", "title"),

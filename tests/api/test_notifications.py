@@ -20,37 +20,45 @@ def kind():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_preferences_are_set_listed_and_removed(door):
-    told = door.ann.put("/v1/notify", {"to": "log:ops", "least": "high", "default": True})
+    told = door.ann.put(
+        "/v1/notification-targets", {"to": "log:ops", "min_level": "high", "default": True}
+    )
     assert told.status == 200, told
     assert (told.json["space"], told.json["to"]) == ("ann", "log:ops")
-    assert (told.json["least"], told.json["default"]) == ("high", True)
-    assert door.ann.get("/v1/notify").json["preferences"] == [told.json]
-    assert door.main.get("/v1/notify?space=ann").json["preferences"] == [told.json]
-    assert door.bob.get("/v1/notify").json["preferences"] == []
-    assert door.ann.delete("/v1/notify?to=log:ops").json["deleted"] is True
-    gone = door.ann.delete("/v1/notify?to=log:ops")
+    assert (told.json["min_level"], told.json["default"]) == ("high", True)
+    assert door.ann.get("/v1/notification-targets").json["targets"] == [told.json]
+    assert door.main.get("/v1/notification-targets?space=ann").json["targets"] == [told.json]
+    assert door.bob.get("/v1/notification-targets").json["targets"] == []
+    assert door.ann.delete("/v1/notification-targets?to=log:ops").json["deleted"] is True
+    gone = door.ann.delete("/v1/notification-targets?to=log:ops")
     assert (gone.status, gone.code) == (404, "not_found")
 
 
 def test_only_channels_that_there_are_can_be_set(door):
-    told = door.main.put("/v1/notify", {"to": "telegram:chat:1"})
+    told = door.main.put("/v1/notification-targets", {"to": "telegram:chat:1"})
     assert (told.status, told.field) == (400, "to")
     assert "no channel 'telegram': use log" in told.sentence
-    assert door.main.put("/v1/notify", {"to": "ops"}).status == 400
-    assert door.main.put("/v1/notify", {"to": "log:ops", "least": "loud"}).status == 400
-    assert door.main.get("/v1/notify").json["preferences"] == []
+    assert door.main.put("/v1/notification-targets", {"to": "ops"}).status == 400
+    assert (
+        door.main.put("/v1/notification-targets", {"to": "log:ops", "min_level": "loud"}).status
+        == 400
+    )
+    assert door.main.get("/v1/notification-targets").json["targets"] == []
 
 
 def test_a_space_has_so_many_and_can_change_each(door):
     for number in range(20):
-        assert door.ann.put("/v1/notify", {"to": f"log:{number}"}).status == 200
-    assert door.ann.put("/v1/notify", {"to": "log:more"}).field == "to"
-    assert door.ann.put("/v1/notify", {"to": "log:3", "least": "urgent"}).status == 200
+        assert door.ann.put("/v1/notification-targets", {"to": f"log:{number}"}).status == 200
+    assert door.ann.put("/v1/notification-targets", {"to": "log:more"}).field == "to"
+    assert (
+        door.ann.put("/v1/notification-targets", {"to": "log:3", "min_level": "urgent"}).status
+        == 200
+    )
 
 
 def test_a_failure_reaches_the_preference_and_why_tells_so(door):
-    door.main.put("/v1/notify", {"to": "log:ops"})
-    door.main.put("/v1/notify", {"to": "log:loud", "least": "urgent"})
+    door.main.put("/v1/notification-targets", {"to": "log:ops"})
+    door.main.put("/v1/notification-targets", {"to": "log:loud", "min_level": "urgent"})
     attempt = begin(door)
     assert attempt.end(failed(retryable=False))
     run = door.main.get(f"/v1/runs/{attempt.held.run_id}").json
@@ -62,7 +70,7 @@ def test_a_failure_reaches_the_preference_and_why_tells_so(door):
 
 
 def test_results_that_name_no_place_go_to_the_default(door):
-    door.main.put("/v1/notify", {"to": "log:home", "default": True})
+    door.main.put("/v1/notification-targets", {"to": "log:home", "default": True})
     policy = door.main.post("/v1/tasks", WORK).json["policy"]
     assert policy["deliver_to"] == "log:home"
     named = {"name": "named", "policy": {"deliver_to": "log:"}}
@@ -75,10 +83,13 @@ def test_results_that_name_no_place_go_to_the_default(door):
 
 
 def test_a_default_that_moves_leaves_tasks_that_stand(door):
-    door.main.put("/v1/notify", {"to": "log:home", "default": True})
+    door.main.put("/v1/notification-targets", {"to": "log:home", "default": True})
     door.main.post("/v1/tasks", WORK)
-    door.main.put("/v1/notify", {"to": "log:new", "default": True})
-    assert [p["default"] for p in door.main.get("/v1/notify").json["preferences"]] == [False, True]
+    door.main.put("/v1/notification-targets", {"to": "log:new", "default": True})
+    assert [p["default"] for p in door.main.get("/v1/notification-targets").json["targets"]] == [
+        False,
+        True,
+    ]
     shown = door.main.get("/v1/tasks/job").json
     assert shown["policy"]["deliver_to"] == "log:home"
 
@@ -122,13 +133,13 @@ def test_attack_results_into_a_thread_of_another_space_over_http(door, theirs):
 
 
 def test_attack_notices_into_a_thread_of_another_space(door, theirs):
-    assert door.bob.put("/v1/notify", {"to": theirs}).status in {400, 404}
+    assert door.bob.put("/v1/notification-targets", {"to": theirs}).status in {400, 404}
     door.run(door.store.write(add_thread, 2, "log:theirs"))
     owner = door.run(door.store.read(thread_owner, "log:theirs"))
     bobs = door.run(door.store.read(find_space, "bob")).id
     assert owner != bobs
-    assert refused(door.bob.put("/v1/notify", {"to": "log:theirs"}))
-    assert door.main.put("/v1/notify", {"to": "log:theirs"}).status == 200
+    assert refused(door.bob.put("/v1/notification-targets", {"to": "log:theirs"}))
+    assert door.main.put("/v1/notification-targets", {"to": "log:theirs"}).status == 200
 
 
 @pytest.mark.parametrize("way", ["desk", "mcp"])

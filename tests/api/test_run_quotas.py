@@ -69,7 +69,10 @@ def test_an_agent_with_few_tools_wins_none_by_way_of_a_task(door):
     job = begin(door, tools=["Read", "mcp__rota"], agent="claude")
     door.main.post("/v1/tasks", {"name": "free", "instructions": "x", "agent": "claude"})
     made = job.serve("schedule_task", instructions="Look.")
-    assert door.main.get(f"/v1/tasks/{made['id']}").json["wish"]["tools"] == ["Read", "mcp__rota"]
+    assert door.main.get(f"/v1/tasks/{made['id']}").json["agent_spec"]["tools"] == [
+        "Read",
+        "mcp__rota",
+    ]
     for verb, fields in (
         ("schedule_task", {"command": ["sh", "-c", "id"]}),
         ("schedule_task", {"instructions": "x", "tools": ["Bash"]}),

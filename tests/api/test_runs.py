@@ -101,7 +101,7 @@ def test_a_run_for_later_waits(sky):
         "/v1/runs", {"task": "sky", "at": "2026-05-05 12:00", "timezone": "Europe/Berlin"}
     )
     run = sky.main.get(f"/v1/runs/{told.json['run']}").json
-    assert (run["place"], run["available_at"]) == ("later", "2026-05-05T10:00:00Z")
+    assert (run["queue_state"], run["available_at"]) == ("delayed", "2026-05-05T10:00:00Z")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,7 +133,7 @@ def test_a_question_is_answered_once(sky):
     silent = sky.main.post(f"/v1/runs/{run}/answer", {"answer": "yes"})
     assert (silent.status, silent.code) == (409, "illegal_move")
     sky.run(sky.bench.ask(sky.claim(), "Blue?"))
-    (waiting,) = sky.main.get("/v1/runs/waiting").json["waiting"]
+    (waiting,) = sky.main.get("/v1/questions").json["questions"]
     assert (waiting["run"]["id"], waiting["question"]["question"]) == (run, "Blue?")
     missing = sky.main.post(f"/v1/runs/{run}/answer", {"answer": "yes", "question": 999})
     assert missing.status == 404
@@ -166,30 +166,30 @@ def test_work_without_a_task_is_told_with_its_run(door, body):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_remember(sky):
-    assert sky.main.get("/v1/state/sky/a").status == 404
-    kept = sky.main.put("/v1/state/sky/a", {"value": {"n": 1}})
+    assert sky.main.get("/v1/tasks/sky/state/a").status == 404
+    kept = sky.main.put("/v1/tasks/sky/state/a", {"value": {"n": 1}})
     assert (kept.status, kept.json["value"], kept.json["updated_by"]) == (200, {"n": 1}, "main key")
     for key in ("b", "c", "ä:1"):
-        sky.main.put(f"/v1/state/sky/{key.replace('ä', '%C3%A4')}", {"value": None})
-    page = sky.main.get("/v1/state/sky?limit=2").json
-    rest = sky.main.get(f"/v1/state/sky?limit=2&after={page['next']}").json
+        sky.main.put(f"/v1/tasks/sky/state/{key.replace('ä', '%C3%A4')}", {"value": None})
+    page = sky.main.get("/v1/tasks/sky/state?limit=2").json
+    rest = sky.main.get(f"/v1/tasks/sky/state?limit=2&after={page['next']}").json
     assert [one["key"] for one in page["values"] + rest["values"]] == ["a", "b", "c", "ä:1"]
-    assert sky.main.delete("/v1/state/sky/a").json == {"deleted": True}
-    assert sky.main.delete("/v1/state/sky/a").status == 404
-    assert sky.main.put("/v1/state/sky/big", {"value": "x" * 70_000}).field == "value"
+    assert sky.main.delete("/v1/tasks/sky/state/a").json == {"deleted": True}
+    assert sky.main.delete("/v1/tasks/sky/state/a").status == 404
+    assert sky.main.put("/v1/tasks/sky/state/big", {"value": "x" * 70_000}).field == "value"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_are_counted(sky):
     items = [{"item": "1", "provider": "mail", "data": {"s": "Hi"}}, {"item": "1"}]
-    first = sky.main.post("/v1/seen/sky", {"items": items}).json["items"]
+    first = sky.main.post("/v1/tasks/sky/seen", {"items": items}).json["items"]
     assert [(one["count"], one["new"]) for one in first] == [(1, True)] * 2
-    again = sky.main.post("/v1/seen/sky", {"items": items[:1]}).json["items"]
+    again = sky.main.post("/v1/tasks/sky/seen", {"items": items[:1]}).json["items"]
     assert [(one["count"], one["new"]) for one in again] == [(2, False)]
-    assert sky.main.get("/v1/seen/sky/1?provider=mail").json["count"] == 2
-    assert sky.main.get("/v1/seen/sky/2").status == 404
-    assert sky.main.post("/v1/seen/sky", {"items": items[:1] * 2}).field == "items"
-    assert sky.main.post("/v1/seen/sky", {"items": []}).field == "items"
+    assert sky.main.get("/v1/tasks/sky/seen/1?provider=mail").json["count"] == 2
+    assert sky.main.get("/v1/tasks/sky/seen/2").status == 404
+    assert sky.main.post("/v1/tasks/sky/seen", {"items": items[:1] * 2}).field == "items"
+    assert sky.main.post("/v1/tasks/sky/seen", {"items": []}).field == "items"
 
 
 def test_spaces_and_keys_are_made_and_taken_back(door):
@@ -234,13 +234,13 @@ def test_a_machine_tells_how_it_was_doing(sky):
         )
         sky.clock.advance(timedelta(minutes=1))
     assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] == 75.0
-    told = sky.main.get("/v1/machines/readings?limit=1").json
-    assert [reading["cpu_percent"] for reading in told["readings"]] == [75.0]
-    older = sky.main.get(f"/v1/machines/readings?limit=1&before={quote(told['next'])}").json
-    assert [reading["cpu_percent"] for reading in older["readings"]] == [12.5]
-    assert sky.main.get("/v1/machines/readings?host=elsewhere").json["readings"] == []
+    told = sky.main.get("/v1/machines/samples?limit=1").json
+    assert [reading["cpu_percent"] for reading in told["samples"]] == [75.0]
+    older = sky.main.get(f"/v1/machines/samples?limit=1&before={quote(told['next'])}").json
+    assert [reading["cpu_percent"] for reading in older["samples"]] == [12.5]
+    assert sky.main.get("/v1/machines/samples?host=elsewhere").json["samples"] == []
     sky.clock.advance(timedelta(hours=2))
-    assert sky.main.get("/v1/machines/readings").json["readings"] == []
+    assert sky.main.get("/v1/machines/samples").json["samples"] == []
     assert sky.main.get("/v1/machines").json["machines"][0]["cpu_percent"] is None
 
 

@@ -20,7 +20,7 @@ async def _talk(door, name, said):
         await bench.worker("w", timedelta(days=1))
     (lease,) = await bench.claim(1, worker="w", routes=["agent"])
     kept = KeptAttempt(run_id=lease.run_id, epoch=lease.epoch, home="h", nonce="n", boot="b",
-                executor="process", agent="claude", said=said)  # fmt: skip
+                executor="process", agent="claude", prompt_text=said)  # fmt: skip
     assert await door.store.write(record_launch, kept, "w")
     session = AgentSessionRef("claude", name, 5, 3)
     heard = [OutputChunk(OutputStream.OUT, 0, 1)]
@@ -63,7 +63,7 @@ def test_a_session_is_listed_put_aside_and_resumed(talks):
 def test_what_was_said_is_shown_and_found(talks):
     (second, first) = listed(talks.ann)
     shown = talks.ann.get(f"/v1/sessions/{first['id']}").json
-    assert [(one["said"], one["state"]) for one in shown["history"]] == [
+    assert [(one["prompt"], one["state"]) for one in shown["history"]] == [
         ("Find the kestrel.", "succeeded")
     ]
     found = talks.ann.get("/v1/sessions/search?words=KESTREL").json["found"]
@@ -111,7 +111,7 @@ def test_what_is_said_is_for_the_task_that_answers_and_has_one_reader(talks):
     again = talks.ann.post(path, {"text": "One?"}, Idempotency_Key="k-1")
     second = talks.ann.post(path, {"text": "Two?"})
     assert (first.status, second.status, first.json) == (201, 201, again.json)
-    assert first.json["reader"] == second.json["reader"]
+    assert first.json["reader_run"] == second.json["reader_run"]
     run = talks.ann.get(f"/v1/runs/{first.json['reader']}").json
     assert (run["task"], run["payload"]) == ("talk", {"messages": True})
     shown = talks.ann.get(path).json["messages"]

@@ -26,7 +26,7 @@ def test_the_usual_executor_is_shown_at_creation(door):
         "held": {},
     }
     own = door.ann.post("/v1/tasks", SCRIPT).json["site"]
-    assert (own["executor"], own["usual"], own["isolated"]) == ("sandbox", True, True)
+    assert (own["executor"], own["default"], own["isolated"]) == ("sandbox", True, True)
 
 
 def test_the_executor_is_one_that_is_installed(door):

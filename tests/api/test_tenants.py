@@ -23,7 +23,7 @@ NOWHERE = {
     "task": "987654", "run": "987654", "key": "987654", "space": "nobody", "session": "987654",
 }  # fmt: skip
 WHOLE = {
-    "list_workers", "list_machines", "list_readings", "list_limits", "set_limit", "remove_limit",
+    "list_workers", "list_machines", "list_machine_samples", "list_limits", "set_limit", "remove_limit",
     "pause_all", "resume_all", "stop_daemon", "start_daemon",
     "list_secrets", "put_secret", "remove_secret",
 }  # fmt: skip
@@ -32,15 +32,15 @@ ELSEWHERE = {"ask_sql": "tests/api/sql_console/test_rows.py"}
 """Where two tenants are tried in another way."""
 INSIDE = "/v1/attempt/"
 """What an attempt alone may do, and for its own run; nobody who comes with a key is one."""
-OWN = {"list_spaces", "list_waiting", "show_status", "create_space"}
+OWN = {"list_spaces", "list_open_questions", "show_status", "create_space"}
 """What takes no names: it shows a caller what is theirs."""
 LISTS = {
     "list_tasks": ("thread", "text", "name", "space"),
     "list_runs": ("task", "space"),
     "list_schedules": ("task", "space"),
     "list_keys": ("space",),
-    "list_preferences": ("space",),
-    "list_requests": ("space",),
+    "list_notification_targets": ("space",),
+    "list_audit_entries": ("space",),
     "list_sessions": ("thread", "space"),
     "list_threads": ("space",),
     "search_sessions": ("thread", "space"),
@@ -72,7 +72,7 @@ BODIES = {
     "set_task_budget": {"tokens": 1},
     "set_space_budget": {"tokens": 1},
     "set_limit": {"scope": "total", "cap": 1},
-    "set_preference": {"to": "log:there"},
+    "set_notification_target": {"to": "log:there"},
     "ask_sql": {"sql": "select 1"},
     "send_message": {"text": "hello", "to": "log:"},
     "ask_user": {"question": "Shall I?"},
@@ -86,14 +86,14 @@ BODIES = {
     "archive_session": {"thread": "cli:ann:kestrel"},
     "clear_session": {"thread": "cli:ann:kestrel"},
     "resume_session": {},
-    "say": {"text": "Hello?"},
+    "create_message": {"text": "Hello?"},
     "register_thread": {"title": "Mine now"},
     "cancel_thread": {},
 }
 """What a sound request says."""
 QUERIES = {
     "remove_limit": "?scope=total",
-    "remove_preference": "?to=log:there",
+    "remove_notification_target": "?to=log:there",
     "search_sessions": "?words=estre",
 }
 """What it says in its query, where it must."""
@@ -127,14 +127,14 @@ def things(door):
         "schedule": {"cron": "0 9 * * *"}, "policy": {"lane": CANARY, "deliver_to": f"log:{CANARY}"},
     }  # fmt: skip
     made = ann.post("/v1/tasks", task).json
-    ann.put("/v1/state/secret/note", {"value": CANARY})
-    ann.post("/v1/seen/secret", {"items": [{"item": "item", "data": CANARY}]})
+    ann.put("/v1/tasks/secret/state/note", {"value": CANARY})
+    ann.post("/v1/tasks/secret/seen", {"items": [{"item": "item", "data": CANARY}]})
     ann.post("/v1/tasks", {"name": "quiet", "title": CANARY, "instructions": CANARY})
     ann.post("/v1/tasks/quiet/disable", {"reason": CANARY})
     run = ann.post("/v1/tasks/secret/run-now", {"payload": CANARY, "key": CANARY}).json["run"]
     door.run(_ask(door))
     key = ann.post("/v1/keys", {"name": CANARY}).json["id"]
-    ann.put("/v1/notify", {"to": f"log:{CANARY}"})
+    ann.put("/v1/notification-targets", {"to": f"log:{CANARY}"})
     door.run(_talk(door, run))
     ann.post("/v1/threads/cli:ann:kestrel/messages", {"text": CANARY})
     session = ann.get("/v1/sessions").json["sessions"][0]["id"]

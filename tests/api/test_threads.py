@@ -31,21 +31,21 @@ def test_g2_48_threads_are_listed_page_by_page(door):
 @pytest.mark.parametrize("kind", KINDS)
 def test_g2_49_a_registered_thread_is_answered_by_its_task(door):
     door.ann.post("/v1/tasks", WORK | {"name": "desk"})
-    said = {"title": "Family", "task": "desk", "trigger": "@Rota", "facts": {"members": 3}}
+    said = {"title": "Family", "task": "desk", "trigger": "@Rota", "metadata": {"members": 3}}
     made = door.ann.put("/v1/threads/web:ann:7", said)
     assert made.status == 200
     assert {name: made.json[name] for name in said} == said
     path = "/v1/threads/web:ann:7/messages"
     quiet = door.ann.post(path, {"text": "Shall we eat? mail@rota.example knows"})
-    assert (quiet.status, quiet.json["reader"], quiet.json["state"]) == (201, None, "pending")
+    assert (quiet.status, quiet.json["reader_run"], quiet.json["state"]) == (201, None, "pending")
     assert door.ann.get("/v1/runs").json["runs"] == []
     asked = door.ann.post(path, {"text": "Well, @rota, shall we?"}).json
     run = door.ann.get(f"/v1/runs/{asked['reader']}").json
     assert (run["task"], run["payload"]) == ("desk", {"messages": True})
     messages = door.ann.get(path).json["messages"]
-    assert {one["reader"] for one in messages} == {asked["reader"]}
+    assert {one["reader_run"] for one in messages} == {asked["reader_run"]}
     shown = door.ann.get("/v1/threads/web:ann:7").json
-    assert (shown["pending"], shown["said_at"]) == (2, asked["at"])
+    assert (shown["pending"], shown["last_message_at"]) == (2, asked["at"])
     changed = door.ann.put("/v1/threads/web:ann:7", {"trigger": "", "task": ""}).json
     assert (changed["title"], changed["trigger"], changed["task"]) == ("Family", None, None)
 
@@ -69,8 +69,8 @@ def test_only_an_agent_of_the_space_that_takes_part_may_answer(door):
     assert (told.status, told.field) == (400, "task")
     assert door.ann.put("/v1/threads/web:ann:7", {"task": "bobs"}).status == 404
     assert door.main.put("/v1/threads/web:ann:7", {"task": "bobs", "space": "ann"}).status == 404
-    told = door.ann.put("/v1/threads/web:ann:7", {"facts": {"much": "x" * 20_000}})
-    assert (told.status, told.field) == (400, "facts")
+    told = door.ann.put("/v1/threads/web:ann:7", {"metadata": {"much": "x" * 20_000}})
+    assert (told.status, told.field) == (400, "metadata")
     assert listed(door.ann) == []
 
 
@@ -122,7 +122,7 @@ def test_a_run_does_not_take_a_conversation_over(door):
     door.ann.post("/v1/tasks", WORK | {"name": "oldest", "thread": "web:ann:8"})
     door.ann.put("/v1/threads/web:ann:7", {"task": "desk", "trigger": "@rota"})
     job = begin(door, "ann")
-    assert job.serve("schedule_task", instructions="Listen.", name="ear", context="group")["ok"]
+    assert job.serve("schedule_task", instructions="Listen.", name="ear", session="shared")["ok"]
     for fields in (
         {"thread_key": "web:ann:7", "task": "ear"}, {"thread_key": "web:ann:7", "task": ""},
         {"thread_key": "web:ann:7", "trigger": ""}, {"thread_key": "web:ann:7", "trigger": "@ear"},

@@ -28,7 +28,7 @@ LATER = {
     "retry_run": ("POST", "/v1/runs/{run}/cancel", None),
     "resume_all": ("POST", "/v1/pause-all", None),
     "remove_limit": ("PUT", "/v1/limits", {"scope": "total", "cap": 5}),
-    "remove_preference": ("PUT", "/v1/notify", {"to": "log:there"}),
+    "remove_notification_target": ("PUT", "/v1/notification-targets", {"to": "log:there"}),
     "remove_secret": ("PUT", "/v1/secrets/{secret}", {"value": "a value that nobody knows"}),
 }
 """What must have happened before there is anything to do."""
@@ -187,7 +187,7 @@ def test_what_stays_in_doubt_is_documented(operations):  # noqa: F811
 
 def test_a_change_that_comes_to_nothing_leaves_its_key_unused(door):
     door.main.post("/v1/tasks", {"name": "job", "instructions": "Look."})
-    path = "/v1/state/job/word"
+    path = "/v1/tasks/job/state/word"
     assert door.main.delete(path, Idempotency_Key="one").status == 404
     assert door.main.put(path, {"value": 1}).status == 200
     assert door.main.delete(path, Idempotency_Key="one").status == 200
@@ -225,7 +225,7 @@ def test_an_answer_that_was_lost_is_in_doubt_and_not_made_up(door, tmp_path):
     door.main.post("/v1/tasks", body, Idempotency_Key="one")
     with closing(sqlite3.connect(tmp_path / "rota.db")) as database, database:
         # as a crash between the change and its answer does
-        database.execute("update requests set status = null, answer = null")
+        database.execute("update audit_log set status = null, answer = null")
     told = door.main.post("/v1/tasks", body, Idempotency_Key="one")
     assert (told.status, told.code) == (409, "in_doubt")
     assert len(door.main.get("/v1/tasks").json["tasks"]) == 1
@@ -249,6 +249,6 @@ def test_every_write_says_who_asked(door, asking):
     for operation_id in asking.writing[:8]:
         asking.prepare(operation_id)
         asking(operation_id)
-    listed = door.main.get("/v1/requests").json["requests"]
+    listed = door.main.get("/v1/audit").json["entries"]
     assert {one["command"] for one in listed} >= {"create_task", "cancel_run", "change_task"}
     assert {one["caller"] for one in listed} <= {f"key:{n}" for n in range(1, 9)}

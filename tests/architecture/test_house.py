@@ -147,6 +147,6 @@ def test_closed_sets_are_the_same_in_code_and_schema(path):
         values = {member.value for member in enum}
         assert set(re.findall(r"'(\w+)'", found[1])) == values, (table, column)
     runs = table_in(sql, "runs")
-    places = re.search(r"coalesce\(place, ''\) in \(([^)]*)\)", runs)
+    places = re.search(r"coalesce\(queue_state, ''\) in \(([^)]*)\)", runs)
     assert set(re.findall(r"'(\w+)'", places[1])) == {place.value for place in QueueState}
     assert {state.value for state in RunState} == set(re.findall(r"when '(\w+)' then", runs))

@@ -60,7 +60,7 @@ class Daemon:
 def daemon(home: Path, log: Path) -> Iterator[Daemon]:
     """Start a daemon and end it again."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
-    own = {"ROTA_HOME": str(home), "ROTA_PORT": "0", "ROTA_CALLS": CALL}
+    own = {"ROTA_HOME": str(home), "ROTA_PORT": "0", "ROTA_CALLABLES": CALL}
     words = [sys.executable, "-m", "rota.cli.main", "up"]
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -96,7 +96,7 @@ class Honest(threading.Thread):
             ("POST", "/v1/tasks/hello/run-now", {}),
             ("GET", "/v1/runs?limit=5", None),
             ("POST", "/v1/tasks/hello/run-now", {"payload": "x" * 100_000}),
-            ("PUT", "/v1/state/hello/note", {"value": "x"}),
+            ("PUT", "/v1/tasks/hello/state/note", {"value": "x"}),
             ("GET", "/healthz", None),
         ]
         while not self._over.wait(PAUSE):

@@ -53,7 +53,7 @@ async def test_a_server_without_rota_is_left_as_it_is(postgres_server, clock):
 
 async def test_a_server_with_another_schema_is_refused(postgres_address, clock):
     connection = await asyncpg.connect(postgres_address)
-    await connection.execute("update rota.facts set value = '999' where name = 'schema'")
+    await connection.execute("update rota.metadata set value = '999' where name = 'schema'")
     await connection.close()
     with pytest.raises(SchemaMismatch, match="999"):
         await PostgresDatabase(postgres_address, clock).open_read_only()

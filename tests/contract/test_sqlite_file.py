@@ -109,7 +109,7 @@ async def test_every_database_has_an_incarnation_of_its_own(tmp_path, clock, ope
         await opened_file(str(tmp_path / name))
         connection = apsw.Connection(str(tmp_path / name))
         connection.set_busy_timeout(10_000)  # its threads may be opening it yet
-        found.add(connection.execute("select value from facts where name = 'incarnation'").get)
+        found.add(connection.execute("select value from metadata where name = 'incarnation'").get)
         connection.close()
     assert len(found - {None}) == 2
 

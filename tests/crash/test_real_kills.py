@@ -22,8 +22,14 @@ WORST = [
 """Where a kill hurts most; `make test-crash` kills everywhere."""
 NOT_ALONE = {"fence_workers.committed"}
 """What nobody comes to who has a database alone."""
-CHECKED = ("check.begin", "check.looked", "check.end")
-KEPT = ("kept.written", "kept.started", "record_output.committed", "kept.adopted", "mailbox.served")
+CHECKED = ("check.begin", "check.evaluated", "check.end")
+KEPT = (
+    "kept_attempt.recorded",
+    "kept_attempt.started",
+    "record_output.committed",
+    "kept_attempt.adopted",
+    "mailbox.served",
+)
 LONGEST_SECONDS = 110
 
 

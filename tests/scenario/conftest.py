@@ -14,8 +14,8 @@ from rota.flow.settle import settle_attempts
 from rota.model.attempts import (
     Assignment,
     AttemptReport,
-    Drained,
     OutgoingMessage,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -79,7 +79,7 @@ class Busy:
         for x in claimed.leases if spends else ():
             own = {"run_id": x.run_id, "epoch": x.epoch, "task_id": x.task_id}
             spender = BudgetHolder(
-                **own, space_id=x.space_id, day="2026-03-01", began=self.store.now()
+                **own, space_id=x.space_id, day="2026-03-01", started_at=self.store.now()
             )
             assert await self.store.write(
                 reserve_budget, spender, "w1", Amounts(), Amounts(tokens=5)
@@ -90,7 +90,7 @@ class Busy:
     async def retried_and_chained(self):
         await self.bench.queue(self.job, 3)
         await self.end(self.job, AttemptReport(outcome=failed()), 2)
-        await self.end(self.job, AttemptReport(outcome=Drained()))
+        await self.end(self.job, AttemptReport(outcome=Released()))
         self.clock.advance(minutes=1)
         await self.store.write(promote_delayed, 100)
         await self.end(

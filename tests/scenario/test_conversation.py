@@ -90,7 +90,7 @@ async def test_a_message_comes_with_its_reader_or_not_at_all(desk):
     reader = cut.desk.batch(cut.task, [{"messages": True}], lane=HERE, thread=HERE)
     message = NewMessage(cut.task.space_id, HERE, "Ann", "two")
     await cut.whole_or_not_at_all(write_down, message, reader)
-    assert await states(cut.desk) == [MessageState.TAKEN, MessageState.PENDING]
+    assert await states(cut.desk) == [MessageState.ACKNOWLEDGED, MessageState.PENDING]
 
 
 async def test_a_message_is_taken_and_its_reader_ended_or_neither(desk):
@@ -99,7 +99,7 @@ async def test_a_message_is_taken_and_its_reader_ended_or_neither(desk):
     await cut.whole_or_not_at_all(
         acknowledge_messages, cut.lease.run_id, cut.lease.epoch, cut.message.id
     )
-    assert await states(cut.desk) == [MessageState.TAKEN]
+    assert await states(cut.desk) == [MessageState.ACKNOWLEDGED]
     assert await cut.desk.state(cut.message.reader) is RunState.CANCELLED
 
 
@@ -109,7 +109,7 @@ async def test_a_reader_is_given_everything_or_nothing(desk):
     await cut.desk.end(cut.lease)
     lease = (await claim(cut.desk)).lease
     await cut.whole_or_not_at_all(assign_messages, lease.run_id, lease.epoch, "w1")
-    assert await states(cut.desk) == [MessageState.GIVEN]
+    assert await states(cut.desk) == [MessageState.ASSIGNED]
 
 
 async def test_nobody_speaks_as_somebody_else(desk):

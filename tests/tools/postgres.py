@@ -213,7 +213,7 @@ async def _make_unique(address: str) -> None:
     connection = await asyncpg.connect(address)
     try:
         await connection.execute(
-            "update rota.facts set value = $1 where name = 'incarnation'", secrets.token_hex(16)
+            "update rota.metadata set value = $1 where name = 'incarnation'", secrets.token_hex(16)
         )
     finally:
         await connection.close()

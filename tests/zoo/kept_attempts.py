@@ -29,7 +29,12 @@ BOTH = """\
     "Output of a program is recorded in one transaction and its offset in another",
 )
 def offset_apart() -> Iterator[None]:
-    with queries(move_kept=("set out_at = coalesce(:out_to, out_at)", "set out_at = out_at")):
+    with queries(
+        advance_output_offsets=(
+            "set out_offset = coalesce(:out_to, out_offset)",
+            "set out_offset = out_offset",
+        )
+    ):
         yield
 
 
@@ -40,7 +45,7 @@ def offset_apart() -> Iterator[None]:
 )
 def adopt_without_fencing() -> Iterator[None]:
     with queries(
-        adopt_run=("and (r.holder = :worker", "and (1 or r.holder = :worker"),
+        adopt_run=("and (r.worker_id = :worker", "and (1 or r.worker_id = :worker"),
         fence_home="select id from workers where :home = :worker",
     ):
         yield
@@ -91,7 +96,7 @@ def adopted_twice() -> Iterator[None]:
     "A run is lost with its worker although its program continues under its keeper",
 )
 def lost_too_soon() -> Iterator[None]:
-    with queries(lost_runs=("h.until > :now", "h.until < 0 * :now")):
+    with queries(lost_runs=("h.lease_until > :now", "h.lease_until < 0 * :now")):
         yield
 
 
@@ -183,8 +188,8 @@ def heard_again() -> Iterator[None]:
 )
 def stale_look() -> Iterator[None]:
     with queries(
-        begin_kept=("and w.fenced = 0\non conflict", "\non conflict"),
-        lock_runs=("cancelling, holder", "cancelling, (select null) as holder"),
-        lost_runs=("cancelling, holder", "cancelling, null as holder"),
+        insert_kept_attempt=("and w.fenced = 0\non conflict", "\non conflict"),
+        lock_runs=("cancelling, worker_id", "cancelling, (select null) as worker_id"),
+        lost_runs=("cancelling, worker_id", "cancelling, null as worker_id"),
     ):
         yield

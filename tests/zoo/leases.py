@@ -26,7 +26,10 @@ from tests.zoo.bugs import bug, queries, replaced, schema, several
 )
 def no_recovery() -> Iterator[None]:
     with queries(
-        lost_runs=("holder not in (select id from workers", "holder in (select '' from workers")
+        lost_runs=(
+            "worker_id not in (select id from workers",
+            "worker_id in (select '' from workers",
+        )
     ):
         yield
 
@@ -57,7 +60,7 @@ def recovery_at_start_only() -> Iterator[None]:
 )
 def fixed_timeout() -> Iterator[None]:
     long_ago = "or started_at < (select max(seen_at) from workers) - 4000000"
-    where = "holder not in (select id from workers where fenced = 0)"
+    where = "worker_id not in (select id from workers where fenced = 0)"
     with queries(lost_runs=(where, f"({where} {long_ago})")):
         yield
 
@@ -103,7 +106,7 @@ def worker_named_by_host() -> Iterator[None]:
     rare=True,
 )
 def fenced_worker_claims() -> Iterator[None]:
-    with queries(is_barred=("fenced = 1", "fenced = 7")):
+    with queries(is_claiming_barred=("fenced = 1", "fenced = 7")):
         yield
 
 
@@ -135,12 +138,12 @@ def select_then_update() -> Iterator[None]:
     with several(
         intercepted(claims.claim_runs, in_two_steps),
         queries(
-            zoo_choose="select id from runs where place = 'ready' and lane is null and metered = 0"
-            " and grp = '' and route in (select value from json_each(:routes)) limit 2",
-            zoo_take="update runs set state = 'running', place = null, epoch = epoch + 1,"
-            " holder = :worker, started_at = :now where id in (select value from json_each(:ids))",
+            zoo_choose="select id from runs where queue_state = 'ready' and lane is null and metered = 0"
+            " and limit_group = '' and route in (select value from json_each(:routes)) limit 2",
+            zoo_take="update runs set state = 'running', queue_state = null, epoch = epoch + 1,"
+            " worker_id = :worker, started_at = :now where id in (select value from json_each(:ids))",
             zoo_taken="select id, epoch, space_id, task_id, route, cause, retries, losses, created_at,"
-            " expires_at, slot_at, slot_key, depth, asked, thread, key, payload"
+            " expires_at, slot_at, slot_key, depth, question_count, thread, key, payload"
             " from runs where id in (select value from json_each(:ids))",
         ),
     ):

@@ -304,7 +304,7 @@ def loop_dies() -> Iterator[None]:
 
     async def mortal(self):
         rest = await step(self)
-        if rest is None and self.name in {"planner", "caretaker", "postman"}:
+        if rest is None and self.name in {"planner", "maintenance", "sender"}:
             self.stop()
         return rest
 

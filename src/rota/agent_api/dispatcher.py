@@ -140,7 +140,7 @@ class AgentApi:
         except RotaError as fault:
             return {"ok": False, **fault_record(fault)}
         except Exception:
-            log.exception("desk.unexpected", extra={"verb": verb[:100]})
+            log.exception("agent_api.unexpected", extra={"verb": verb[:100]})
             return {"ok": False, "error": dict(UNEXPECTED)}
 
     async def _role(self, space: str) -> SpaceRole:

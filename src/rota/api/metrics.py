@@ -202,7 +202,7 @@ class _Families:
         }
         yield gauge("rota_queue_depth", "Ready runs, by pool.", "pool", {**depth})
         yield gauge("rota_queue_oldest_seconds", "Age of the oldest ready run.", "pool", ages)
-        counts = {"later": queue.later, "held": queue.held, "waiting": queue.waiting}
+        counts = {"later": queue.delayed, "held": queue.held, "waiting": queue.waiting}
         yield gauge(
             "rota_queue_waiting", "Queued runs that are not ready, by reason.", "place", {**counts}
         )

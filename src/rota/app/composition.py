@@ -55,7 +55,7 @@ from rota.store.views import list_limits
 
 MAIN = "main"
 LOCAL_THREAD = "cli:default"
-EVERY_ROLE = frozenset({"planner", "worker", "postman", "caretaker"})
+EVERY_ROLE = frozenset({"planner", "worker", "sender", "maintenance"})
 WORKER_ONLY = frozenset({"worker"})
 MOST_PLANNINGS = 20
 
@@ -268,7 +268,7 @@ def make_artifact_store(settings: Settings) -> ArtifactStore:
 @cache
 def probes_of(settings: Settings) -> Probes:
     """Return the probes of checks; a process has one object for all its attempts."""
-    return LocalProbes(settings.home, inside=settings.check_inside)
+    return LocalProbes(settings.home, inside=settings.check_internal_addresses)
 
 
 def make_attempt_runner(
@@ -290,7 +290,7 @@ def make_attempt_runner(
             settings.home,
             host,
             sites.executors,
-            sites.outlet,
+            sites.egress,
             agent_api_socket(settings.home),
             ways,
             secrets.redactor,
@@ -301,7 +301,7 @@ def make_attempt_runner(
         executors=plugins.executors,
         usual_agent=plugins.agents.usual,
         offered=offered_variables(),
-        patience=LaunchRetryPolicy(retries=settings.agent_retries, wait=settings.agent_wait),
+        patience=LaunchRetryPolicy(retries=settings.launch_retries, wait=settings.launch_wait),
         tidy=partial(prune_artifacts, store, make_artifact_store(settings), settings.retention),
         usual=usual_bounds(settings),
         passes=passes,
@@ -333,7 +333,7 @@ def make_attempt_gateway(settings: Settings, secrets: LocalSecretStore) -> Attem
         trust_environment(),
         _upstreams(secrets),
     )
-    inside = settings.outlet_port if settings.outlet is None else None
+    inside = settings.egress_port if settings.egress_socket is None else None
     ways = AttemptGateway(gateway, secrets.plan, secrets.values, secrets.redactor, inside)
     ways.on_close(secrets.subscribe(ways.changed))
     return ways
@@ -416,6 +416,6 @@ def make_app_context(
 def _command_limits(settings: Settings) -> CommandLimits:
     return CommandLimits(
         warnings=WarningThresholds(queue=settings.queue_warning, running=settings.running_warning),
-        calls=frozenset(settings.calls),
+        calls=frozenset(settings.callables),
         retention=settings.retention,
     )

@@ -120,7 +120,7 @@ class Daemon:
             return await self._drain(crew, working, stopping)
         await stopping
         await working
-        log.info("daemon.resting")
+        log.info("daemon.idle")
         return None
 
     async def _next_crew(self) -> Supervisor | None:

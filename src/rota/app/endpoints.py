@@ -247,10 +247,10 @@ def _opened(home: Path) -> socket.socket | None:
     """Return the socket of the agent API; None if it is in use or its path is too long."""
     place = agent_api_socket(home)
     if place is None:
-        log.warning("desk.path_too_long", extra={"home": str(home)})
+        log.warning("agent_api.path_too_long", extra={"home": str(home)})
         return None
     if _answers(place.socket):
-        log.warning("desk.taken", extra={"socket": place.socket})
+        log.warning("agent_api.address_in_use", extra={"socket": place.socket})
         return None
     with suppress(FileNotFoundError):
         os.unlink(place.socket)  # noqa: PTH108

@@ -180,7 +180,7 @@ def _resolved(host: str, port: int, *, inside: bool) -> str:
     if strange is not None and not inside:
         raise AddressRefusal(
             f"{shown(host)} is at {strange}, inside of this network: "
-            "let checks go there with the setting check_inside"
+            "let checks go there with the setting check_internal_addresses"
         )
     return addresses[0]
 

@@ -80,9 +80,9 @@ HEARTBEAT = timedelta(seconds=60)
 """Interval of heartbeats; two missed ones raise an event."""
 RUNNING_WARNING = timedelta(minutes=30)
 """Age of a running run from which `rota status` warns."""
-AGENT_RETRIES = 3
-AGENT_WAIT = timedelta(seconds=5)
-OUTLET_PORT = 7683
+LAUNCH_RETRIES = 3
+LAUNCH_WAIT = timedelta(seconds=5)
+EGRESS_PORT = 7683
 
 MOST_AT_ONCE = 100_000
 LONGEST = timedelta(days=36_525)
@@ -121,16 +121,16 @@ class Settings:
     tls_key: Path | None = None
     trusted_proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+    callables: tuple[str, ...] = ()
     agent: str | None = None
-    agent_retries: int = AGENT_RETRIES
-    agent_wait: timedelta = AGENT_WAIT
+    launch_retries: int = LAUNCH_RETRIES
+    launch_wait: timedelta = LAUNCH_WAIT
     prices: Prices = field(default_factory=lambda: NO_PRICES, hash=False)
     mounts: Path | None = None
-    outlet: Path | None = None
-    outlet_port: int = OUTLET_PORT
+    egress_socket: Path | None = None
+    egress_port: int = EGRESS_PORT
     gateway: Path | None = None
-    check_inside: bool = False
+    check_internal_addresses: bool = False
     metrics_open: bool = False
     sql_url: str | None = None
     log_level: LogLevel = "info"
@@ -247,23 +247,23 @@ MEANINGS = MappingProxyType(
         "trusted_proxies": "addresses of proxies that terminate TLS for the API and whose "
         "`X-Forwarded-For` is trusted",
         "hosts": "additional host names that requests may use",
-        "calls": "callables, `module:function`, that requests over HTTP may name",
+        "callables": "callables, `module:function`, that requests over HTTP may name",
         "agent": "the agent of tasks that name none; default: the one that its plug-in declares",
-        "agent_retries": "how often an agent is launched again inside an attempt when its provider "
+        "launch_retries": "how often an agent is launched again inside an attempt when its provider "
         "limits requests, is overloaded or cannot be reached",
-        "agent_wait": "time before each of these launches",
+        "launch_wait": "time before each of these launches",
         "prices": "prices of models whose agent reports tokens only, in the file: "
         '`[prices."gpt-6"]` with `input`, `output` and `cached`, dollars for a million tokens',
         "mounts": "the file that lists the folders that tasks may mount; default: `mounts.toml` in "
         "the home folder",
-        "outlet": "the egress socket: a Unix socket of this machine, for example of a proxy to "
-        "model providers. Isolated agents, and programs of tasks with the network `outlet`, "
+        "egress_socket": "a Unix socket of this machine, for example of a proxy to "
+        "model providers. Isolated agents, and programs of tasks with the network `egress`, "
         "reach nothing else",
-        "outlet_port": "the port of 127.0.0.1 at which isolated programs reach the egress socket",
+        "egress_port": "the port of 127.0.0.1 at which isolated programs reach the egress socket",
         "gateway": "the file that configures the [upstreams](../how-to/secrets.md) of programs and "
         "the sources of secrets; default: `gateway.toml` in the home folder",
-        "check_inside": "`true` allows checks to request addresses of this machine and its "
-        "networks",
+        "check_internal_addresses": "`true` allows checks to request addresses of this "
+        "machine and its networks",
         "metrics_open": "`true` serves `/metrics` without a key to clients on this machine",
         "sql_url": "on PostgreSQL, the address for `POST /v1/sql`, with the role that "
         "`rota sql role` creates; SQL is off without it",
@@ -308,16 +308,16 @@ class SettingsFile(BaseModel):
     tls_key: Path | None = None
     trusted_proxies: _Words = ()
     hosts: _Words = ()
-    calls: _Words = ()
+    callables: _Words = ()
     agent: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    agent_retries: Annotated[int, Field(ge=0, le=100)] = AGENT_RETRIES
-    agent_wait: _Wait = AGENT_WAIT
+    launch_retries: Annotated[int, Field(ge=0, le=100)] = LAUNCH_RETRIES
+    launch_wait: _Wait = LAUNCH_WAIT
     prices: dict[str, PriceSetting] = Field(default_factory=dict)
     mounts: Path | None = None
-    outlet: Annotated[Path, AfterValidator(_absolute)] | None = None
-    outlet_port: Annotated[int, Field(ge=1024, le=65_535)] = OUTLET_PORT
+    egress_socket: Annotated[Path, AfterValidator(_absolute)] | None = None
+    egress_port: Annotated[int, Field(ge=1024, le=65_535)] = EGRESS_PORT
     gateway: Annotated[Path, AfterValidator(_absolute)] | None = None
-    check_inside: bool = False
+    check_internal_addresses: bool = False
     metrics_open: bool = False
     sql_url: Annotated[str, BeforeValidator(_postgres)] | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

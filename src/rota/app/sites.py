@@ -24,7 +24,7 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
 from rota.ports.agent import AgentRegistry
 from rota.ports.executor import (
-    NO_OUTLET,
+    NO_EGRESS,
     EgressSocket,
     Executor,
     MissingRequirement,
@@ -61,9 +61,9 @@ class LocalSiteChecker:
         self._trials = BlockingCalls()
 
     @property
-    def outlet(self) -> EgressSocket | None:
+    def egress(self) -> EgressSocket | None:
         """The egress socket of isolated programs."""
-        socket, port = self._settings.outlet, self._settings.outlet_port
+        socket, port = self._settings.egress_socket, self._settings.egress_port
         return None if socket is None else EgressSocket(socket=str(socket.absolute()), port=port)
 
     @cached_property
@@ -80,9 +80,9 @@ class LocalSiteChecker:
         refuse(site.executor, missing)
         if site.isolated:
             refuse(f"{site.executor} with isolation", missing, isolated=True)
-        asks = site.network is NetworkAccess.OUTLET
-        if asks and self.outlet is None and not load_secrets(self._settings).opens():
-            raise Unavailable(NO_OUTLET)
+        asks = site.network is NetworkAccess.EGRESS
+        if asks and self.egress is None and not load_secrets(self._settings).opens():
+            raise Unavailable(NO_EGRESS)
         self._executor(site.executor).admit(site, role)
 
     async def holds(self, site: Site) -> Mapping[str, LimitEnforcement]:

@@ -86,7 +86,7 @@ def home_secret(home: Path) -> bytes:
         try:
             os.link(begun, path)
         except FileExistsError:
-            log.debug("desk.secret_made_meanwhile")
+            log.debug("agent_api.secret_created_meanwhile")
         finally:
             begun.unlink()
         return _read_secret(path)

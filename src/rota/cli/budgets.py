@@ -99,7 +99,7 @@ def _tell(desk: CliContext, found: Record) -> None:
         rows.append([budget["scope"], budget["per"], *cells(budget["caps"])])
         rows += [
             [f"  {name}", found["day"], *cells(budget[name])]
-            for name in ("used", "aside")
+            for name in ("used", "reserved")
             if budget[name] is not None
         ]
     desk.out.table(COLUMNS, rows, "No budgets.")
@@ -119,7 +119,7 @@ def forecast_words(forecast: Record | None) -> str:
     """Return what a run of a task will probably use."""
     if forecast is None:
         return "unknown until one has told what it used"
-    usual, most, runs = forecast["usual"], forecast["most"], forecast["runs"]
+    usual, most, runs = forecast["median"], forecast["max"], forecast["runs"]
     tokens, cost, _, _, time = cells(usual)
     if not most["tokens"]:  # only its time is known
         return f"about {_time(usual)}; at most {_time(most)} in {runs} runs"

@@ -81,7 +81,7 @@ def ask_daemon(daemon: HttpClient) -> MissingProgramReport:
         wanted = {"state": "enabled", "limit": MOST_LISTED, **page}
         listed = daemon.call("GET", "/v1/tasks", wanted)
         for task in listed["tasks"]:
-            for lack in daemon.call("GET", f"/v1/tasks/{task['id']}", {})["lacks"]:
+            for lack in daemon.call("GET", f"/v1/tasks/{task['id']}", {})["missing_programs"]:
                 found.setdefault(lack, []).append(task["name"])
         before = listed["next"]
         if before is None:

@@ -1,4 +1,4 @@
-"""`rota key` and `rota requests`."""
+"""`rota key` and `rota audit`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def list_audit(
 ) -> None:
     """List what was changed and by whom, newest first.
 
-    Example: rota requests --limit 5
+    Example: rota audit --limit 5
     """
     desk = CliContext(context)
     wanted = {
@@ -144,7 +144,7 @@ def list_audit(
         "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
     }
-    found = desk.call("GET", "/v1/requests", wanted)
+    found = desk.call("GET", "/v1/audit", wanted)
     desk.out.record(found)
     if desk.out.as_json:
         return
@@ -155,11 +155,11 @@ def list_audit(
             wall_time(one["at"], zone),
             one["caller"],
             one["command"],
-            first_line(" ".join(f"{name}={value}" for name, value in one["about"].items())),
+            first_line(" ".join(f"{name}={value}" for name, value in one["subject"].items())),
         ]
-        for one in found["requests"]
+        for one in found["entries"]
     ]
-    desk.out.table(["id", f"at ({zone})", "caller", "did", "about"], rows, "No requests.")
+    desk.out.table(["id", f"at ({zone})", "caller", "command", "subject"], rows, "No entries.")
     if found["next"] is not None:
         desk.out.talk(f"There may be more: --before {found['next']}")
 
@@ -167,4 +167,4 @@ def list_audit(
 def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.add_typer(key_app, name="key")
-    app.command("requests")(list_audit)
+    app.command("audit")(list_audit)

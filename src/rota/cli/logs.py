@@ -203,7 +203,7 @@ def _end(desk: CliContext, run: Record) -> None:
         desk.out.pairs([("result", result_words(run))])
     else:
         desk.out.pairs([(name, not_told(said.rstrip(), run)) for name, said in error_pairs(run)])
-    if run["mark"] or run["checked"] not in {None, "unverified"}:
+    if run["suppressed"] or run["check_state"] not in {None, "unverified"}:
         desk.out.talk(f"Run {run['id']} is {checked_words(run)}.")
     if run["state"] not in FINISHED:
         desk.out.talk(f"Run {run['id']} is {run['state']}.")

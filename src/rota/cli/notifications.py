@@ -1,4 +1,4 @@
-"""`rota notify`: where a space sends its notifications."""
+"""`rota notification`: where a space sends its notifications."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = Annotated[
 nouns = typer.Typer(
     help="Where people are told of runs that fail for good, expire or wait for an answer, and of "
     "tasks that were disabled by their failures.\n\n"
-    "Example: rota notify set log:ops --least high",
+    "Example: rota notification set log:ops --level high",
     rich_markup_mode=None,
 )
 
@@ -25,10 +25,10 @@ nouns = typer.Typer(
 def change(
     context: typer.Context,
     to: Place,
-    least: Annotated[
+    level: Annotated[
         str,
         typer.Option(
-            "--least", metavar="LEVEL", help="From which priority up: normal, high or urgent."
+            "--level", metavar="LEVEL", help="From which priority up: normal, high or urgent."
         ),
     ] = "normal",
     default: Annotated[
@@ -40,28 +40,28 @@ def change(
 ) -> None:
     """Tell people in a place, in the place of what was said of it before.
 
-    Example: rota notify set log: --default
+    Example: rota notification set log: --default
     """
     desk = CliContext(context, makes=True)
-    wanted = {"to": to, "least": least, "default": default, "space": space}
-    found = desk.call("PUT", "/v1/notify", wanted, dry_run=dry_run)
+    wanted = {"to": to, "min_level": level, "default": default, "space": space}
+    found = desk.call("PUT", "/v1/notification-targets", wanted, dry_run=dry_run)
     desk.out.record(found)
     also = ", and results go there that name no place" if found["default"] else ""
-    desk.out.line(f"{found['space']} is told in {found['to']} from {found['least']} up{also}.")
+    desk.out.line(f"{found['space']} is told in {found['to']} from {found['min_level']} up{also}.")
 
 
 @nouns.command("list")
 def list_all(context: typer.Context, space: SpaceName = None) -> None:
     """List where people are told.
 
-    Example: rota notify list
+    Example: rota notification list
     """
     desk = CliContext(context)
-    found = desk.call("GET", "/v1/notify", {"space": space})
+    found = desk.call("GET", "/v1/notification-targets", {"space": space})
     desk.out.record(found)
     rows = [
-        [one["space"], one["to"], one["least"], "yes" if one["default"] else ""]
-        for one in found["preferences"]
+        [one["space"], one["to"], one["min_level"], "yes" if one["default"] else ""]
+        for one in found["targets"]
     ]
     desk.out.table(["space", "to", "from", "default"], rows, "Nobody is told anything.")
 
@@ -76,15 +76,17 @@ def remove(
 ) -> None:
     """Tell people in a place no more.
 
-    Example: rota notify remove log:ops
+    Example: rota notification remove log:ops
     """
     desk = CliContext(context)
     desk.out.confirm(f"Tell nobody in {to} any more?", yes=yes or dry_run)
-    gone = desk.call("DELETE", "/v1/notify", {"to": to, "space": space}, dry_run=dry_run)
+    gone = desk.call(
+        "DELETE", "/v1/notification-targets", {"to": to, "space": space}, dry_run=dry_run
+    )
     desk.out.record(gone)
     desk.out.line(f"{gone['space']} is told no more in {gone['to']}.")
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(nouns, name="notify")
+    app.add_typer(nouns, name="notification")

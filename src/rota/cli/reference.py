@@ -325,7 +325,7 @@ curl -H "Authorization: Bearer $(cat ~/.rota/admin.key)" http://127.0.0.1:7682/v
 - **Writing.** A request that is repeated with the same `Idempotency-Key` is executed once; with
   another body it is a conflict. `Rota-Dry-Run: true` validates a change and rolls it back (204).
   `If-Match` with the `ETag` of a task refuses the change if the task has changed (412).
-  `GET /v1/requests` lists who changed what.
+  `GET /v1/audit` lists who changed what.
 - **Bodies** have at most 1 MiB and 20,000 values (counted from 64 KiB on) and must arrive within
   30 s. A message with files has at most 14 MiB and needs a `Content-Length`. A space can send
   14 MiB in bodies of more than 64 KiB at once; a body of unknown length counts as 1 MiB. Responses

@@ -41,7 +41,7 @@ def run_row(run: Record, zone: str) -> list[str]:
         str(run["id"]),
         run["task"],
         run["state"],
-        run["mark"] or run["checked"] or NOTHING,
+        run["suppressed"] or run["check_state"] or NOTHING,
         wall_time(run["started_at"], zone),
         took(run),
         run["source"],
@@ -117,7 +117,7 @@ def outcome_words(outcome: Record) -> str:
 
 def tell_run(out: Display, run: Record, zone: str, why: str = "") -> None:
     """Tell a run with everything that belongs to it, and why it is queued."""
-    where = "" if run["place"] is None else f" ({run['place']})"
+    where = "" if run["queue_state"] is None else f" ({run['queue_state']})"
     of = f" of run {run['upstream']}" if run["upstream"] else ""
     out.pairs(
         [
@@ -150,7 +150,7 @@ def tell_run(out: Display, run: Record, zone: str, why: str = "") -> None:
                 a["outcome"],
                 wall_time(a["started_at"], zone),
                 duration_text(instant(a["ended_at"]) - instant(a["started_at"])),
-                ending_words(a["ending"]),
+                ending_words(a["exit"]),
                 first_line(a["error"], SHORT),
             ]
             for a in run["attempts"]
@@ -232,7 +232,7 @@ def going_row(run: Record) -> list[list[str]]:
 
 def checked_words(run: Record) -> str:
     """Return what is known of a run that calls itself done."""
-    told = [CHECKED.get(run["checked"]), MARKS.get(run["mark"])]
+    told = [CHECKED.get(run["check_state"]), MARKS.get(run["suppressed"])]
     return "; ".join(words for words in told if words)
 
 
@@ -267,7 +267,7 @@ def heartbeat_words(run: Record) -> str:
         words.append(f"wrote {duration_text(now() - instant(beat['output_at']))} ago")
     lines = [", ".join(words)]
     lines += [beat["last_line"]] if beat["last_line"] else []
-    lines += [beat["silence"]] if beat["silence"] else []
+    lines += [beat["missed_reason"]] if beat["missed_reason"] else []
     return "\n".join([*lines, *(beat["pane"] or "").rstrip().splitlines()])
 
 
@@ -300,7 +300,7 @@ def _section(out: Display, columns: list[str], rows: list[list[str]]) -> None:
 
 
 OUTPUT = "run.output"
-FAULT = "run.fault"
+FAULT = "run.agent_error"
 SHOWN = ("text", "ansi")
 KINDS = set(AgentErrorKind)
 

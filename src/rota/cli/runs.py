@@ -62,7 +62,7 @@ def queue_run(desk: CliContext, task: str, asked: Record, *, dry_run: bool) -> R
 PATIENCE = "10m"
 INTERVAL = "500"
 LONGEST_INTERVAL = 60_000
-QUIET = "quiet"
+BY_GATE = "by_gate"
 LOOKS = 10
 LOOK_SECONDS = 0.1
 """How often it is looked what became of the messages of a run that has ended."""
@@ -238,7 +238,7 @@ def _outcome(desk: CliContext, run: Record) -> int:
     name = f"Run {number} of {run['task']}"
     if state == "succeeded":
         words = result_words(run)
-        if run["mark"] == QUIET:
+        if run["suppressed"] == BY_GATE:
             words = f"Its gate woke nobody{': ' + words if words else '.'}"
         desk.out.line(words or f"{name} succeeded.")
         return 0
@@ -296,7 +296,7 @@ def list_runs(
         "limit": whole_number("limit", limit, 1, MOST_LISTED),
         "before": optional_whole_number("before", before, 1, LARGEST),
         "space": space,
-        "quiet": True if every else None,
+        "suppressed": True if every else None,
     }
     try:
         wanted["task"] = None if task is None else desk.reference(task, space)
@@ -315,11 +315,13 @@ def list_runs(
 
 def _nothing(desk: CliContext, wanted: Record) -> str:
     """Return the sentence in place of an empty list, which may only leave the quiet out."""
-    found = desk.call("GET", "/v1/runs", {**wanted, "quiet": True})
+    found = desk.call("GET", "/v1/runs", {**wanted, "suppressed": True})
     if not found["runs"]:
         return "No runs."
     more = "" if found["next"] is None else " or more"
-    return f"No runs but {count_text(len(found['runs']), 'quiet one')}{more}: --all shows them."
+    return (
+        f"No runs but {count_text(len(found['runs']), 'suppressed one')}{more}: --all shows them."
+    )
 
 
 def cancel(
@@ -462,19 +464,19 @@ def list_open(context: typer.Context) -> None:
     Example: rota questions
     """
     desk = CliContext(context)
-    found = desk.call("GET", "/v1/runs/waiting")
+    found = desk.call("GET", "/v1/questions")
     desk.out.record(found)
     if desk.out.as_json:
         return
     zone = desk.zone()
     rows = []
-    for waiting in found["waiting"]:
+    for waiting in found["questions"]:
         question, run = waiting["question"], waiting["run"]
         options = f" [{'/'.join(question['options'])}]" if question["options"] else ""
         text = first_line(question["question"], SHORT) + options
         rows.append([str(run["id"]), run["task"], wall_time(question["expires_at"], zone), text])
     desk.out.table(["run", "task", f"until ({zone})", "asks"], rows, "Nobody waits for an answer.")
-    for waiting in found["waiting"]:
+    for waiting in found["questions"]:
         lines = question_lines(waiting["question"])
         for line in [f"Run {waiting['run']['id']}:", *lines] if lines else []:
             desk.out.line(line)

@@ -107,7 +107,7 @@ def why(
         until = "" if slot["until"] is None else f" to {clock_text(instant(slot['until']), place)}"
         name = f"{slot['schedule']}: " if several and slot["schedule"] else ""
         at = f"{wall_time_text(instant(slot['at']), place)}{until}"
-        rows.append([at, slot["verdict"], f"{name}{slot['sentence']}"])
+        rows.append([at, slot["outcome"], f"{name}{slot['sentence']}"])
     desk.out.table(["slot", "what", "why"], rows, "Nothing was planned and nothing ran.")
 
 

@@ -207,7 +207,7 @@ def _tell(desk: CliContext, exchanges: list[Record], zone: str) -> None:
     for one in exchanges:
         head = f"session {one['session']}, run {one['run']} of {one['task'] or 'a task'}"
         desk.out.line(f"\n{wall_time(one['at'], zone)}  {head}: {one['state'] or 'gone'}")
-        for line in one["said"].splitlines():
+        for line in one["prompt"].splitlines():
             desk.out.line(f"  > {line}")
         answer = one["result"] if isinstance(one["result"], str) else compact(one["result"])
         for line in (one["error"] or answer).splitlines():

@@ -79,7 +79,7 @@ def queue_pairs(seen: Record) -> list[tuple[str, str]]:
     return [
         ("paused", since),
         ("ready", _with_age(queue, "ready")),
-        ("later", str(queue["later"])),
+        ("delayed", str(queue["delayed"])),
         ("held", f"{queue['held']} in their lanes" if queue["held"] else ""),
         ("running", _with_age(queue, "running")),
         ("waiting", _with_age(queue, "waiting")),
@@ -272,8 +272,8 @@ def list_machines(context: typer.Context) -> None:
     desk.out.table(["machine", "workers", "busy", "cpu", "memory", "seen"], rows, NOBODY)
 
 
-@machines.command("history")
-def list_readings(
+@machines.command("samples")
+def list_samples(
     context: typer.Context,
     since: Annotated[
         str, typer.Option("--since", metavar="SPAN", help="How far back: 30m, 6h, 7d.")
@@ -285,7 +285,7 @@ def list_readings(
 ) -> None:
     """Show how machines were doing: one line for each heartbeat of a daemon, newest first.
 
-    Example: rota machine history --since 6h
+    Example: rota machine samples --since 6h
     """
     desk = CliContext(context)
     wanted = {
@@ -293,27 +293,27 @@ def list_readings(
         "host": host,
         "limit": whole_number("limit", limit, 1, MOST_LISTED),
     }
-    found = desk.call("GET", "/v1/machines/readings", wanted)
+    found = desk.call("GET", "/v1/machines/samples", wanted)
     desk.out.record(found)
     if desk.out.as_json:
         return
     zone = desk.zone(None)
     rows = [
         [
-            wall_time(reading["at"], zone),
-            reading["host"],
-            str(reading["running"]),
-            str(reading["agents"]),
-            str(reading["spaces"]),
-            *_load(reading),
+            wall_time(sample["at"], zone),
+            sample["host"],
+            str(sample["running"]),
+            str(sample["agents"]),
+            str(sample["spaces"]),
+            *_load(sample),
         ]
-        for reading in found["readings"]
+        for sample in found["samples"]
     ]
     heads = [f"at ({zone})", "machine", "running", "agents", "spaces", "cpu", "memory"]
     desk.out.table(heads, rows, "No daemon has told of its machine since then.")
 
 
-@machines.command("agents")
+@machines.command("attempts")
 def list_heartbeats(
     context: typer.Context,
     limit: Annotated[str, typer.Option("--limit", metavar="N", help="At most N.")] = "100",
@@ -323,7 +323,7 @@ def list_heartbeats(
 ) -> None:
     """Show what was last heard of everything that runs, longest unheard first.
 
-    Example: rota machine agents
+    Example: rota machine attempts
     """
     desk = CliContext(context)
     wanted = {"limit": whole_number("limit", limit, 1, MOST_LISTED), "space": space}
@@ -334,8 +334,8 @@ def list_heartbeats(
             str(one["run"]),
             one["task"],
             one["executor"] or "function",
-            one["silence"] or one["state"],
-            _ago(one["heard_at"]),
+            one["missed_reason"] or one["state"],
+            _ago(one["seen_at"]),
             _mebibytes(one["memory_bytes"]),
             first_line(one["last_line"]),
         ]

@@ -79,12 +79,12 @@ def site_words(task: Record) -> str:
     if site["image"] is not None:
         words.append(f"of {site['image']}")
     if site["network"] != "none":
-        words.append("with the network" if site["network"] == "open" else "with the outlet")
+        words.append("with the network" if site["network"] == "open" else "with the egress")
     if site["folder"] is not None:
         words.append(f"in {site['folder']}")
     if site["mounts"]:
         words.append(f"with {', '.join(site['mounts'])}")
-    held = site.get("held", {})
+    held = site.get("enforced_limits", {})
     if site["memory_mib"] is not None:
         each = "with each process " if held.get("memory_mib") == "each" else ""
         words.append(f"{each}within {site['memory_mib']} MiB")
@@ -92,12 +92,12 @@ def site_words(task: Record) -> str:
         words.append(f"with {site['processes']} processes at most")
     if site["cpus"] is not None:
         words.append(f"on {site['cpus']:g} processors at most")
-    return " ".join(words) + (f", as usual in the space {task['space']}" if site["usual"] else "")
+    return " ".join(words) + (f", as usual in the space {task['space']}" if site["default"] else "")
 
 
 def warnings_of(task: Record) -> list[str]:
     """Return what would go wrong with a task where it was asked."""
-    return [*task["lacks"], *unheld_words(task), *_for_a_shell(task)]
+    return [*task["missing_programs"], *unheld_words(task), *_for_a_shell(task)]
 
 
 def _for_a_shell(task: Record) -> list[str]:
@@ -110,7 +110,7 @@ def _for_a_shell(task: Record) -> list[str]:
 
 def unheld_words(task: Record) -> list[str]:
     """Return what a task was promised and nothing holds where it was asked."""
-    held = (task["site"] or {}).get("held", {})
+    held = (task["site"] or {}).get("enforced_limits", {})
     return [UNHELD[name].format(task["name"]) for name in UNHELD if held.get(name) == "not"]
 
 
@@ -175,7 +175,9 @@ def agent_words(task: Record) -> str:
     """Return a task's agent and what it was asked for."""
     if task["agent"] is None:
         return ""
-    wishes = (f"{name.replace('_', ' ')} {_listed(value)}" for name, value in task["wish"].items())
+    wishes = (
+        f"{name.replace('_', ' ')} {_listed(value)}" for name, value in task["agent_spec"].items()
+    )
     return ", ".join((task["agent"], *wishes))
 
 

@@ -73,7 +73,7 @@ def list_threads(
             one["task"] or "",
             one["trigger"] or "",
             str(one["pending"]),
-            wall_time(one["said_at"], zone),
+            wall_time(one["last_message_at"], zone),
             first_line(one["title"], SHORT),
         ]
         for one in found["threads"]
@@ -213,7 +213,7 @@ def say(
         said["delivery_mode"] = "followUp"
     found = desk.call("POST", _messages_path(thread), said, dry_run=dry_run)
     desk.out.record(found)
-    number, reader = found["id"], found["reader"]
+    number, reader = found["id"], found["reader_run"]
     if reader is None:
         desk.out.line(f"Message {number} asks for nobody: it is read with the next that does.")
     else:
@@ -270,7 +270,7 @@ def _reader(message: Record) -> str:
     """Return the run that has read a message, or in brackets the one that is to."""
     if message["run"] is not None:
         return str(message["run"])
-    return "" if message["reader"] is None else f"({message['reader']})"
+    return "" if message["reader_run"] is None else f"({message['reader_run']})"
 
 
 def _files(message: Record) -> str:

@@ -87,7 +87,7 @@ def _period_of(budget: BudgetStatus) -> str:
 
 
 class BudgetResponse(ResponseModel):
-    """A budget, and what the day has used; `aside` is set aside beyond that for what goes on."""
+    """A budget, and what the day has used; `reserved` is set aside beyond that for what goes on."""
 
     scope: BudgetScope
     per: Annotated[Literal["run", "day"], From("", _period_of)]
@@ -95,8 +95,8 @@ class BudgetResponse(ResponseModel):
     used: Annotated[
         AmountsResponse | None, From("used", lambda day: AmountsResponse.from_model(day.used))
     ]
-    aside: Annotated[
-        AmountsResponse | None, From("used", lambda day: AmountsResponse.from_model(day.aside))
+    reserved: Annotated[
+        AmountsResponse | None, From("used", lambda day: AmountsResponse.from_model(day.reserved))
     ]
 
 
@@ -104,8 +104,8 @@ class ForecastResponse(ResponseModel):
     """What a run usually uses, and used at most, in so many runs before it."""
 
     runs: int
-    usual: AmountsResponse
-    most: AmountsResponse
+    median: AmountsResponse
+    max: AmountsResponse
 
 
 class BudgetListResponse(ResponseModel):

@@ -266,11 +266,11 @@ def _request(
         caller=office.caller.id,
         space=office.caller.space,
         command=command.name,
-        about=about,
+        subject=about,
         key=key,
         digest=digest,
         rehearsal=rehearsal,
-        held=None if held is None else (held.run_id, held.epoch),
+        attempt=None if held is None else (held.run_id, held.epoch),
     )
 
 

@@ -64,7 +64,7 @@ async def stop_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonResp
     """
     daemon = _daemon(office)
     await office.store.write(record_request)
-    log.info("daemon.stop_asked", extra={"by": office.caller.id})
+    log.info("daemon.stop_requested", extra={"by": office.caller.id})
     daemon.stop()
     return DaemonResponse(state=daemon.state)
 
@@ -74,7 +74,7 @@ async def start_daemon(office: RequestContext, asked: EmptyRequest) -> DaemonRes
     """Let this daemon work again, as soon as an earlier stop has ended."""
     daemon = _daemon(office)
     await office.store.write(record_request)
-    log.info("daemon.start_asked", extra={"by": office.caller.id})
+    log.info("daemon.start_requested", extra={"by": office.caller.id})
     daemon.start()
     return DaemonResponse(state=daemon.state)
 

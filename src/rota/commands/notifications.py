@@ -15,7 +15,7 @@ from rota.flow.define import notifications
 from rota.model.keys import KeyScope
 from rota.model.notifications import NotificationLevel
 from rota.rules.notifications import level_of
-from rota.store.notifications import drop_notification_target, set_notification_target
+from rota.store import notifications as store_notifications
 
 
 class NotificationTargetsQuery(RequestModel):
@@ -34,7 +34,7 @@ class NotificationTargetSelector(RequestModel):
 class SetNotificationTarget(NotificationTargetSelector):
     """From which level up a place is told, and whether results go there by default."""
 
-    least: NotificationLevel = NotificationLevel.NORMAL
+    min_level: NotificationLevel = NotificationLevel.NORMAL
     default: bool = Field(
         default=False, description="Results of tasks created without `deliver_to` go there."
     )
@@ -45,15 +45,15 @@ class NotificationTargetResponse(ResponseModel):
 
     space: str
     to: str
-    least: Annotated[NotificationLevel, From(read=level_of)]
-    default: Annotated[bool, From("usual")]
+    min_level: Annotated[NotificationLevel, From("min_priority", level_of)]
+    default: Annotated[bool, From("is_default")]
     updated_at: datetime
 
 
 class NotificationTargetList(ResponseModel):
     """Where people are told."""
 
-    preferences: list[NotificationTargetResponse]
+    targets: list[NotificationTargetResponse]
 
 
 class NotificationTargetRemovedResponse(ResponseModel):
@@ -64,50 +64,52 @@ class NotificationTargetRemovedResponse(ResponseModel):
     to: str
 
 
-@command("GET", "/v1/notify", KeyScope.READ)
-async def list_preferences(
+@command("GET", "/v1/notification-targets", KeyScope.READ)
+async def list_notification_targets(
     office: RequestContext, asked: NotificationTargetsQuery
 ) -> NotificationTargetList:
     """List where people are told of runs that fail, expire or wait, and of disabled tasks."""
-    found = await notifications.list_preferences(office.store, office.caller, asked.space)
+    found = await notifications.list_targets(office.store, office.caller, asked.space)
     return NotificationTargetList(
-        preferences=[NotificationTargetResponse.from_model(preference) for preference in found]
+        targets=[NotificationTargetResponse.from_model(preference) for preference in found]
     )
 
 
-@command("PUT", "/v1/notify", KeyScope.ADMIN)
-async def set_preference(
+@command("PUT", "/v1/notification-targets", KeyScope.ADMIN)
+async def set_notification_target(
     office: RequestContext, asked: SetNotificationTarget
 ) -> NotificationTargetResponse:
     """Tell people in a place from now on, in the place of what was said of it before."""
     space = resolve_space(office, asked.space)
 
     async def stands(within: RequestContext, _: object) -> NotificationTargetResponse:
-        found = await notifications.list_preferences(within.store, office.caller, space)
+        found = await notifications.list_targets(within.store, office.caller, space)
         return NotificationTargetResponse.from_model(
             next(one for one in found if one.to == asked.to)
         )
 
-    office.keep_seen(stands, set_notification_target)
-    found = await notifications.set_preference(
+    office.keep_seen(stands, store_notifications.set_notification_target)
+    found = await notifications.set_target(
         office.store,
         office.caller,
         office.app.plugins.channel_names,
         space,
         asked.to,
-        asked.least,
+        asked.min_level,
         usual=asked.default,
     )
     return NotificationTargetResponse.from_model(found)
 
 
-@command("DELETE", "/v1/notify", KeyScope.ADMIN)
-async def remove_preference(
+@command("DELETE", "/v1/notification-targets", KeyScope.ADMIN)
+async def remove_notification_target(
     office: RequestContext, asked: NotificationTargetSelector
 ) -> NotificationTargetRemovedResponse:
     """Tell people in a place no more; what is in the outbox is still sent."""
     space = resolve_space(office, asked.space)
     removed = NotificationTargetRemovedResponse(space=space, to=asked.to)
-    office.keep(lambda gone: removed if gone else None, drop_notification_target)
-    await notifications.remove_preference(office.store, office.caller, space, asked.to)
+    office.keep(
+        lambda gone: removed if gone else None, store_notifications.drop_notification_target
+    )
+    await notifications.remove_target(office.store, office.caller, space, asked.to)
     return removed

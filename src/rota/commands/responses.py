@@ -147,10 +147,10 @@ class SpaceResponse(ResponseModel):
 class RunResponse(ResponseModel):
     """The work for one slot, message, trigger or call.
 
-    `checked` says of one that ended whether its task's checks hold; `mark` why nobody was told of a
-    success: its gate woke nobody (`quiet`), or its result said so (`silent`). `took_seconds` is how
-    long its newest attempt worked, once that is over; `finished_at` may be later, where nobody was
-    there to hear of its end.
+    `check_state` says of one that ended whether its task's checks hold; `suppressed` why nobody was
+    told of a success: its gate found no work (`by_gate`), or its result said so (`by_result`).
+    `took_seconds` is how long its newest attempt worked, once that is over; `finished_at` may be
+    later, where nobody was there to hear of its end.
     """
 
     id: int
@@ -158,7 +158,7 @@ class RunResponse(ResponseModel):
     task_id: int
     space: str
     state: RunState
-    place: QueueState | None
+    queue_state: QueueState | None
     source: RunSource
     pool: Pool
     priority: int
@@ -183,46 +183,46 @@ class RunResponse(ResponseModel):
     result: Annotated[Json, From(read=json.loads)]
     error_code: str | None
     error: str | None
-    checked: Annotated[CheckState | None, From("", check_state_of)]
-    mark: SuppressionReason | None
+    check_state: Annotated[CheckState | None, From("", check_state_of)]
+    suppressed: SuppressionReason | None
 
 
 class AttemptResponse(ResponseModel):
-    """One try at a run, ended; `ending` tells how its processes ended, where it had any.
+    """One try at a run, ended; `exit` tells how its processes ended, where it had any.
 
     Its `reason` says what ended them, `killed` that it took force, `proven` that none is left.
-    `checks` is what its task's checks found: the check, whether it passed, and the evidence.
+    `check_results` is what its task's checks found: the check, whether it passed, and the evidence.
     """
 
-    number: int
+    number: Annotated[int, From("epoch")]
     cause: AttemptCause
-    worker: str | None
+    worker: Annotated[str | None, From("worker_id")]
     started_at: datetime
     ended_at: datetime
     outcome: str
     error: str | None
-    ending: dict[str, Any] | None
-    checks: list[dict[str, Any]] | None
+    exit: dict[str, Any] | None
+    check_results: list[dict[str, Any]] | None
 
 
 class HeartbeatResponse(ResponseModel):
-    """What was last heard of the newest attempt, and when; `silence` says why nothing came since.
+    """The newest sample of the newest attempt; `missed_reason` says why no newer one came.
 
     `memory_bytes` counts shared memory for each process.
     """
 
     at: datetime
-    attempt: Annotated[int, From("sign.epoch")]
-    alive: Annotated[bool, From("sign.alive")]
-    state: Annotated[str, From("sign.state")]
-    pid: Annotated[int | None, From("sign.pid")]
-    processes: Annotated[int | None, From("sign.processes")]
-    cpu_seconds: Annotated[float | None, From("sign.cpu_seconds")]
-    memory_bytes: Annotated[int | None, From("sign.memory_bytes")]
-    output_at: Annotated[datetime | None, From("sign.output_at")]
-    last_line: Annotated[str | None, From("sign.last_line")]
-    pane: Annotated[str | None, From("sign.pane")]
-    silence: str | None
+    attempt: Annotated[int, From("sample.epoch")]
+    alive: Annotated[bool, From("sample.alive")]
+    state: Annotated[str, From("sample.state")]
+    pid: Annotated[int | None, From("sample.pid")]
+    processes: Annotated[int | None, From("sample.processes")]
+    cpu_seconds: Annotated[float | None, From("sample.cpu_seconds")]
+    memory_bytes: Annotated[int | None, From("sample.memory_bytes")]
+    output_at: Annotated[datetime | None, From("sample.output_at")]
+    last_line: Annotated[str | None, From("sample.last_line")]
+    pane: Annotated[str | None, From("sample.pane")]
+    missed_reason: str | None
 
 
 class QuestionResponse(ResponseModel):
@@ -305,7 +305,7 @@ class DeliveryResponse(ResponseModel):
     body: str
     kind: DeliveryKind
     mail: MailResponse | None
-    files: list[AttachmentResponse]
+    attachments: list[AttachmentResponse]
     state: DeliveryState
     tries: int
     created_at: datetime

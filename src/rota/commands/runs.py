@@ -187,7 +187,7 @@ class RunsQuery(RequestModel):
     state: RunState | None = None
     before: Id | None = None
     limit: Limit = 50
-    quiet: bool = Field(default=False, description="With those whose gate woke nobody.")
+    suppressed: bool = Field(default=False, description="With those whose gate woke nobody.")
 
 
 class RunList(ResponseModel):
@@ -242,7 +242,7 @@ class OpenQuestionResponse(ResponseModel):
 class OpenQuestionList(ResponseModel):
     """Runs that wait for a person, oldest question first."""
 
-    waiting: list[OpenQuestionResponse]
+    questions: list[OpenQuestionResponse]
 
 
 class AnswerInput(RunSelector):
@@ -270,18 +270,18 @@ async def list_runs(office: RequestContext, asked: RunsQuery) -> RunList:
         state=asked.state,
         before=None if asked.before is None else RunId(asked.before),
         limit=asked.limit,
-        quiet=asked.quiet,
+        suppressed=asked.suppressed,
     )
     more = found[-1].id if len(found) == asked.limit else None
     return RunList(runs=[RunResponse.from_model(run) for run in found], next=more)
 
 
-@command("GET", "/v1/runs/waiting", KeyScope.READ)
-async def list_waiting(office: RequestContext, asked: RequestModel) -> OpenQuestionList:  # noqa: ARG001
+@command("GET", "/v1/questions", KeyScope.READ)
+async def list_open_questions(office: RequestContext, asked: RequestModel) -> OpenQuestionList:  # noqa: ARG001
     """List runs that wait for a person, with their questions."""
     found = await open_questions(office.store, office.caller)
     return OpenQuestionList(
-        waiting=[
+        questions=[
             OpenQuestionResponse(
                 question=QuestionResponse.from_model(q), run=RunResponse.from_model(run)
             )

@@ -28,9 +28,10 @@ from rota.commands.task_responses import ScheduleResponse
 from rota.flow import lookup
 from rota.flow.define import runs, schedules
 from rota.flow.define.schedules import build_rule
+from rota.flow.observe import why
 from rota.flow.observe.time_text import offset_changes, parse_day, parse_instant
 from rota.flow.observe.views import next_fires
-from rota.flow.observe.why import WhyReport, explain, explain_run
+from rota.flow.observe.why import WhyReport
 from rota.flow.observe.why_facts import WhySpan, load_facts, load_run_facts
 from rota.model.instants import from_micros
 from rota.model.keys import KeyScope
@@ -225,7 +226,7 @@ class WhyEntryResponse(ResponseModel):
     until: datetime | None
     count: int
     schedule: str | None
-    verdict: str
+    outcome: str
     sentence: str
     run: Annotated[int | None, From("run_id")]
 
@@ -240,7 +241,7 @@ class WhyResponse(ResponseModel):
 
 
 @command("GET", "/v1/tasks/{task}/next", KeyScope.READ)
-async def next_of_task(office: RequestContext, asked: NextFiresQuery) -> FireList:
+async def list_fires(office: RequestContext, asked: NextFiresQuery) -> FireList:
     """Tell when a task's schedules fire next."""
     task = await resolve_task(office, asked.task, asked.space)
     now = from_micros(office.store.now())
@@ -277,7 +278,7 @@ async def backfill_task(office: RequestContext, asked: BackfillInput) -> Backfil
 
 
 @command("GET", "/v1/tasks/{task}/why", KeyScope.READ)
-async def why_of_task(office: RequestContext, asked: WhyQuery) -> WhyResponse:
+async def explain_task(office: RequestContext, asked: WhyQuery) -> WhyResponse:
     """Say what became of a task's slots: ran, late, skipped, missed, waiting, and why."""
     store = office.store
     task = await resolve_task(office, asked.task, asked.space)
@@ -285,18 +286,18 @@ async def why_of_task(office: RequestContext, asked: WhyQuery) -> WhyResponse:
     now = from_micros(store.now())
     span = None if asked.at is None else _span(asked.at, where, now)
     facts = await load_facts(store, task, span, visible_space(office.caller, None), office.own)
-    return _why(explain(facts, zone(where)), where)
+    return _why(why.explain(facts, zone(where)), where)
 
 
 @command("GET", "/v1/runs/{run}/why", KeyScope.READ)
-async def why_of_run(office: RequestContext, asked: RunSelector) -> WhyResponse:
+async def explain_run(office: RequestContext, asked: RunSelector) -> WhyResponse:
     """Say what became of one run, when it was last heard of, and how its attempts ended."""
     store = office.store
     run = await lookup.find_run(store, office.caller, asked.run)
     (task,) = await store.read(get_tasks, [run.task_id])
     where = await _zone_of_task(store, task)
     facts = await load_run_facts(store, task, run, visible_space(office.caller, None), office.own)
-    return _why(explain_run(facts, await store.read(list_attempts, run.id), zone(where)), where)
+    return _why(why.explain_run(facts, await store.read(list_attempts, run.id), zone(where)), where)
 
 
 async def _zone_of_task(store: Store, task: Task) -> str:

@@ -86,7 +86,7 @@ class ExchangeResponse(ResponseModel):
     attempt: Annotated[int, From("epoch")]
     task: str | None
     at: datetime
-    said: str
+    prompt: str
     state: str | None
     result: Annotated[Json, From(read=_parsed_result)]
     error: str | None

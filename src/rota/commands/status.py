@@ -25,11 +25,10 @@ from rota.model.tasks import Pool
 from rota.model.views import QueueView
 from rota.ports.plugins import PluginProblem
 from rota.rules.permissions import check_main, visible_space
+from rota.store import audit, heartbeats
 from rota.store import views as store_views
-from rota.store.audit import list_audit_entries
 from rota.store.heartbeats import (
     list_attempt_heartbeats,
-    list_machine_samples,
     newest_machine_samples,
 )
 from rota.store.tasks import find_space
@@ -44,7 +43,7 @@ class QueueResponse(ResponseModel):
     """How full the queue is."""
 
     ready: int
-    later: int
+    delayed: int
     held: int
     running: int
     waiting: int
@@ -113,7 +112,7 @@ class PollerResponse(ResponseModel):
     """One loop of this daemon, and for how long it has not ended a step well."""
 
     name: str
-    silent_seconds: Annotated[float, From("silent_for")]
+    seconds_since_success: Annotated[float, From("silent_for")]
     failures: int
     error: Annotated[str | None, From("last_error")]
 
@@ -122,7 +121,7 @@ class DaemonStatusResponse(ResponseModel):
     """The daemon that answers."""
 
     state: str
-    services: list[PollerResponse]
+    pollers: list[PollerResponse]
 
 
 class StatusResponse(ResponseModel):
@@ -188,13 +187,13 @@ class AuditEntryResponse(ResponseModel):
     caller: str
     space: str
     command: str
-    about: dict[str, Any]
+    subject: dict[str, Any]
 
 
 class AuditList(ResponseModel):
     """What was changed and by whom, newest first; `next` continues the list as `before`."""
 
-    requests: list[AuditEntryResponse]
+    entries: list[AuditEntryResponse]
     next: int | None
 
 
@@ -258,7 +257,7 @@ def _plugin_problems(problems: Sequence[PluginProblem]) -> list[Problem]:
 
 def _daemon(daemon: DaemonControl) -> DaemonStatusResponse:
     services = [PollerResponse.from_model(service) for service in daemon.services]
-    return DaemonStatusResponse(state=daemon.state, services=services)
+    return DaemonStatusResponse(state=daemon.state, pollers=services)
 
 
 def _warned(
@@ -338,14 +337,14 @@ async def list_machines(office: RequestContext, asked: EmptyRequest) -> MachineL
     )
 
 
-@command("GET", "/v1/requests", KeyScope.ADMIN)
-async def list_requests(office: RequestContext, asked: AuditQuery) -> AuditList:
+@command("GET", "/v1/audit", KeyScope.ADMIN)
+async def list_audit_entries(office: RequestContext, asked: AuditQuery) -> AuditList:
     """List what was changed and by whom, newest first."""
     space = visible_space(office.caller, asked.space)
     before = LARGEST_ID if asked.before is None else asked.before
-    found = await office.store.read(list_audit_entries, space, before, asked.limit)
+    found = await office.store.read(audit.list_audit_entries, space, before, asked.limit)
     return AuditList(
-        requests=[AuditEntryResponse.from_model(entry) for entry in found],
+        entries=[AuditEntryResponse.from_model(entry) for entry in found],
         next=found[-1].id if len(found) == asked.limit else None,
     )
 
@@ -380,7 +379,7 @@ class MachineSampleResponse(ResponseModel):
 class MachineSampleList(ResponseModel):
     """Readings of machines, newest first; `next` continues the list as `before`."""
 
-    readings: list[MachineSampleResponse]
+    samples: list[MachineSampleResponse]
     next: datetime | None
 
 
@@ -394,21 +393,21 @@ class HeartbeatsQuery(RequestModel):
 class AttemptHeartbeatResponse(ResponseModel):
     """A running attempt, and what was last heard of it."""
 
-    run: Annotated[int, From("heartbeat.sign.run_id")]
-    attempt: Annotated[int, From("heartbeat.sign.epoch")]
+    run: Annotated[int, From("heartbeat.sample.run_id")]
+    attempt: Annotated[int, From("heartbeat.sample.epoch")]
     task: str
     space: str
     executor: Annotated[str | None, From(read=lambda name: name or None)]
-    state: Annotated[str, From("heartbeat.sign.state")]
-    alive: Annotated[bool, From("heartbeat.sign.alive")]
+    state: Annotated[str, From("heartbeat.sample.state")]
+    alive: Annotated[bool, From("heartbeat.sample.alive")]
     started_at: datetime
-    heard_at: Annotated[datetime, From("heartbeat.at")]
-    output_at: Annotated[datetime | None, From("heartbeat.sign.output_at")]
-    last_line: Annotated[str | None, From("heartbeat.sign.last_line")]
-    processes: Annotated[int | None, From("heartbeat.sign.processes")]
-    cpu_seconds: Annotated[float | None, From("heartbeat.sign.cpu_seconds")]
-    memory_bytes: Annotated[int | None, From("heartbeat.sign.memory_bytes")]
-    silence: Annotated[str | None, From("heartbeat.silence")]
+    seen_at: Annotated[datetime, From("heartbeat.at")]
+    output_at: Annotated[datetime | None, From("heartbeat.sample.output_at")]
+    last_line: Annotated[str | None, From("heartbeat.sample.last_line")]
+    processes: Annotated[int | None, From("heartbeat.sample.processes")]
+    cpu_seconds: Annotated[float | None, From("heartbeat.sample.cpu_seconds")]
+    memory_bytes: Annotated[int | None, From("heartbeat.sample.memory_bytes")]
+    missed_reason: Annotated[str | None, From("heartbeat.missed_reason")]
 
 
 class HeartbeatList(ResponseModel):
@@ -417,17 +416,21 @@ class HeartbeatList(ResponseModel):
     heartbeats: list[AttemptHeartbeatResponse]
 
 
-@command("GET", "/v1/machines/readings", KeyScope.ADMIN)
-async def list_readings(office: RequestContext, asked: MachineSamplesQuery) -> MachineSampleList:
+@command("GET", "/v1/machines/samples", KeyScope.ADMIN)
+async def list_machine_samples(
+    office: RequestContext, asked: MachineSamplesQuery
+) -> MachineSampleList:
     """List how machines were doing, one reading for each heartbeat of a daemon, newest first."""
     check_main(office.caller)
     now = from_micros(office.store.now())
     since = to_micros(asked.since or now - HOUR)
     before = to_micros(asked.before or now + HOUR)
-    found = await office.store.read(list_machine_samples, since, before, asked.host, asked.limit)
+    found = await office.store.read(
+        heartbeats.list_machine_samples, since, before, asked.host, asked.limit
+    )
     more = len(found) == asked.limit
     return MachineSampleList(
-        readings=[MachineSampleResponse.from_model(reading) for reading in found],
+        samples=[MachineSampleResponse.from_model(reading) for reading in found],
         next=found[-1].at if more else None,
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
-from rota.model.agents import MAX_TURNS, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import MAX_TURNS, OutputFormat, PromptInput, SessionMode
 from rota.model.checks import CheckKind
 from rota.model.programs import NetworkAccess
 from rota.model.schedules import Fold, Gap, QuietMode
@@ -211,11 +211,11 @@ WORK = (
         off=NONE,
     ),
     TaskField(
-        "context",
+        "session",
         Kind.CHOICE,
-        "Session of the agent, that of the thread (group) or a new one for each run",
-        option="--context MODE",
-        choices=SessionContext,
+        "Session of the agent: that of the thread (shared), or a new one for each run",
+        option="--session MODE",
+        choices=SessionMode,
         default="isolated",
         in_tools=True,
     ),

@@ -118,10 +118,10 @@ class TaskSummary(ResponseModel):
 
 
 class TaskResponse(TaskSummary):
-    """What to do, when, and under which rules; `wish` is what its agent was asked for."""
+    """What to do, when, and under which rules; `agent_spec` is what its agent was asked for."""
 
     agent: Annotated[str | None, _spec_text("agent")]
-    wish: Annotated[
+    agent_spec: Annotated[
         dict[str, Any],
         From("spec", lambda spec: {name: spec[name] for name in WISHES if name in spec}),
     ]
@@ -137,14 +137,14 @@ class TaskResponse(TaskSummary):
 
 
 class SiteResponse(ResponseModel):
-    """Where a task's programs run; `usual` says that the task leaves it to its space.
+    """Where a task's programs run; `default` says that the task leaves it to its space.
 
-    `terminal` says that people can attach to the terminal of its runs. `held` says for whom each of
-    its bounds can be held where this was asked.
+    `terminal` says that people can attach to the terminal of its runs. `enforced_limits` says
+    for whom each of its limits can be enforced where this was asked.
     """
 
     executor: str
-    usual: bool
+    default: bool
     terminal: bool
     isolated: bool
     image: str | None
@@ -154,7 +154,7 @@ class SiteResponse(ResponseModel):
     memory_mib: int | None
     processes: int | None
     cpus: float | None
-    held: dict[str, LimitEnforcement]
+    enforced_limits: dict[str, LimitEnforcement]
 
 
 class ActivityResponse(ResponseModel):
@@ -218,11 +218,11 @@ async def describe_site(
     held = await sites.holds(site) if sites is not None and bounds else {}
     return SiteResponse.from_model(
         site,
-        usual=task.spec.get("executor") is None,
+        default=task.spec.get("executor") is None,
         terminal=executors.named(site.executor).terminal,
         folder=task.spec.get("folder"),
         **{name: task.spec.get(name) for name in BOUNDS},
-        held={name: held[name] for name in bounds if name in held},
+        enforced_limits={name: held[name] for name in bounds if name in held},
     )
 
 

@@ -110,7 +110,7 @@ def _items(found: list[SeenItem]) -> SeenItemList:
     return SeenItemList(items=[SeenItemResponse.from_model(one) for one in found])
 
 
-@command("GET", "/v1/state/{task}", KeyScope.READ)
+@command("GET", "/v1/tasks/{task}/state", KeyScope.READ)
 async def list_state(office: RequestContext, asked: StateQuery) -> StateList:
     """List what a task keeps."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -122,7 +122,7 @@ async def list_state(office: RequestContext, asked: StateQuery) -> StateList:
     return StateList(values=[StateResponse.from_model(one) for one in found], next=more)
 
 
-@command("GET", "/v1/state/{task}/{key}", KeyScope.READ)
+@command("GET", "/v1/tasks/{task}/state/{key}", KeyScope.READ)
 async def get_state(office: RequestContext, asked: StateSelector) -> StateResponse:
     """Return a value that a task keeps."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -131,7 +131,7 @@ async def get_state(office: RequestContext, asked: StateSelector) -> StateRespon
     )
 
 
-@command("PUT", "/v1/state/{task}/{key}", KeyScope.DEFINE)
+@command("PUT", "/v1/tasks/{task}/state/{key}", KeyScope.DEFINE)
 async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
     """Keep a value for a task, whatever stood under its key."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -142,7 +142,7 @@ async def put_state(office: RequestContext, asked: SetState) -> StateResponse:
     return StateResponse.from_model(kept)
 
 
-@command("DELETE", "/v1/state/{task}/{key}", KeyScope.DEFINE)
+@command("DELETE", "/v1/tasks/{task}/state/{key}", KeyScope.DEFINE)
 async def drop_state(office: RequestContext, asked: StateSelector) -> StateRemovedResponse:
     """Forget a value of a task."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -151,7 +151,7 @@ async def drop_state(office: RequestContext, asked: StateSelector) -> StateRemov
     return StateRemovedResponse()
 
 
-@command("POST", "/v1/seen/{task}", KeyScope.DEFINE)
+@command("POST", "/v1/tasks/{task}/seen", KeyScope.DEFINE)
 async def mark_seen(office: RequestContext, asked: MarkSeen) -> SeenItemList:
     """Count items as seen once more; `new` says that this was the first time."""
     task = await resolve_task(office, asked.task, asked.space)
@@ -162,7 +162,7 @@ async def mark_seen(office: RequestContext, asked: MarkSeen) -> SeenItemList:
     )
 
 
-@command("GET", "/v1/seen/{task}/{item}", KeyScope.READ)
+@command("GET", "/v1/tasks/{task}/seen/{item}", KeyScope.READ)
 async def get_seen(office: RequestContext, asked: SeenItemSelector) -> SeenItemResponse:
     """Return an item as a task has seen it."""
     task = await resolve_task(office, asked.task, asked.space)

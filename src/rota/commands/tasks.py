@@ -123,8 +123,8 @@ class TaskList(ResponseModel):
 class TaskDetailResponse(TaskResponse):
     """A task with what it is doing, its tally and its newest runs.
 
-    `warning` says why nobody is sent what it delivers, if that is so; `lacks` what it names and
-    the machine that answers does not have, such as its program.
+    `warning` says why nobody is sent what it delivers, if that is so; `missing_programs` what it
+    names and the machine that answers does not have, such as its program.
     """
 
     site: SiteResponse | None
@@ -134,7 +134,7 @@ class TaskDetailResponse(TaskResponse):
     fires: list[datetime]
     forecast: ForecastResponse | None
     warning: str | None
-    lacks: Sequence[str]
+    missing_programs: Sequence[str]
 
 
 class SetTaskResponse(TaskDetailResponse):
@@ -469,7 +469,7 @@ async def _shown(office: RequestContext, task: Task) -> TaskDetailResponse:
         warning=warn_unreachable_target(
             view.task.policy.deliver_to, office.app.plugins.channel_names
         ),
-        lacks=await lacks_of(office, view.task, role),
+        missing_programs=await lacks_of(office, view.task, role),
     )
 
 

@@ -75,7 +75,7 @@ class RegisterThread(ThreadSelector):
         default=None, description="Who answers: an agent with the context `group`."
     )
     trigger: Trigger | None = Field(default=None, description="The word that asks for an answer.")
-    facts: dict[str, Json] | None = Field(
+    metadata: dict[str, Json] | None = Field(
         default=None, description="What is known of it elsewhere."
     )
 
@@ -89,9 +89,9 @@ class ThreadResponse(ResponseModel):
     title: str
     task: str | None
     trigger: str | None
-    facts: dict[str, Json]
+    metadata: dict[str, Json]
     created_at: datetime
-    said_at: datetime | None = Field(description="When something was last said there.")
+    last_message_at: datetime | None = Field(description="When something was last said there.")
     pending: int = Field(description="How many messages nobody has read.")
 
 
@@ -140,8 +140,8 @@ async def register_thread(office: RequestContext, asked: RegisterThread) -> Thre
         changes["title"] = asked.title
     if asked.trigger is not None:
         changes["trigger"] = asked.trigger or None
-    if asked.facts is not None:
-        changes["facts"] = threads.checked_facts(asked.facts)
+    if asked.metadata is not None:
+        changes["metadata"] = threads.checked_facts(asked.metadata)
     if asked.task is not None:
         task = await resolve_task(office, asked.task, space) if asked.task else None
         changes["task_id"] = None if task is None else threads.answering(task).id
@@ -228,7 +228,7 @@ class MessageResponse(ResponseModel):
     text: Annotated[str, From("body")]
     at: datetime
     state: MessageState
-    reader: int | None
+    reader_run: Annotated[int | None, From("reader_run_id")]
     run: Annotated[int | None, From("run_id")]
     read_at: datetime | None
     files: list[MessageFileResponse]
@@ -242,7 +242,7 @@ class MessageList(ResponseModel):
 
 
 @command("POST", "/v1/threads/{thread_key}/messages", KeyScope.RUN, status=201)
-async def say(office: RequestContext, asked: CreateMessage) -> MessageResponse:
+async def create_message(office: RequestContext, asked: CreateMessage) -> MessageResponse:
     """Say something in a thread: to the run that goes on there if it listens, else to the next."""
     if asked.sender is not None:
         check_main(office.caller)

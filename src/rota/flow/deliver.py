@@ -17,7 +17,7 @@ from rota.model.notifications import Delivery, DeliveryState
 from rota.ports.channel import Channel, ChannelRefused
 from rota.ports.clock import Random
 from rota.rules.settlement import TRIES, delay
-from rota.store.outbox import claim_deliveries, list_held_deliveries, record_delivery
+from rota.store.outbox import claim_deliveries, list_deliveries_of_worker, record_delivery
 from rota.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ async def _catch_up(store: Store, worker: str, mine: InFlightDeliveries) -> None
     for mark in [mark for mark in mine.marks.values() if mark is not None]:
         await outbox.record(*mark)
     if mine.in_doubt:
-        for delivery in await store.read(list_held_deliveries, worker, MOST):
+        for delivery in await store.read(list_deliveries_of_worker, worker, MOST):
             if delivery.id not in mine.marks:
                 await outbox.record(delivery, DeliveryState.PENDING, None, store.now())
 

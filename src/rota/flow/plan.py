@@ -163,7 +163,7 @@ async def preview_pass(store: Store) -> PassPreview:
     ready = [
         run
         for run in reversed(queued)
-        if run.place is QueueState.READY
-        or (run.place is QueueState.LATER and run.available_at <= instant)
+        if run.queue_state is QueueState.READY
+        or (run.queue_state is QueueState.DELAYED and run.available_at <= instant)
     ]
     return PassPreview(due=seen, ready=ready)

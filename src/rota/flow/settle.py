@@ -162,7 +162,7 @@ async def decide_runs(
             outward=run.run_id in outward,
         )
         never = replace(report, unbegun=True) if run.run_id in unbegun else report
-        settlements.append(settle(run, never, context)._replace(holder=run.holder))
+        settlements.append(settle(run, never, context)._replace(worker_id=run.worker_id))
     return settlements
 
 

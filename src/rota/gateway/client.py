@@ -129,7 +129,7 @@ class GatewayClient:
                 await self._close(gone)
             await self._tell({"do": "promise", "until": self._until})
         except Unavailable as fault:
-            log.warning("gateway.unreached", extra={"error": str(fault)})
+            log.warning("gateway.unreachable", extra={"error": str(fault)})
 
     def begin(self, name: str) -> None:
         """Note of an attempt that could write, before it begins, that it has not."""
@@ -551,4 +551,4 @@ async def _carefully(work: Callable[[], Awaitable[object]]) -> None:
     try:
         await work()  # not before: a task may be cancelled before it begins
     except Unavailable as fault:
-        log.warning("gateway.unreached", extra={"error": str(fault)})
+        log.warning("gateway.unreachable", extra={"error": str(fault)})

@@ -76,7 +76,7 @@ from rota.model.tasks import TaskKind
 from rota.ports.agent import AgentWorkspace, PreparedProgram, Redaction
 from rota.ports.executor import (
     GUARDED,
-    NO_OUTLET,
+    NO_EGRESS,
     EgressGateway,
     EgressSocket,
     Executor,
@@ -110,7 +110,7 @@ class LocalKeeperHome:
         folder: Path,
         host: str,
         executors: Mapping[str, Executor],
-        outlet: EgressSocket | None = None,
+        egress: EgressSocket | None = None,
         desk: EgressSocket | None = None,
         gateway: EgressGateway | None = None,
         redactor: Redaction | None = None,
@@ -126,7 +126,7 @@ class LocalKeeperHome:
         self._folder = folder / "keepers"
         self._attempts = self._folder / "attempts"
         self._place = lru_cache(MOST_PLACES)(self._attempts.joinpath)
-        self._way_out = EgressRouter(outlet, gateway, self._attempts)
+        self._way_out = EgressRouter(egress, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._claims = FolderLocks(self._rooms, self._spaces, GUARDED)
         self._bells = KeeperEvents()
@@ -234,7 +234,7 @@ class LocalKeeperHome:
                 resources=given,
                 result=str(shelf / result_name(lease.epoch)) if leaves else None,
                 config=read_config(resources) if is_script else None,
-                outlet=assignment.task.kind is TaskKind.AGENT,
+                egress=assignment.task.kind is TaskKind.AGENT,
                 writes=self._way_out.writes(assignment),
                 redactor=self._redactor,
             )
@@ -248,7 +248,7 @@ class LocalKeeperHome:
     def mailbox(self, kept: KeptAttempt) -> str:
         """Return the mailbox of a try, which is made if it is not there: no other try has it."""
         attempt = self._mailboxes / _room_name(kept.run_id, kept.epoch)
-        with raise_if_exhausted(unbegun=not kept.tries):
+        with raise_if_exhausted(unbegun=not kept.launches):
             return make_box(attempt, _state_name(kept.nonce))
 
     async def start(
@@ -265,7 +265,7 @@ class LocalKeeperHome:
             raise Unavailable("this process does not have the home")
         self._bells.hang(_name(kept))
         try:
-            with raise_if_exhausted(unbegun=not kept.tries):
+            with raise_if_exhausted(unbegun=not kept.launches):
                 spec = await self._furnished(kept, room, site, role, prepared, bounds)
                 await asyncio.to_thread(self._start, kept, spec)
         except BaseException:
@@ -284,19 +284,19 @@ class LocalKeeperHome:
         for file in prepared.files:
             write_anew(Path(room.folder) / file.name, file.content)
         if room.artifacts is not None and not room.settled:
-            shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.tries == 0
+            shelf, anew = Path(room.artifacts), kept.epoch == 1 and kept.launches == 0
             await asyncio.to_thread(self._artifacts.prepare, shelf, kept.epoch, anew=anew)
         state = Path(room.folder).parent / _state_name(kept.nonce)
         state.mkdir(mode=PRIVATE)
         if site.isolated:
             await asyncio.to_thread(self._claims.make, state, room.cwd)
         executor = self._executor(kept.executor)
-        outlet = await self._way_out.handed(kept, room, site)
+        egress = await self._way_out.handed(kept, room, site)
         named = (_name(kept), str(state), room, site, role)
         bounded = (
             limits_for_isolated(bounds, executor.holds(isolated=True)) if site.isolated else bounds
         )
-        given = execution_spec(*named, bounded, outlet=outlet, desk=self._desk)
+        given = execution_spec(*named, bounded, egress=egress, desk=self._desk)
         return executor.wrap(find_program(prepared.command, room), given)
 
     def _executor(self, name: str) -> Executor:
@@ -443,12 +443,12 @@ ADDRESS, TOKEN = "ROTA_GATEWAY_URL", "ROTA_GATEWAY_TOKEN"
 
 
 class EgressRouter:
-    """Where programs are led: to an outlet of the operator's, or to the gateway."""
+    """Where programs are led: to the egress socket of the settings, or to the gateway."""
 
     def __init__(
-        self, outlet: EgressSocket | None, gateway: EgressGateway | None, attempts: Path
+        self, egress: EgressSocket | None, gateway: EgressGateway | None, attempts: Path
     ) -> None:
-        self._outlet = outlet
+        self._egress = egress
         self._gateway = gateway
         self._attempts = attempts
 
@@ -459,7 +459,7 @@ class EgressRouter:
 
         One that is carried on stays let in.
         """
-        asked = site.network is NetworkAccess.OUTLET
+        asked = site.network is NetworkAccess.EGRESS
         if self._gateway is None:
             return offered, self._told(site)
         offered = self._gateway.offered(offered, isolated=site.isolated)
@@ -474,24 +474,24 @@ class EgressRouter:
         return offered, {**self._told(site), **told}
 
     def _told(self, site: Site) -> dict[str, str]:
-        if site.network is not NetworkAccess.OUTLET or self._outlet is None:
+        if site.network is not NetworkAccess.EGRESS or self._egress is None:
             return {}
-        return {"ROTA_OUTLET_ADDRESS": f"127.0.0.1:{self._outlet.port}"}
+        return {"ROTA_EGRESS_ADDRESS": f"127.0.0.1:{self._egress.port}"}
 
     async def handed(
         self, kept: KeptAttempt, room: AgentWorkspace, site: Site
     ) -> EgressSocket | None:
         """Return the socket that a program is handed: if its task asks for it, or as usual."""
-        asked, walled = site.network is NetworkAccess.OUTLET, site.own_loopback
+        asked, walled = site.network is NetworkAccess.EGRESS, site.own_loopback
         if self._gateway is not None and TOKEN in room.ids:
             ids = (kept.run_id, kept.epoch)
             ended = self._ended(kept)
             door = await self._gateway.admit(egress_name(*ids), ids, ended, walled=walled)
             port = int(room.ids[ADDRESS].rpartition(":")[2])
             return EgressSocket(socket=door, port=port, alone=True) if walled else None
-        if asked and self._outlet is None:
-            raise Unavailable(NO_OUTLET)
-        return self._outlet if site.isolated and (asked or room.outlet) else None
+        if asked and self._egress is None:
+            raise Unavailable(NO_EGRESS)
+        return self._egress if site.isolated and (asked or room.egress) else None
 
     def writes(self, assignment: Assignment) -> bool:
         """Whether an attempt could write to somewhere outside."""

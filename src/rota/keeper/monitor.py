@@ -49,7 +49,7 @@ def take_sample(
         memory_bytes=None if used is None else used.memory_bytes,
         output_at=wrote_at(folder),
         pane=pane,
-        beat=None if seen.beat is None else max(seen.beat.at, rang),
+        heartbeat=None if seen.beat is None else max(seen.beat.at, rang),
     )
 
 

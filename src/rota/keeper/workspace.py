@@ -121,7 +121,7 @@ def execution_spec(
     role: SpaceRole,
     bounds: ResourceLimits,
     *,
-    outlet: EgressSocket | None,
+    egress: EgressSocket | None,
     desk: EgressSocket | None,
 ) -> Cell:
     """Return where a program is to run, and within which bounds."""
@@ -135,7 +135,7 @@ def execution_spec(
         readable=[room.folder, *filter(None, [room.resources]), *visible_mailbox(room.mailbox)],
         shared=site.mounts,
         network=site.network,
-        outlet=outlet,
+        egress=egress,
         desk=desk if room.desk else None,
         bounds=bounds,
         isolated=site.isolated,

@@ -34,10 +34,10 @@ class OutputFormat(StrEnum):
     LINES = "lines"
 
 
-class SessionContext(StrEnum):
+class SessionMode(StrEnum):
     """Which session a run goes on in: that of its group, the thread, or one of its own."""
 
-    GROUP = "group"
+    SHARED = "shared"
     ISOLATED = "isolated"
 
 
@@ -46,7 +46,7 @@ class AgentSpec:
     """The instructions, and every choice an agent leaves open; None leaves it to the agent.
 
     `tools` are the only ones it may use, `denied_tools` some it may not. `thinking` and
-    `permission_mode` are the agent's own words. With the context `group` a run goes on in the
+    `permission_mode` are the agent's own words. With the session `shared` a run goes on in the
     session of its thread. `envelope` says whether everything the agent is told stands in the
     sections of a prompt or comes as it is, and `previous_result` that the last result is among it.
     The rest is for `command` alone: the words of the program, how it is told and read, and the
@@ -61,7 +61,7 @@ class AgentSpec:
     thinking: str | None = None
     permission_mode: str | None = None
     max_turns: int | None = None
-    context: SessionContext = SessionContext.ISOLATED
+    session: SessionMode = SessionMode.ISOLATED
     envelope: bool | None = None
     previous_result: bool = False
     program: tuple[str, ...] = ()
@@ -351,7 +351,7 @@ class AgentResult:
     """
 
     outcome: Judged
-    fault: AgentErrorKind | None = None
+    error: AgentErrorKind | None = None
     text: str = ""
     usage: AgentUsage = field(default_factory=AgentUsage)
     session: str | None = None
@@ -363,4 +363,4 @@ class AgentResult:
     @property
     def transient(self) -> bool:
         """Whether to try again inside the attempt, without counting it; never on a guess."""
-        return self.fault is not None and self.fault.transient and not self.guessed
+        return self.error is not None and self.error.transient and not self.guessed

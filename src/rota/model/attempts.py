@@ -126,12 +126,12 @@ class KeptAttempt:
     `home` is where its keeper's folder is; `nonce` and `boot` tell it from any other that was ever
     there. `current` is false once its run has gone on without it.
 
-    An attempt has another keeper for each try inside it: `tries` counts those that were in vain,
-    `until` is when the next one may begin, None while one goes on, and `began` is when the first
-    one did. `session` is what this try goes on in, `agent` who does the work, whatever its task
-    says meanwhile, and `said` what it was told. `gate` is empty while the gate of the attempt runs
-    and its work has not begun; then it is what the gate said, as JSON. `writes` says that it could
-    write to somewhere outside.
+    An attempt has another keeper for each try inside it: `launches` counts those that were in vain,
+    `relaunch_at` is when the next one may begin, None while one goes on, and `started_at` is when
+    the first one did. `session` is what this try goes on in, `agent` who does the work, whatever
+    its task says meanwhile, and `prompt_text` what it was told. `gate_reply` is empty while the
+    gate of the attempt runs and its work has not begun; then it is what the gate said, as JSON.
+    `can_write_outside` says that it could write to somewhere outside.
     """
 
     run_id: RunId
@@ -140,21 +140,21 @@ class KeptAttempt:
     nonce: str
     boot: str
     executor: str
-    out_at: int = 0
-    err_at: int = 0
-    tries: int = 0
-    until: int | None = None
-    began: int = 0
+    out_offset: int = 0
+    err_offset: int = 0
+    launches: int = 0
+    relaunch_at: int | None = None
+    started_at: int = 0
     session: AgentSessionRef | None = None
     agent: str = ""
-    said: str = ""
+    prompt_text: str = ""
     current: bool = True
-    gate: str | None = None
-    writes: bool = False
+    gate_reply: str | None = None
+    can_write_outside: bool = False
 
     def at(self, stream: OutputStream) -> int:
         """Return up to where a stream is on record."""
-        return self.out_at if stream is OutputStream.OUT else self.err_at
+        return self.out_offset if stream is OutputStream.OUT else self.err_offset
 
 
 class NewEvent(NamedTuple):
@@ -281,7 +281,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class Released:
     """The run is given back before its work was done: the worker shuts down, or a budget is spent.
 
     Then `reason` says which, and it may begin again at `until`, in microseconds.
@@ -291,7 +291,7 @@ class Drained:
     reason: str | None = None
 
 
-Outcome: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled | Expired | Lost | Drained
+Outcome: TypeAlias = Succeeded | Failed | WaitingForAnswer | Cancelled | Expired | Lost | Released
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,15 +309,15 @@ class OutgoingMessage:
 class AttemptReport:
     """An outcome, and what the attempt wants done in the same transaction.
 
-    `ending` is how its processes ended, as JSON, where it had any. `away` is for how many
+    `exit` is how its processes ended, as JSON, where it had any. `away` is for how many
     microseconds they had been gone before anybody was there to hear of it. One that is `unbegun`
     had no program that could have read what it was given.
     """
 
     outcome: Outcome
     messages: tuple[OutgoingMessage, ...] = field(default=())
-    ending: str | None = None
-    aside: AttemptNotes | None = None
+    exit: str | None = None
+    notes: AttemptNotes | None = None
     away: int = 0
     unbegun: bool = False
 

@@ -13,18 +13,18 @@ from rota.model.ids import Epoch, RunId, TaskId
 class NewAuditEntry:
     """A change somebody asks for; `key` and `digest` let the same request come twice.
 
-    A rehearsal goes as far as the change itself, and takes it back. `held` is the run and epoch of
-    the attempt that asks, if one does: nothing is changed for one that is over.
+    A rehearsal goes as far as the change itself, and takes it back. `attempt` is the run and epoch
+    of the attempt that asks, if one does: nothing is changed for one that is over.
     """
 
     caller: str
     space: str
     command: str
-    about: dict[str, Any] = field(default_factory=dict)
+    subject: dict[str, Any] = field(default_factory=dict)
     key: str | None = None
     digest: str | None = None
     rehearsal: bool = False
-    held: tuple[int, int] | None = None
+    attempt: tuple[int, int] | None = None
 
 
 class KeptAnswer(NamedTuple):
@@ -43,7 +43,7 @@ class AuditEntry:
     caller: str
     space: str
     command: str
-    about: dict[str, Any]
+    subject: dict[str, Any]
     key: str | None
     digest: str | None
     status: int | None

@@ -88,29 +88,29 @@ class BudgetHolder:
     space_id: int
     task_id: int
     day: str
-    began: int
+    started_at: int
     units: tuple[str, ...] = UNITS
 
 
 class BudgetRefusal(NamedTuple):
-    """Which budget of the day has too little left; `aside` is what others may still give back."""
+    """A daily budget with too little left; `reserved` is what other attempts may give back."""
 
     scope: BudgetScope
     unit: str
     cap: int
     left: int
-    aside: int = 0
+    reserved: int = 0
 
 
 class BudgetUsage(NamedTuple):
     """What a day has used, and what is set aside beside that for what goes on."""
 
     used: Amounts = Amounts()
-    aside: Amounts = Amounts()
+    reserved: Amounts = Amounts()
 
 
 class DailyUsage(NamedTuple):
-    """What one attempt has used; `stopped` names the budget that ended it, if one did.
+    """What one attempt has used; `stop_reason` names the budget that ended it, if one did.
 
     `priced` says that the agent told what it costs.
     """
@@ -119,7 +119,7 @@ class DailyUsage(NamedTuple):
     epoch: int
     used: Amounts
     priced: bool
-    stopped: str | None = None
+    stop_reason: str | None = None
 
 
 MILLION = 1_000_000

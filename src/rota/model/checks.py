@@ -30,8 +30,8 @@ class CheckState(StrEnum):
 class SuppressionReason(StrEnum):
     """Why a success was told to nobody: its gate woke nobody, or its result said so."""
 
-    QUIET = "quiet"
-    SILENT = "silent"
+    BY_GATE = "by_gate"
+    BY_RESULT = "by_result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

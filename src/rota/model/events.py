@@ -17,21 +17,21 @@ class EventName(StrEnum):
     SETTLED = "run.settled"
     RETRIED = "run.retried"
     LOST = "run.lost"
-    DRAINED = "run.drained"
-    HELD_BACK = "run.held_back"
-    ASKED = "run.asked"
-    ANSWERED = "run.answered"
-    NOTICED = "run.noticed"
+    RELEASED = "run.released"
+    BUDGET_EXHAUSTED = "run.budget_exhausted"
+    QUESTION_ASKED = "run.question_asked"
+    QUESTION_ANSWERED = "run.question_answered"
+    NOTIFIED = "run.notified"
     CANCEL_REQUESTED = "run.cancel_requested"
     STUCK = "run.stuck"
-    SILENT = "run.silent"
+    HEARTBEAT_MISSED = "run.heartbeat_missed"
     LATE_RESULT = "run.late_result"
     OUTPUT = "run.output"
     PROGRESS = "run.progress"
-    TOOL = "run.tool"
+    TOOL_CALL = "run.tool_call"
     USAGE = "run.usage"
     SESSION = "run.session"
-    FAULT = "run.fault"
+    AGENT_ERROR = "run.agent_error"
     TASK_CREATED = "task.created"
     TASK_CHANGED = "task.changed"
     TASK_ENABLED = "task.enabled"
@@ -47,32 +47,33 @@ class EventName(StrEnum):
     RESTORED = "store.restored"
     PAUSED = "store.paused"
     RESUMED = "store.resumed"
-    CLOCK_LEAPT = "clock.leapt"
+    CLOCK_JUMPED = "clock.jumped"
     CLOCK_RETURNED = "clock.returned"
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
-    EventName.SETTLED: "a run ended; data has its state, `checked`, `mark` and `next_check`",
+    EventName.SETTLED: "a run ended; data has its state, `check_state`, `suppressed` "
+    "and `next_check`",
     EventName.RETRIED: "an attempt failed and the run is queued again",
     EventName.LOST: "an attempt was lost without a result; data has the reason",
-    EventName.DRAINED: "a worker shut down and returned the run to the queue",
-    EventName.HELD_BACK: "a daily budget is spent and the run waits; data names the budget",
-    EventName.ASKED: "a run waits for a person's answer",
-    EventName.ANSWERED: "a person answered and the run is queued again",
-    EventName.NOTICED: "Rota queued notifications that a run failed, expired or waits; data has "
-    "the targets in `to`, and in `below` those whose level the run does not reach",
+    EventName.RELEASED: "a worker shut down and returned the run to the queue",
+    EventName.BUDGET_EXHAUSTED: "a daily budget is spent and the run waits; data names the budget",
+    EventName.QUESTION_ASKED: "a run waits for a person's answer",
+    EventName.QUESTION_ANSWERED: "a person answered and the run is queued again",
+    EventName.NOTIFIED: "Rota queued notifications that a run failed, expired or waits; data has "
+    "the `targets`, and in `below_level` those whose level the run does not reach",
     EventName.CANCEL_REQUESTED: "somebody requested that a running run stop; `why` says who",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
-    EventName.SILENT: "a running attempt missed two heartbeats; data has the reason",
+    EventName.HEARTBEAT_MISSED: "a running attempt missed two heartbeats; data has the reason",
     EventName.LATE_RESULT: "an attempt that no longer owns the run returned a result",
     EventName.OUTPUT: "a program wrote output; data has the stream, the offset and the text, and "
     "in `ansi` the text with its colors. `open` marks an incomplete line, `continues` the rest "
     "of the line before, and `end` the end of a long output, recorded after its program has ended",
     EventName.PROGRESS: "a run reported progress; data has percent and message",
-    EventName.TOOL: "an agent called a tool; data has its name and a summary",
+    EventName.TOOL_CALL: "an agent called a tool; data has its name and a summary",
     EventName.USAGE: "an agent used tokens; data has the figures",
     EventName.SESSION: "an agent started or resumed a session; data has its name",
-    EventName.FAULT: "an agent met an error and may continue; data has its class",
+    EventName.AGENT_ERROR: "an agent met an error and may continue; data has its class",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",
@@ -89,7 +90,7 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.RESTORED: "the database was restored from a backup; data has the time of the backup",
     EventName.PAUSED: "everything was paused: nothing new starts, slots that come due are skipped",
     EventName.RESUMED: "everything was resumed: work starts again",
-    EventName.CLOCK_LEAPT: "the store's clock jumped forward by more than a minute; data has "
+    EventName.CLOCK_JUMPED: "the store's clock jumped forward by more than a minute; data has "
     "`from` and `to`. Slots in between count as missed once Rota accepts the new time",
     EventName.CLOCK_RETURNED: "the store's clock was ahead and went back. Slots between `from` "
     "and `to` were planned already and do not fire again; `rota status` shows the `rota "

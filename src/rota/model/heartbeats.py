@@ -17,8 +17,8 @@ class AttemptSample:
     """What can be seen of an attempt just now.
 
     `alive` is by process number and start time together, or, of a function in this process, by its
-    task. What is not known, or costs too much to find out, is None. `beat` is when the keeper last
-    said something itself, in boot time; two equal ones mean that it said nothing between them.
+    task. What is not known, or costs too much to find out, is None. `heartbeat` is when the keeper
+    last said something itself, in boot time; two equal ones mean that it said nothing between them.
     """
 
     run_id: RunId
@@ -32,16 +32,16 @@ class AttemptSample:
     output_at: datetime | None = None
     last_line: str | None = None
     pane: str | None = None
-    beat: int | None = None
+    heartbeat: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The newest sign on record; `silence` says why none came for two heartbeats, if none did."""
+    """The newest sample; `missed_reason` says why two heartbeats were missed, if they were."""
 
-    sign: AttemptSample
+    sample: AttemptSample
     at: datetime
-    silence: str | None = None
+    missed_reason: str | None = None
 
 
 class MissedHeartbeat(NamedTuple):

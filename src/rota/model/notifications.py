@@ -29,7 +29,7 @@ class DeliveryKind(StrEnum):
 
     MESSAGE = "message"
     RESULT = "result"
-    NOTICE = "notice"
+    NOTIFICATION = "notification"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Delivery:
     error: str | None
     kind: DeliveryKind = DeliveryKind.MESSAGE
     mail: MailFields | None = None
-    files: tuple[Attachment, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 class NotificationLevel(StrEnum):
@@ -85,17 +85,17 @@ class NotificationLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationTarget:
-    """Where a space wants its notices: of runs and tasks whose priority is at least `least`.
+    """Where a space wants its notices: of runs and tasks whose priority is at least `min_priority`.
 
-    Results of tasks that were created without a place of their own go to the `usual` one.
+    Results of tasks that were created without a place of their own go to the `is_default` one.
     """
 
     space_id: SpaceId
     space: str
     channel: str
     target: str
-    least: int
-    usual: bool
+    min_priority: int
+    is_default: bool
     updated_at: datetime
 
     @property

@@ -39,10 +39,10 @@ class ResourceLimits:
 
 
 class NetworkAccess(StrEnum):
-    """What a program behind walls may reach: `outlet` is one socket of the host's, and no more."""
+    """What a program behind walls may reach: `egress` is one socket of the host's, and no more."""
 
     NONE = "none"
-    OUTLET = "outlet"
+    EGRESS = "egress"
     OPEN = "open"
 
 

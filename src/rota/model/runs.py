@@ -11,8 +11,8 @@ claim                  succeed, fail, cancel
        |
        +----> CANCELLED (cancel), EXPIRED (expire), FAILED (fail)
 
-A retry or a delay is QUEUED with a later `available_at`. Where a queued run stands in the queue
-is its place: READY (it may be claimed), LATER (not yet available) or HELD (behind its lane).
+A retry or a delay is QUEUED with a later `available_at`. Where a queued run stands in the queue is
+its queue state: READY (it may be claimed), DELAYED (not yet available) or HELD (behind its lane).
 
 Invariants, held by every store and checked by its contract suite:
 
@@ -61,7 +61,7 @@ class AttemptCause(StrEnum):
     RETRY = "retry"
     LOST = "lost"
     RESUME = "resume"
-    DRAINED = "drained"
+    RELEASED = "released"
 
 
 class NewRun(NamedTuple):
@@ -132,7 +132,7 @@ class Lease(NamedTuple):
     slot_micros: int | None
     slot_key: str | None
     depth: int
-    asked: int
+    question_count: int
     thread: str | None
     key: str | None
     payload: str
@@ -152,7 +152,7 @@ class Run:
     task_id: TaskId
     task: str
     state: RunState
-    place: QueueState | None
+    queue_state: QueueState | None
     source: RunSource
     pool: Pool
     priority: int
@@ -169,7 +169,7 @@ class Run:
     expires_at: datetime | None
     cancel_requested_at: datetime | None
     stuck: bool
-    holder: WorkerId | None
+    worker_id: WorkerId | None
     schedule_id: ScheduleId | None
     slot_key: str | None
     slot_at: datetime | None
@@ -179,8 +179,8 @@ class Run:
     result: str | None
     error_code: str | None
     error: str | None
-    checked: CheckState | None = None
-    mark: SuppressionReason | None = None
+    check_state: CheckState | None = None
+    suppressed: SuppressionReason | None = None
     ended_at: datetime | None = None
     """When the work of its newest attempt ended, which may be long before anybody heard of it."""
 
@@ -195,21 +195,21 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedAttempt:
-    """One try at a run, ended; `ending` tells how its processes ended, where it had any.
+    """One try at a run, ended; `exit` tells how its processes ended, where it had any.
 
-    `checks` is what its task's checks found.
+    `check_results` is what its task's checks found.
     """
 
     run_id: RunId
-    number: Epoch
+    epoch: Epoch
     cause: AttemptCause
-    worker: WorkerId | None
+    worker_id: WorkerId | None
     started_at: datetime
     ended_at: datetime
     outcome: str
     error: str | None
-    ending: dict[str, object] | None = None
-    checks: list[dict[str, object]] | None = None
+    exit: dict[str, object] | None = None
+    check_results: list[dict[str, object]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ class OpenRun:
     created_micros: int
     depth: int
     cancel_requested: bool = False
-    holder: str | None = None
+    worker_id: str | None = None
     """Who held it when it was found lost."""
     restored: bool = False
     """It was running when the backup was taken that a restore has put here."""
@@ -276,7 +276,7 @@ class QueueState(StrEnum):
     """Where a queued run stands in the queue."""
 
     READY = "ready"
-    LATER = "later"
+    DELAYED = "delayed"
     HELD = "held"
 
 

@@ -45,7 +45,7 @@ class Exchange(NamedTuple):
     epoch: Epoch
     task: str | None
     at: datetime
-    said: str
+    prompt: str
     state: str | None
     result: str | None
     error: str | None

@@ -22,7 +22,7 @@ class NewDelivery:
     dedupe_key: str
     kind: DeliveryKind = DeliveryKind.MESSAGE
     mail: MailFields | None = None
-    files: tuple[Attachment, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,12 @@ class SettlementExtras:
     disable_after: int = 0
     finishes: bool = False
     """Whether the task was to run until it has succeeded, which it has."""
-    ending: str | None = None
+    exit: str | None = None
     """How the processes of the attempt ended, as JSON."""
     away: int = 0
     """For how many microseconds they had been gone before anybody heard of it."""
-    aside: AttemptNotes | None = None
-    notice: Notification | None = None
+    notes: AttemptNotes | None = None
+    notification: Notification | None = None
     unbegun: bool = False
     """Whether the attempt had no program that could have read what it was given."""
 
@@ -79,7 +79,7 @@ PLAIN_SUCCESS = SettlementExtras(counts=-1)
 class Settlement(NamedTuple):
     """One move of one run, compare-and-set on the state and epoch it was decided for.
 
-    One that was lost also has to be its lost `holder`'s still: nobody has adopted it meanwhile.
+    One that was lost also has to be its lost `worker_id`'s still: nobody has adopted it meanwhile.
     """
 
     run_id: RunId
@@ -89,23 +89,23 @@ class Settlement(NamedTuple):
     state: RunState
     outcome: str
     extras: SettlementExtras = PLAIN
-    holder: str | None = None
+    worker_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptNotes:
     """What Rota found out about an attempt, and what the attempt left to be remembered.
 
-    `checks` is what its checks found, as JSON. `remembered` is what its gate wants to find again,
-    as JSON, and `next_check` the run that looks again; both count only with a success.
+    `check_results` is what its checks found, as JSON. `remembered` is what its gate wants to find
+    again, as JSON, and `next_check` the run that looks again; both count only with a success.
     """
 
-    checks: str | None = None
-    checked: CheckState | None = None
-    mark: SuppressionReason | None = None
+    check_results: str | None = None
+    check_state: CheckState | None = None
+    suppressed: SuppressionReason | None = None
     remembered: str | None = None
     next_check: RunBatch | None = None
-    stopped: str | None = None
+    stop_reason: str | None = None
     """Which budget ended it."""
 
 

@@ -17,7 +17,8 @@ class Thread:
     """A conversation, and whose it is.
 
     `task` is the one that answers there, if one does. With a `trigger`, only what is said with that
-    word asks for an answer. `facts` are what is known of it elsewhere, for example at its provider.
+    word asks for an answer. `metadata` are what is known of it elsewhere, for example at its
+    provider.
     """
 
     id: ThreadId
@@ -27,9 +28,9 @@ class Thread:
     task_id: TaskId | None
     task: str | None
     trigger: str | None
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     created_at: datetime
-    said_at: datetime | None
+    last_message_at: datetime | None
     pending: int
 
 
@@ -86,9 +87,9 @@ class MessageState(StrEnum):
     """
 
     PENDING = "pending"
-    GIVEN = "given"
-    TAKEN = "taken"
-    PASSED = "passed"
+    ASSIGNED = "assigned"
+    ACKNOWLEDGED = "acknowledged"
+    SKIPPED = "skipped"
     UNREAD = "unread"
 
 
@@ -104,7 +105,7 @@ class MessageFile(NamedTuple):
 class NewFile(NamedTuple):
     """A file that somebody sends with a message."""
 
-    facts: MessageFile
+    metadata: MessageFile
     content: bytes
 
 
@@ -123,7 +124,8 @@ class NewMessage(NamedTuple):
 class ThreadMessage:
     """A message as it stands in the store.
 
-    `reader` is the run that is queued to read it, if it asks for one, `run_id` the one that has.
+    `reader_run_id` is the run that is queued to read it, if it asks for one, `run_id` the one that
+    has.
     """
 
     id: MessageId
@@ -132,7 +134,7 @@ class ThreadMessage:
     body: str
     at: datetime
     state: MessageState
-    reader: RunId | None
+    reader_run_id: RunId | None
     run_id: RunId | None
     epoch: Epoch | None
     read_at: datetime | None

@@ -63,7 +63,7 @@ class RunFilter:
     state: RunState | None = None
     before: RunId | None = None
     limit: int = 50
-    quiet: bool = True
+    suppressed: bool = True
     """With those whose gate woke nobody."""
 
 
@@ -148,7 +148,7 @@ class QueueView:
     """
 
     ready: int
-    later: int
+    delayed: int
     held: int
     running: int
     waiting: int

@@ -81,7 +81,7 @@ class AgentWorkspace:
     the space's folder, in which `cwd` lies: the programs of the space are there. `offered` is
     the environment the agent may choose from, `ids` what it is told of its run in any case.
     `isolated` says that nothing outside can be harmed, `in_image` that the files there are those of
-    an image and not the host's, `outlet` that it is handed the one socket that leads out, `desk`
+    an image and not the host's, `egress` that it is handed the one socket that leads out, `desk`
     that it is handed the one of the desk. `used` is what is known to have been used in the session
     before. `python` is an interpreter that is there. `artifacts` is where files for people go, and
     `result` the one there that counts as a script's result; `resources` has files for the task, and
@@ -109,7 +109,7 @@ class AgentWorkspace:
     resources: str | None = None
     result: str | None = None
     config: str | None = None
-    outlet: bool = False
+    egress: bool = False
     desk: bool = False
     mailbox: str | None = None
     steered: bool = False

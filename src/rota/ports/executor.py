@@ -98,7 +98,7 @@ class ExecutionSpec:
     shared: Sequence[SharedFolder] = ()
     writable: bool = True
     guarded: Sequence[str] = GUARDED
-    outlet: EgressSocket | None = None
+    egress: EgressSocket | None = None
     desk: EgressSocket | None = None
     network: NetworkAccess = NetworkAccess.NONE
     bounds: ResourceLimits = field(default_factory=ResourceLimits)
@@ -112,7 +112,7 @@ class ExecutionSpec:
         own = [self.state, self.folder, self.home, *self.readable]
         own += [share.path for share in self.shared]
         own += [path for path in (self.artifacts, self.outbox) if path]
-        own += [way.socket for way in (self.outlet, self.desk) if way]
+        own += [way.socket for way in (self.egress, self.desk) if way]
         for path in own:
             if not path.startswith("/") or posixpath.normpath(path) != path or "\0" in path:
                 raise Invalid("path", path, "give an absolute path without . and ..")
@@ -121,9 +121,9 @@ class ExecutionSpec:
                 raise Invalid("guarded", name, "give a path inside the working folder")
 
 
-NO_OUTLET = (
-    "there is no outlet here: give the gateway a secret with `rota secret set`, or name the socket "
-    "it leads to in the setting `outlet`"
+NO_EGRESS = (
+    "programs have no egress here: give the gateway a secret with `rota secret set`, or set "
+    "`egress_socket` to the socket of a proxy"
 )
 
 

@@ -60,8 +60,8 @@ class UsageForecast(NamedTuple):
     """What a run of a task usually uses and has used at most, from so many runs."""
 
     runs: int
-    usual: Amounts
-    most: Amounts
+    median: Amounts
+    max: Amounts
 
 
 class BudgetAnswers(NamedTuple):
@@ -110,7 +110,7 @@ def reservation(
         caps = [cap for each in day if (cap := getattr(each, unit)) is not None]
         if own is None and not caps:
             continue
-        usual = getattr(known.most, unit) if known is not None else 0
+        usual = getattr(known.max, unit) if known is not None else 0
         share = min(caps) // FIRST_SHARE if caps else 0
         guess = max(usual or share, spent + max(spent // 2, share, 1), 1)
         found[unit] = guess if own is None else max(0, min(own, guess) if caps else own)
@@ -218,7 +218,7 @@ def own_answers(
 
 
 def _stopped(stops: Sequence[DailyUsage]) -> set[int]:
-    return {spent.epoch for spent in stops if spent.stopped is not None}
+    return {spent.epoch for spent in stops if spent.stop_reason is not None}
 
 
 def held_back(refusal: BudgetRefusal, now: datetime, timezone: str) -> tuple[int, str]:
@@ -230,7 +230,7 @@ def held_back(refusal: BudgetRefusal, now: datetime, timezone: str) -> tuple[int
     cap, left, aside = (amount_words(refusal.unit, amount) for amount in refusal[2:])
     why = f"the {whose}'s budget of {cap} for today has {left} left"
     until = next_day(now, timezone)
-    if not refusal.left and refusal.aside:
+    if not refusal.left and refusal.reserved:
         soon = to_micros(now + GIVEN_BACK)
         return min(until, soon), f"{why}; {aside} are set aside for what runs now"
     return until, why

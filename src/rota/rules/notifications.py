@@ -125,7 +125,7 @@ def digest_of(result: str) -> str:
 def of_begin(there: RunConversation) -> NewDelivery:
     """Return the message that the work for what a person said has begun."""
     words = address_result(there.to, json.dumps(BEGUN[there.run_id % len(BEGUN)]))
-    return _delivery(there, words, DeliveryKind.NOTICE, "begun")
+    return _delivery(there, words, DeliveryKind.NOTIFICATION, "begun")
 
 
 def of_progress(there: RunConversation, line: str, at: str) -> NewDelivery | None:
@@ -134,7 +134,7 @@ def of_progress(there: RunConversation, line: str, at: str) -> NewDelivery | Non
     if not public:
         return None
     words = address_result(there.to, json.dumps(public))
-    return _delivery(there, words, DeliveryKind.NOTICE, f"progress\n{at}")
+    return _delivery(there, words, DeliveryKind.NOTIFICATION, f"progress\n{at}")
 
 
 def _delivery(

@@ -160,7 +160,7 @@ HANDS = ("agent", "tools", "denied_tools", "permission_mode")
 JUDGES = ("checks", "gate", "next_check")
 """What decides over an agent's work: whether it begins, and whether it is done."""
 _ORIGIN = re.compile(r"attempt:(\d{1,3})")
-_WIDTH = {NetworkAccess.NONE: 0, NetworkAccess.OUTLET: 1, NetworkAccess.OPEN: 2}
+_WIDTH = {NetworkAccess.NONE: 0, NetworkAccess.EGRESS: 1, NetworkAccess.OPEN: 2}
 
 
 def origin_of(origin: str) -> str:

@@ -15,12 +15,12 @@ from typing import assert_never
 from rota.model.attempts import (
     AttemptReport,
     Cancelled,
-    Drained,
     Expired,
     Failed,
     Lost,
     Outcome,
     OutgoingMessage,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -85,13 +85,13 @@ def settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> S
     A run that somebody wanted stopped does not go back to the queue, whatever its attempt says.
     """
     settlement = _settle(run, report, suppress_notifications(context, report))
-    if report.ending is None and report.aside is None and not report.unbegun:
+    if report.exit is None and report.notes is None and not report.unbegun:
         return settlement
     aside = attempt_notes(settlement.state, report)
     extras = replace(
         settlement.extras,
-        ending=report.ending,
-        aside=aside,
+        exit=report.exit,
+        notes=aside,
         away=report.away,
         unbegun=report.unbegun,
     )
@@ -105,14 +105,14 @@ def suppress_notifications(context: SettlementContext, report: AttemptReport) ->
     """
     if not isinstance(report.outcome, Succeeded) or not suppresses_notifications(report):
         return context
-    followers = () if is_quiet(report) else context.followers
+    followers = () if is_suppressed_by_gate(report) else context.followers
     policy = replace(context.policy, deliver_to=None)
     return replace(context, policy=policy, followers=followers)
 
 
 def _settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> Settlement:
     outcome = _but_asked(run, report.outcome, context)
-    if run.cancel_requested and isinstance(outcome, (WaitingForAnswer, Drained, Failed, Lost)):
+    if run.cancel_requested and isinstance(outcome, (WaitingForAnswer, Released, Failed, Lost)):
         outcome = Cancelled(reason="it was cancelled while it ran")
     match outcome:
         case Succeeded():
@@ -138,9 +138,9 @@ def _settle(run: OpenRun, report: AttemptReport, context: SettlementContext) -> 
             )
         case Lost():
             return _lost(run, report, outcome, context)
-        case Drained():
+        case Released():
             at = context.now if outcome.until is None else outcome.until
-            return _requeue(run, RunTransition.LOSE, AttemptCause.DRAINED, at, outcome)
+            return _requeue(run, RunTransition.LOSE, AttemptCause.RELEASED, at, outcome)
         case _:
             assert_never(outcome)
 
@@ -250,7 +250,7 @@ def _ask(
     state = after(run.state, RunTransition.ASK)
     name = "lost" if kind == "lost" else "asked"
     notice = of_question(run, question, context.policy.deliver_to)
-    extras = SettlementExtras(question=question, notice=notice)
+    extras = SettlementExtras(question=question, notification=notice)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
 
@@ -275,7 +275,7 @@ def _end(
     deliveries = _deliveries(run, report.messages, state, words, context.policy)
     followers = _followers(run, state, result, context)
     success = state is RunState.SUCCEEDED
-    finishes = success and context.policy.until_success and not is_quiet(report)
+    finishes = success and context.policy.until_success and not is_suppressed_by_gate(report)
     if success and result is None and not deliveries and not followers and not finishes:
         extras = PLAIN_SUCCESS
     else:
@@ -287,7 +287,7 @@ def _end(
             successors=followers,
             counts=_counts(state),
             disable_after=context.policy.disable_after,
-            notice=of_end(run, state, told),
+            notification=of_end(run, state, told),
             finishes=finishes,
         )
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
@@ -356,7 +356,7 @@ def _blame(outcome: Outcome) -> tuple[str | None, str | None]:
         return outcome.code, outcome.message[:LONGEST_ERROR]
     if isinstance(outcome, Lost):
         return "lost", outcome.reason[:LONGEST_ERROR]
-    if isinstance(outcome, Drained) and outcome.reason is not None:
+    if isinstance(outcome, Released) and outcome.reason is not None:
         return OVER, outcome.reason
     return None, None
 
@@ -381,12 +381,12 @@ def delay(retry: Retry, nth: int, chance: float) -> timedelta:
 def suppresses_notifications(report: AttemptReport) -> bool:
     """Whether a success is delivered to nobody."""
     silent = isinstance(report.outcome, Succeeded) and report.outcome.silent
-    return silent or (report.aside is not None and report.aside.mark is not None)
+    return silent or (report.notes is not None and report.notes.suppressed is not None)
 
 
-def is_quiet(report: AttemptReport) -> bool:
+def is_suppressed_by_gate(report: AttemptReport) -> bool:
     """Whether the gate of an attempt woke nobody."""
-    return report.aside is not None and report.aside.mark is SuppressionReason.QUIET
+    return report.notes is not None and report.notes.suppressed is SuppressionReason.BY_GATE
 
 
 def attempt_notes(state: RunState, report: AttemptReport) -> AttemptNotes | None:
@@ -394,14 +394,18 @@ def attempt_notes(state: RunState, report: AttemptReport) -> AttemptNotes | None
 
     Only a success is marked, remembered and looked at again; only what has ended was checked.
     """
-    told = report.aside or NOTHING
+    told = report.notes or NOTHING
     if state is RunState.SUCCEEDED:
-        mark = told.mark or (SuppressionReason.SILENT if suppresses_notifications(report) else None)
-        made = replace(told, mark=mark)
+        mark = told.suppressed or (
+            SuppressionReason.BY_RESULT if suppresses_notifications(report) else None
+        )
+        made = replace(told, suppressed=mark)
     else:
         ended = state is RunState.FAILED
-        checked = told.checked if ended else None
-        made = AttemptNotes(checks=told.checks, checked=checked, stopped=told.stopped)
+        checked = told.check_state if ended else None
+        made = AttemptNotes(
+            check_results=told.check_results, check_state=checked, stop_reason=told.stop_reason
+        )
     return None if made == NOTHING else made
 
 

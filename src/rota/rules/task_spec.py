@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rota.errors import Invalid, NotPermitted
-from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionMode
 from rota.model.executors import ExecutorRegistry, Isolation
 from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
@@ -24,7 +24,7 @@ WISHES = (
     "thinking",
     "permission_mode",
     "max_turns",
-    "context",
+    "session",
     "envelope",
     "previous_result",
     "answers",
@@ -49,7 +49,7 @@ def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) ->
         thinking=spec.get("thinking"),
         permission_mode=spec.get("permission_mode"),
         max_turns=spec.get("max_turns"),
-        context=read_session_context(spec),
+        session=read_session_mode(spec),
         envelope=spec.get("envelope"),
         previous_result=bool(spec.get("previous_result", False)),
         program=tuple(spec.get("command") or ()),
@@ -58,14 +58,14 @@ def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) ->
     )
 
 
-def read_session_context(spec: Mapping[str, Any]) -> SessionContext:
+def read_session_mode(spec: Mapping[str, Any]) -> SessionMode:
     """Return which session a record wants its runs to go on in."""
-    return SessionContext(spec.get("context") or SessionContext.ISOLATED)
+    return SessionMode(spec.get("session") or SessionMode.ISOLATED)
 
 
 def is_in_conversation(task: Task) -> bool:
     """Whether the runs of a task go on in the session of their thread, one after the other."""
-    return task.kind is TaskKind.AGENT and read_session_context(task.spec) is SessionContext.GROUP
+    return task.kind is TaskKind.AGENT and read_session_mode(task.spec) is SessionMode.SHARED
 
 
 def is_session(name: str) -> bool:
@@ -108,7 +108,7 @@ def site_of(spec: Mapping[str, Any], role: SpaceRole, executors: ExecutorRegistr
             advice = f"needs isolation: choose {executors.isolating()}, with isolate if optional"
             raise Invalid(field, said, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
-        raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
+        raise NotPermitted("programs of member spaces have no open network: choose none or egress")
     return Site(
         executor=executor,
         isolated=isolated,

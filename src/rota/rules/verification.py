@@ -390,9 +390,9 @@ _ENDS = {
 _MOVES = {
     EventName.RETRIED: (RunTransition.RETRY, {"failed"}),
     EventName.LOST: (RunTransition.LOSE, {"lost"}),
-    EventName.DRAINED: (RunTransition.LOSE, {"drained"}),
-    EventName.HELD_BACK: (RunTransition.LOSE, {"drained"}),
-    EventName.ASKED: (RunTransition.ASK, {"asked", "lost"}),
+    EventName.RELEASED: (RunTransition.LOSE, {"released"}),
+    EventName.BUDGET_EXHAUSTED: (RunTransition.LOSE, {"released"}),
+    EventName.QUESTION_ASKED: (RunTransition.ASK, {"asked", "lost"}),
 }
 """The moves of an attempt that did not end its run, and the outcomes that go with them."""
 
@@ -417,7 +417,7 @@ class EventReplay:
 
     def take(self, name: EventName, settled: str | None) -> None:
         """Let an event happen; raise IllegalMove or Mismatch if it cannot have."""
-        if name is EventName.ANSWERED:
+        if name is EventName.QUESTION_ANSWERED:
             self.state = after(self.state, RunTransition.ANSWER)
             self.losses += self._kinds.get(self.claims) == "lost"
             return

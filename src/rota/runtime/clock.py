@@ -74,7 +74,7 @@ class SteadyClock:
             self._offset, self._probation_ends = offset, None
             return True
         if self._probation_ends is None or abs(offset - self._new_offset) > LARGEST_LEAP_SECONDS:
-            log.error("clock.leapt", extra={"seconds": round(offset - self._offset)})
+            log.error("clock.jumped", extra={"seconds": round(offset - self._offset)})
             self._new_offset = offset
             self._probation_ends = counted + PROBATION_SECONDS
         if counted < self._probation_ends:

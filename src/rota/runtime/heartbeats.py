@@ -130,7 +130,7 @@ class WorkerLease:
             renewal = await self._renew(self._patience(sent_at))
         except Exception as fault:
             if self.holds:
-                log.warning("pulse.unanswered", extra={"error": str(fault)})
+                log.warning("lease.renewal_unanswered", extra={"error": str(fault)})
                 return self._ttl / TRIES
             await self._tell(LeaseRenewal(alive=False))
             raise
@@ -170,7 +170,7 @@ class WorkerLease:
         try:
             await self._renewed(renewal)
         except Exception:
-            log.exception("pulse.not_heard")
+            log.exception("lease.listener_failed")
 
 
 HEARTBEAT = timedelta(seconds=60)

@@ -86,15 +86,15 @@ class Poller:
                 rest = await self._step()
         except TimeoutError:
             self._note(f"stuck for more than {self._patience:.0f} s")
-            log.exception("service.stuck", extra={"service": self.name})
+            log.exception("poller.stuck", extra={"service": self.name})
             return None
         except Unavailable as fault:
             self._note(str(fault))
-            log.warning("service.unavailable", extra={"service": self.name, "error": str(fault)})
+            log.warning("poller.unavailable", extra={"service": self.name, "error": str(fault)})
             return None
         except Exception as fault:
             self._note(f"{type(fault).__name__}: {fault}")
-            log.exception("service.step_failed", extra={"service": self.name})
+            log.exception("poller.step_failed", extra={"service": self.name})
             return None
         self._stepped_at = self._clock.monotonic()
         self.last_error = None

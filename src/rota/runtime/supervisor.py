@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 PLANNER_POLL = 15.0
 POSTMAN_POLL = 15.0
-CARETAKER_LOOKS = 6
+MAINTENANCE_LOOKS = 6
 """How often a caretaker looks for the dead within the life of a lease."""
 DISTRUST_REST = 5.0
 DRAIN_AGAIN = 5.0
@@ -73,7 +73,7 @@ class SupervisorSettings:
     watch_loop: bool = True
     """Whether a thread watches for code that blocks the event loop; a simulation has no threads."""
     roles: frozenset[str] = field(
-        default_factory=lambda: frozenset({"planner", "worker", "postman", "caretaker"})
+        default_factory=lambda: frozenset({"planner", "worker", "sender", "maintenance"})
     )
 
 
@@ -125,26 +125,26 @@ class Supervisor:
             on_failure=on_failure,
         )
         self.planner = Poller("planner", self._plan_step, clock, chance)
-        self.postman = Poller("postman", self._deliver_step, clock, chance)
-        self.caretaker = Poller("caretaker", self._care_step, clock, chance)
+        self.sender = Poller("sender", self._deliver_step, clock, chance)
+        self.maintenance = Poller("maintenance", self._care_step, clock, chance)
         self.keeping = Poller("keepers", self._keep_step, clock, chance)
         machine = MachineInfo(settings.home, settings.host, gauge) if gauge is not None else None
         self.heart = HeartbeatLoop(store, self.worker, clock, chance, settings.heartbeat, machine)
         self._unheard: frozenset[MissedHeartbeat] = frozenset()
         ttl = settings.worker_ttl
-        self._care_rest = ttl.total_seconds() / CARETAKER_LOOKS
+        self._care_rest = ttl.total_seconds() / MAINTENANCE_LOOKS
         self.pulse = WorkerLease(store, lambda: self.worker.id, self._renewed, clock, chance, ttl)
         self._roles = {
             "planner": self.planner,
-            "postman": self.postman,
-            "caretaker": self.caretaker,
+            "sender": self.sender,
+            "maintenance": self.maintenance,
         }
         self._lag = LagMonitor(clock, self.worker.working_on)
         self._wakes: dict[str, Callable[[], None]] = {
             "runs": self.worker.wake,
-            "later": self.planner.wake,
+            "delayed": self.planner.wake,
             "schedules": self.planner.wake,
-            "deliveries": self.postman.wake,
+            "deliveries": self.sender.wake,
             "cancels": self.pulse.wake,
         }
 
@@ -166,7 +166,7 @@ class Supervisor:
         """Take the roles, register, and give back what an earlier process left behind."""
         self._alone = await self._store.database.take_roles()
         if not await self._open_home():
-            log.warning("keepers.taken")
+            log.warning("keeper_home.in_use")
         await self._register(self.worker.id)
         if self._alone:
             await self._store.write(fence_other_workers, self.worker.id)
@@ -177,7 +177,7 @@ class Supervisor:
             await align(self._store, zone_data_mark())
             await note_return(self._store)
         self._unsubscribe = self._store.subscribe(self._wake)
-        reach("crew.ready")
+        reach("supervisor.ready")
 
     async def run(self) -> None:
         """Work until stopped; returns when everything has ended."""
@@ -208,7 +208,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
-        for service in (self.planner, self.postman, self.caretaker, self.keeping):
+        for service in (self.planner, self.sender, self.maintenance, self.keeping):
             service.stop()
         reach("drain.begin")
         await self.worker.drain(self.settings.drain.total_seconds())
@@ -239,7 +239,7 @@ class Supervisor:
             sent = await self._deliver()
             if planned.schedules or planned.promoted or sent or self.worker.running:
                 continue
-            if self._alone or "caretaker" not in self.settings.roles:
+            if self._alone or "maintenance" not in self.settings.roles:
                 return
             await self._rescue()
             if rescued != self._rescued:
@@ -289,7 +289,7 @@ class Supervisor:
                     adopt_attempt, kept.run_id, kept.epoch, self.worker.id
                 )
                 adopted += make_assignments(found, self._store.database.incarnation)
-            reach("kept.adopted")
+            reach("kept_attempt.adopted")
             stands = {
                 (kept.run_id, kept.epoch): kept
                 for kept in await self._store.read(list_kept_attempts, home)

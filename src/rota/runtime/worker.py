@@ -21,10 +21,10 @@ from rota.model.attempts import (
     Assignment,
     AttemptReport,
     Cancelled,
-    Drained,
     Expired,
     Failed,
     Lost,
+    Released,
     Succeeded,
 )
 from rota.model.heartbeats import AttemptSample
@@ -380,7 +380,7 @@ class Worker:
                 await self._store.write(mark_stuck, lease.run_id, lease.epoch)
                 marked = True
             except Unavailable as fault:
-                log.warning("run.stuck_unmarked", extra={"error": str(fault)})
+                log.warning("run.stuck_unrecorded", extra={"error": str(fault)})
 
     def signs(self) -> list[AttemptSample]:
         """Return what can be seen of the attempts that are not kept: their tasks are alive."""
@@ -499,8 +499,8 @@ class WorkerSlot:
     def took(self, report: AttemptReport, count: float, now: int) -> float:
         """Return for how many seconds it has worked; what is carried on began in another life."""
         gone_on, kept = count - self.began, self.assignment.kept
-        if kept is not None and kept.began:
-            gone_on = (now - kept.began) / 1_000_000
+        if kept is not None and kept.started_at:
+            gone_on = (now - kept.started_at) / 1_000_000
         return max(0.0, gone_on - report.away / 1_000_000)
 
     def sign(self, runner: Runner) -> AttemptSample:
@@ -527,7 +527,7 @@ def stop_report(reason: AttemptStop | None, assignment: Assignment) -> AttemptRe
         case AttemptStop.CANCEL:
             return AttemptReport(outcome=Cancelled(reason=CANCELLED))
         case AttemptStop.DRAIN | AttemptStop.FENCED:
-            return AttemptReport(outcome=Drained())
+            return AttemptReport(outcome=Released())
         case _:
             sentence = "the work cancelled itself (asyncio.CancelledError)"
             return AttemptReport(outcome=Failed(code="exception", message=sentence))

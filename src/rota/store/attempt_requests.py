@@ -43,7 +43,7 @@ async def defer_operations(
 ) -> list[DeferredResult]:
     """Keep what is neither deferred nor done already."""
     now = tx.now()
-    await _hold(tx, speaker, "hold_deferring")
+    await _hold(tx, speaker, "mark_has_deferred")
     names = [operation.name for operation in operations if operation.name is not None]
     deferred = {
         row[0] for row in await tx.rows("deferred_names", run_id=speaker.run_id, names=names)
@@ -101,7 +101,7 @@ async def record_effect(
 ) -> Effect:
     """Record an effect and put its message into the outbox, unless it was done before."""
     now = tx.now()
-    await _hold(tx, speaker, "lock_held")
+    await _hold(tx, speaker, "lock_attempt")
     before = await _effects(tx, speaker, [name])
     if before:
         return before[0]
@@ -123,7 +123,7 @@ def _effect(speaker: AttemptRef, name: str, result: str, early: int) -> dict[str
         "name": name,
         "run_id": speaker.run_id,
         "epoch": speaker.epoch,
-        "early": early,
+        "during_run": early,
         "result": result,
     }
 
@@ -156,18 +156,20 @@ async def attempts_waiting_for_answer(
     tx: Transaction, run_ids: Sequence[int]
 ) -> dict[RunId, WaitingForAnswer]:
     """Return what running attempts have asked."""
-    found = await tx.rows("asked_of", ids=run_ids)
+    found = await tx.rows("deferred_questions_of", ids=run_ids)
     return {RunId(run_id): _asked(json.loads(data)) for run_id, data in found}
 
 
 async def runs_with_outside_actions(tx: Transaction, run_ids: Sequence[int]) -> set[RunId]:
     """Return the runs of which something has left."""
-    return {RunId(row[0]) for row in await tx.rows("outward_of", ids=run_ids)}
+    return {RunId(row[0]) for row in await tx.rows("runs_acted_outside", ids=run_ids)}
 
 
 async def list_started_attempts(tx: Transaction, run_ids: Sequence[int]) -> dict[RunId, bool]:
     """Return the runs whose kept attempt was begun, and whether it could write outside."""
-    return {RunId(row[0]): bool(row[1]) for row in await tx.rows("begun_of", ids=run_ids)}
+    return {
+        RunId(row[0]): bool(row[1]) for row in await tx.rows("runs_started_outside", ids=run_ids)
+    }
 
 
 def _asked(record: dict[str, Any]) -> WaitingForAnswer:
@@ -192,7 +194,7 @@ async def list_overdue_waiting_attempts(
     tx: Transaction, home: str, before: int
 ) -> list[tuple[RunId, Epoch]]:
     """Return kept attempts that have asked and go on."""
-    found = await tx.rows("overstaying", home=home, before=before)
+    found = await tx.rows("attempts_waiting_for_answer", home=home, before=before)
     return [(RunId(run_id), Epoch(epoch)) for run_id, epoch in found]
 
 
@@ -220,7 +222,7 @@ async def settle_deferred(tx: Transaction, moved: Iterable[Settlement], now: int
             failed.append({"run_id": s.run_id, "epoch": s.epoch})
     ended += await _apply_of(tx, succeeded, now) if succeeded else ()
     if asked:
-        await tx.run("drop_asked", ids=asked)
+        await tx.run("drop_deferred_questions", ids=asked)
     if failed:
         await tx.run("drop_attempts_deferred", rows=failed)
     if ended:
@@ -259,7 +261,7 @@ class _Due(NamedTuple):
             "name": self.row[3],
             "run_id": self.settlement.run_id,
             "epoch": self.row[1],
-            "early": 0,
+            "during_run": 0,
             "result": result,
         }
 
@@ -313,7 +315,7 @@ async def send_during_run(
         if most is not None:
             await send(tx, sends, now, early=True)
             sends.clear()
-            told, last = (await tx.rows("told_on_the_way", run_id=run_id))[0]
+            told, last = (await tx.rows("count_progress_notices", run_id=run_id))[0]
             if told >= most or (last is not None and now - last < gap):
                 continue
         sends.append((run_id, delivery))
@@ -332,10 +334,10 @@ async def send(
             "target": delivery.target,
             "body": delivery.body,
             "dedupe_key": delivery.dedupe_key,
-            "early": int(early),
+            "during_run": int(early),
             "kind": delivery.kind.value,
             "mail": mail_text(delivery.mail),
-            "files": files_text(delivery.files),
+            "attachments": files_text(delivery.attachments),
         }
         for run_id, delivery in sends
     )

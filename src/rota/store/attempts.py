@@ -32,7 +32,7 @@ from rota.store.transactions import EVENTS, QueryRows, Row, Transaction
 
 async def renew_home_lease(tx: Transaction, home: str, host: str, until: int) -> None:
     """Move a home's promise on; it never moves back."""
-    await tx.run("renew_home", home=home, host=host, until=until)
+    await tx.run("renew_home", home=home, host=host, lease_until=until)
 
 
 async def fence_home(tx: Transaction, home: str, worker: str) -> int:
@@ -45,7 +45,7 @@ async def record_launch(
 ) -> bool:
     """Write a kept attempt down, in the place of an earlier one of its run."""
     rows = await tx.rows(
-        "begin_kept",
+        "insert_kept_attempt",
         run_id=kept.run_id,
         epoch=kept.epoch,
         worker=worker,
@@ -53,13 +53,13 @@ async def record_launch(
         nonce=kept.nonce,
         boot=kept.boot,
         executor=kept.executor,
-        tries=kept.tries,
-        began=kept.began,
+        launches=kept.launches,
+        started_at=kept.started_at,
         session=_written(kept.session),
-        gate=kept.gate,
+        gate_reply=kept.gate_reply,
         agent=kept.agent,
-        said=kept.said,
-        writes=int(kept.writes),
+        prompt_text=kept.prompt_text,
+        can_write_outside=int(kept.can_write_outside),
     )
     if rows and aloud is not None:
         await send(tx, [(kept.run_id, aloud)], tx.now(), early=True)
@@ -72,7 +72,11 @@ async def schedule_relaunch(tx: Transaction, pause: Relaunch, worker: str) -> bo
     kept, why, lost = pause
     own = {"run_id": kept.run_id, "epoch": kept.epoch, "nonce": kept.nonce, "worker": worker}
     rows = await tx.rows(
-        "pause_kept", **own, tries=kept.tries, until=kept.until, session=_written(kept.session)
+        "pause_kept_attempt",
+        **own,
+        launches=kept.launches,
+        relaunch_at=kept.relaunch_at,
+        session=_written(kept.session),
     )
     if not rows:
         return bool(await tx.rows("is_paused", **own))
@@ -106,7 +110,7 @@ async def record_output(
         ends[part.stream.value] = (start, part.end)
     out, err = (ends.get(stream.value, (None, None)) for stream in OutputStream)
     rows = await tx.rows(
-        "move_kept",
+        "advance_output_offsets",
         run_id=run_id,
         epoch=epoch,
         worker=worker,
@@ -161,22 +165,22 @@ async def list_kept_attempts(tx: Transaction, home: str) -> list[KeptAttempt]:
             nonce=nonce,
             boot=boot,
             executor=executor,
-            out_at=out_at,
-            err_at=err_at,
-            tries=tries,
-            until=until,
-            began=began,
+            out_offset=out_at,
+            err_offset=err_at,
+            launches=tries,
+            relaunch_at=until,
+            started_at=began,
             session=_read(told),
             agent=agent,
-            said=said,
+            prompt_text=said,
             current=bool(current),
-            gate=gate,
-            writes=bool(writes),
+            gate_reply=gate,
+            can_write_outside=bool(writes),
         )
         for (
             run_id, epoch, nonce, boot, executor, out_at, err_at, tries, until, began, told, agent,
             said, current, gate, writes
-        ) in await tx.rows("kept_of", home=home)
+        ) in await tx.rows("kept_attempts_of", home=home)
     ]  # fmt: skip
 
 
@@ -190,16 +194,16 @@ async def adopt_attempt(tx: Transaction, run_id: int, epoch: int, worker: str) -
     return ClaimResult(
         leases=[lease],
         tasks={task.id: task for task in tasks},
-        answers=await load_answers(tx, [run_id] if lease.asked else []),
+        answers=await load_answers(tx, [run_id] if lease.question_count else []),
     )
 
 
-async def begin_checks(tx: Transaction, run_id: int, epoch: int) -> int:
+async def record_check_start(tx: Transaction, run_id: int, epoch: int) -> int:
     """Count a look at the checks of an attempt that goes on."""
-    rows = await tx.rows("begin_checks", run_id=run_id, epoch=epoch)
+    rows = await tx.rows("count_check_start", run_id=run_id, epoch=epoch)
     return int(rows[0][0]) if rows else 0
 
 
 async def drop_kept_attempt(tx: Transaction, run_id: int, epoch: int) -> None:
     """Forget a kept attempt."""
-    await tx.run("drop_kept", run_id=run_id, epoch=epoch)
+    await tx.run("delete_kept_attempts", run_id=run_id, epoch=epoch)

@@ -60,11 +60,11 @@ class AuditedOperation(Generic[Result]):
         """Run it."""
         entry = self.entry
         values = {**_entry_values(entry), "key": entry.key, "digest": entry.digest}
-        await check_attempt(tx, entry.held)
+        await check_attempt(tx, entry.attempt)
         if entry.key is None and not entry.rehearsal:
-            await tx.run("insert_request", now=tx.now(), **values)
+            await tx.run("insert_audit_entry", now=tx.now(), **values)
             return Audited(None, await self._operation(tx, *args, **kwargs))
-        row = await one(tx, "insert_request", now=tx.now(), **values)
+        row = await one(tx, "insert_audit_entry", now=tx.now(), **values)
         if row is None:
             message = f"a request with the key {entry.key!r} was made at the same time: look first"
             raise Conflict(message)
@@ -85,7 +85,7 @@ async def enqueue_audited(
 ) -> list[list[Enqueued]]:
     """Queue the runs of requests that need no key, with their audit entries, in one commit."""
     entries = QueryRows(_entry_values(entry) for entry, _ in requests)
-    await tx.run("insert_requests", rows=entries, now=tx.now())
+    await tx.run("insert_audit_entries", rows=entries, now=tx.now())
     return await enqueue(tx, [batch for _, batch in requests])
 
 
@@ -94,7 +94,7 @@ enqueue_audited.__name__ = enqueue.__name__  # the same fault points
 
 def can_share_commit(entry: NewAuditEntry) -> bool:
     """Tell whether nothing has to be known of a request but that it was made."""
-    return entry.key is None and entry.held is None and not entry.rehearsal
+    return entry.key is None and entry.attempt is None and not entry.rehearsal
 
 
 def _entry_values(entry: NewAuditEntry) -> dict[str, object]:
@@ -102,7 +102,7 @@ def _entry_values(entry: NewAuditEntry) -> dict[str, object]:
         "caller": entry.caller,
         "space": entry.space,
         "command": entry.command,
-        "about": json.dumps(entry.about),
+        "subject": json.dumps(entry.subject),
     }
 
 
@@ -125,13 +125,13 @@ async def check_attempt(tx: Transaction, attempt: tuple[int, int] | None) -> Non
     if attempt is None:
         return
     run_id, epoch = attempt
-    if await one(tx, "lock_held", run_id=run_id, epoch=epoch) is None:
+    if await one(tx, "lock_attempt", run_id=run_id, epoch=epoch) is None:
         raise Fenced(run_id, epoch)
 
 
 async def find_attempt_identity(tx: Transaction, run_id: int, epoch: int) -> AttemptIdentity | None:
     """Return what is known of an attempt that goes on; None if it is over."""
-    row = await one(tx, "find_held", run_id=run_id, epoch=epoch)
+    row = await one(tx, "find_attempt", run_id=run_id, epoch=epoch)
     if row is None:
         return None
     return AttemptIdentity(
@@ -146,7 +146,7 @@ async def find_attempt_identity(tx: Transaction, run_id: int, epoch: int) -> Att
 
 async def count_tasks_made_by_attempts(tx: Transaction, space_id: int) -> int:
     """Return how many tasks stand in a space that attempts have made."""
-    row = await one(tx, "count_made", space_id=space_id)
+    row = await one(tx, "count_tasks_of_attempts", space_id=space_id)
     return 0 if row is None else int(row[0])
 
 
@@ -156,12 +156,12 @@ async def record_request(tx: Transaction) -> None:
 
 async def record_answer(tx: Transaction, request_id: int, status: int | None, answer: str) -> None:
     """Keep what a request is answered, for when it comes again; with its status it is final."""
-    await tx.run("answer_request", id=request_id, status=status, answer=answer)
+    await tx.run("set_audit_answer", id=request_id, status=status, answer=answer)
 
 
 async def find_audit_entry(tx: Transaction, caller: str, key: str) -> AuditEntry | None:
     """Return the request that a caller made under a key."""
-    row = await one(tx, "find_request", caller=caller, key=key)
+    row = await one(tx, "find_audit_entry", caller=caller, key=key)
     return None if row is None else _as_request(row)
 
 
@@ -169,7 +169,7 @@ async def find_repeated_requests(
     tx: Transaction, callers: Sequence[str], digest: str
 ) -> list[AuditEntry]:
     """Return the requests of callers that asked for the same, in the order they were made."""
-    rows = await tx.rows("requests_alike", callers=callers, digest=digest)
+    rows = await tx.rows("find_equal_audit_entries", callers=callers, digest=digest)
     return [_as_request(row) for row in rows]
 
 
@@ -177,7 +177,7 @@ async def list_audit_entries(
     tx: Transaction, space: str | None, before: int, most: int
 ) -> list[AuditEntry]:
     """Return requests, newest first."""
-    rows = await tx.rows("list_requests", space=space, before=before, most=most)
+    rows = await tx.rows("list_audit_entries", space=space, before=before, most=most)
     return [_as_request(row) for row in rows]
 
 
@@ -188,7 +188,7 @@ def _as_request(row: Row) -> AuditEntry:
         caller=row[2],
         space=row[3],
         command=row[4],
-        about=json.loads(row[5]),
+        subject=json.loads(row[5]),
         key=row[6],
         digest=row[7],
         status=row[8],

@@ -260,7 +260,9 @@ DOUBT = "it may have been sent between the backup and the restore"
 MILLION = 1_000_000
 LIKELY_A_SECOND = 1_000
 
-FLEETING = frozenset({"facts", "workers", "heads", "pings", "homes", "kept", "beats"})
+FLEETING = frozenset(
+    {"metadata", "workers", "queue_heads", "claim_hints", "homes", "kept_attempts", "heartbeats"}
+)
 """Tables that are not taken over: leases and caches of another life, and facts one by one."""
 
 RESTORED = "restored"
@@ -282,8 +284,8 @@ async def adjust_restored_rows(
     states = ["sending"] if pass_over is None else ["pending", "sending"]
     messages = await _doubt(tx, states, now)
     # Positions of the other life mean nothing in this one; its cursors are told apart anyway.
-    await tx.run("note_fact", name=PRUNED, value="0.0")
-    await tx.run("note_fact", name=RESTORED, value=str(now))
+    await tx.run("put_metadata", name=PRUNED, value="0.0")
+    await tx.run("put_metadata", name=RESTORED, value=str(now))
     running = (await tx.rows("count_running"))[0][0]
     await queue.rebuild_queue_heads(tx)
     data = {"from": backup.incarnation, "at": backup.at.isoformat(), "slots": slots}
@@ -302,7 +304,7 @@ async def _pass_over(tx: Transaction, pass_over: Decide, now: int) -> int:
 
 
 async def _doubt(tx: Transaction, states: list[str], now: int) -> int:
-    rows = await tx.rows("doubt_deliveries", states=states, error=DOUBT)
+    rows = await tx.rows("mark_deliveries_unknown", states=states, error=DOUBT)
     events = QueryRows(
         {
             "name": EventName.DELIVERY_UNKNOWN.value,

@@ -23,7 +23,7 @@ from rota.model.budgets import (
 )
 from rota.model.runs import RunState
 from rota.model.settlement import Settlement
-from rota.store.queue import LATER
+from rota.store.queue import DELAYED
 from rota.store.transactions import QueryRows, Row, Transaction
 
 
@@ -39,8 +39,8 @@ async def set_budget(
         await tx.run("drop_budget", scope=scope.value, key=key)
     space = key if scope is BudgetScope.SPACE else None
     task = None if scope is BudgetScope.SPACE else key
-    await tx.run("free_held_back", task_id=task, space_id=space, now=now)
-    tx.wake(LATER)
+    await tx.run("release_over_budget", task_id=task, space_id=space, now=now)
+    tx.wake(DELAYED)
 
 
 async def budgets_for_task(
@@ -56,7 +56,7 @@ async def reserve_budget(
 ) -> Amounts | BudgetRefusal | None:
     """Set something aside, if the run is still the worker's and the day has enough left."""
     own = {"run_id": spender.run_id, "epoch": spender.epoch}
-    if not await tx.rows("hold_spender", worker=worker, **own):
+    if not await tx.rows("lock_running_attempt", worker=worker, **own):
         return None
     rows = await tx.rows("lock_budgets", task_id=spender.task_id, space_id=spender.space_id)
     granted = dict(most)
@@ -65,7 +65,7 @@ async def reserve_budget(
         if scope is BudgetScope.RUN:
             continue
         key = spender.space_id if scope is BudgetScope.SPACE else spender.task_id
-        sums = await tx.rows("sum_spending", scope=scope.value, key=key, day=spender.day, **own)
+        sums = await tx.rows("sum_budget_usage", scope=scope.value, key=key, day=spender.day, **own)
         used, aside = _amounts(sums[0][:5]), _amounts(sums[0][5:])
         for unit, cap in _caps(row[1:]).only(spender.units):
             unused = max(cap - getattr(used, unit), 0)
@@ -75,11 +75,11 @@ async def reserve_budget(
                 return BudgetRefusal(scope, unit, cap, left, others)
             granted[unit] = min(granted[unit], left)
     await tx.run(
-        "put_spending",
+        "insert_budget_usage",
         space_id=spender.space_id,
         task_id=spender.task_id,
         day=spender.day,
-        began=spender.began,
+        started_at=spender.started_at,
         **own,
         **granted,
     )
@@ -90,32 +90,32 @@ async def usage_of_run(tx: Transaction, run_id: int) -> list[DailyUsage]:
     """Return what the attempts of a run have used, oldest first."""
     return [
         DailyUsage(run_id, row[0], _amounts(row[1:6]), bool(row[6]), row[7])
-        for row in await tx.rows("spending_of_run", run_id=run_id)
+        for row in await tx.rows("budget_usage_of_run", run_id=run_id)
     ]
 
 
 async def usage_history(tx: Transaction, task_id: int, most: int) -> list[Amounts]:
     """Return what the newest finished runs of a task have used."""
-    rows = await tx.rows("spending_history", task_id=task_id, most=most)
+    rows = await tx.rows("budget_usage_history", task_id=task_id, most=most)
     return [_amounts(row) for row in rows]
 
 
 async def duration_history(tx: Transaction, task_id: int, most: int) -> list[Amounts]:
     """Return how long the newest finished runs of a task have worked."""
-    rows = await tx.rows("times_of", task_id=task_id, most=most)
+    rows = await tx.rows("attempt_seconds_of_task", task_id=task_id, most=most)
     return [Amounts(seconds=int(row[0])) for row in rows]
 
 
 async def usage_on_day(tx: Transaction, scope: BudgetScope, key: int, day: str) -> BudgetUsage:
     """Return what a task or a space has used on a day, and what is set aside beside that."""
     own = {"run_id": 0, "epoch": 0}
-    rows = await tx.rows("sum_spending", scope=scope.value, key=key, day=day, **own)
+    rows = await tx.rows("sum_budget_usage", scope=scope.value, key=key, day=day, **own)
     return BudgetUsage(_amounts(rows[0][:5]), _amounts(rows[0][5:]))
 
 
-async def count_held_by_budget(tx: Transaction, space_id: int | None) -> tuple[int, str | None]:
+async def count_over_budget(tx: Transaction, space_id: int | None) -> tuple[int, str | None]:
     """Return how many runs budgets hold back, and why one of them."""
-    rows = await tx.rows("count_held_back", space_id=space_id)
+    rows = await tx.rows("count_over_budget", space_id=space_id)
     return rows[0][0], rows[0][1]
 
 
@@ -125,7 +125,7 @@ async def add_used(tx: Transaction, run_id: int, epoch: int, heard: Iterable[Out
     used = sum((one.used for one in told), Amounts())
     if used:
         priced = int(any(one.priced for one in told))
-        await tx.run("add_spending", run_id=run_id, epoch=epoch, priced=priced, **dict(used))
+        await tx.run("add_budget_usage", run_id=run_id, epoch=epoch, priced=priced, **dict(used))
 
 
 async def close(tx: Transaction, settlements: Sequence[Settlement], now: int) -> None:
@@ -134,14 +134,14 @@ async def close(tx: Transaction, settlements: Sequence[Settlement], now: int) ->
         {
             "run_id": s.run_id,
             "epoch": s.epoch,
-            "stopped": None if s.extras.aside is None else s.extras.aside.stopped,
+            "stop_reason": None if s.extras.notes is None else s.extras.notes.stop_reason,
             "away": s.extras.away,
         }
         for s in settlements
         if s.was is RunState.RUNNING
     )
     if rows:
-        await tx.run("close_spending", rows=rows, now=now)
+        await tx.run("close_budget_usage", rows=rows, now=now)
 
 
 def _amounts(row: Row) -> Amounts:

@@ -22,7 +22,14 @@ from rota.model.runs import Lease
 from rota.model.spaces import Limit, LimitScope, Quota
 from rota.model.tasks import Task
 from rota.model.views import ClaimResult
-from rota.store.queue import RUNS, FreshHead, Head, apply_claim_hints, open_new_heads, take_pings
+from rota.store.queue import (
+    RUNS,
+    FreshHead,
+    Head,
+    apply_claim_hints,
+    open_new_queue_heads,
+    take_claim_hints,
+)
 from rota.store.tasks import get_tasks
 from rota.store.transactions import QueryRows, Row, Transaction
 
@@ -86,7 +93,7 @@ async def claim_runs(
     """
     await tx.enter_claim()
     now = tx.now()
-    pings = await take_pings(tx, worker)
+    pings = await take_claim_hints(tx, worker)
     if pings is None:
         return ClaimResult(leases=[], tasks={}, answers={})
     fresh, quiet = await apply_claim_hints(tx, pings)
@@ -97,7 +104,7 @@ async def claim_runs(
     else:
         room = await read_room(tx, now)
     if fresh:
-        await open_new_heads(tx, fresh, now)
+        await open_new_queue_heads(tx, fresh, now)
     more = bool(fresh) or not quiet
     for number in range(MOST_ROUNDS if more else 0):
         left = want - len(catch.leases)
@@ -109,11 +116,13 @@ async def claim_runs(
         if not await _serve_pools(tx, room, heads, turn._replace(want=left), catch):
             more = False
             break
-    await keep_buckets(tx, room)
+    await set_bucket_levels(tx, room)
     return ClaimResult(
         leases=catch.leases,
         tasks=await _tasks(tx, catch.versions),
-        answers=await load_answers(tx, [lease.run_id for lease in catch.leases if lease.asked]),
+        answers=await load_answers(
+            tx, [lease.run_id for lease in catch.leases if lease.question_count]
+        ),
         retry_at=await _retry_at(tx, room, pools, routes, now),
         more=more,
     )
@@ -138,7 +147,7 @@ async def _retry_at(
     instants = []
     for group in room.spent():
         waiting = await tx.rows(
-            "open_heads",
+            "open_queue_heads",
             pools=list(pools),
             gates=[group],
             routes=list(routes),
@@ -153,7 +162,7 @@ async def _retry_at(
 async def load_answers(tx: Transaction, run_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return what people have answered to the questions of runs, in order."""
     found: dict[int, tuple[str, ...]] = {}
-    for run_id, answer in await tx.rows("given_answers", ids=run_ids) if run_ids else []:
+    for run_id, answer in await tx.rows("answers_of_runs", ids=run_ids) if run_ids else []:
         found[run_id] = (*found.get(run_id, ()), answer)
     return found
 
@@ -167,7 +176,7 @@ async def _open_heads(
 ) -> dict[str, list[Head]]:
     """Return the open heads of each pool that has any, in the order of the pools and turns."""
     rows = await tx.rows(
-        "open_heads",
+        "open_queue_heads",
         pools=list(pools),
         gates=room.gates(),
         routes=list(routes),
@@ -244,7 +253,7 @@ async def _take(tx: Transaction, head: FreshHead, turn: _Turn, catch: _Catch) ->
         pool=pool,
         space_id=space_id,
         route=route,
-        grp=group,
+        limit_group=group,
         metered=metered,
         most=turn.want,
         worker=turn.worker,
@@ -353,7 +362,7 @@ async def _pick(
             "n": n,
             "space_id": head[0],
             "route": head[1],
-            "grp": head[2],
+            "limit_group": head[2],
             "metered": head[3],
             "most": most,
         }
@@ -389,14 +398,14 @@ async def _lease(tx: Transaction, found: _Round, worker: str, now: int) -> None:
 async def _close(tx: Transaction, pool: str, found: _Round, now: int) -> None:
     if found.empty:
         rows = QueryRows(
-            {"space_id": head[0], "route": head[1], "grp": head[2], "metered": head[3]}
+            {"space_id": head[0], "route": head[1], "limit_group": head[2], "metered": head[3]}
             for head in found.empty
         )
-        await tx.run("drop_heads", pool=pool, rows=rows)
+        await tx.run("delete_queue_heads", pool=pool, rows=rows)
     if found.served:
-        await tx.run("turn_heads", pool=pool, spaces=sorted(found.served), now=now)
+        await tx.run("turn_queue_heads", pool=pool, spaces=sorted(found.served), now=now)
     if found.full_spaces:
-        await tx.run("shut_heads", pool=pool, spaces=sorted(found.full_spaces))
+        await tx.run("close_queue_heads", pool=pool, spaces=sorted(found.full_spaces))
 
 
 UNLIMITED = 1 << 30
@@ -493,7 +502,7 @@ async def _add(tx: Transaction, room: LimitHeadroom, row: Row, now: int) -> None
             room.space_caps[key] = cap
     elif scope == LimitScope.GROUP:
         if cap is not None:
-            used = await tx.rows("count_group", grp=key, cap=cap)
+            used = await tx.rows("count_group", limit_group=key, cap=cap)
             room.groups[key] = cap - used[0][0]
         if rate is not None:
             bucket = RateBucket(
@@ -509,11 +518,16 @@ async def _add(tx: Transaction, room: LimitHeadroom, row: Row, now: int) -> None
         room.pools[key] = cap - used[0][0]
 
 
-async def keep_buckets(tx: Transaction, room: LimitHeadroom) -> None:
+async def set_bucket_levels(tx: Transaction, room: LimitHeadroom) -> None:
     """Write back the buckets this claim took from."""
     for group in sorted(room.taken):
         bucket = room.buckets[group]
-        await tx.run("keep_bucket", key=group, tokens=bucket.tokens, refilled_at=bucket.refilled_at)
+        await tx.run(
+            "set_bucket_level",
+            key=group,
+            bucket_level=bucket.tokens,
+            refilled_at=bucket.refilled_at,
+        )
 
 
 async def set_limits(tx: Transaction, limits: Sequence[Limit]) -> None:
@@ -546,5 +560,5 @@ async def set_limits(tx: Transaction, limits: Sequence[Limit]) -> None:
             )
             await tx.run("insert_limits", rows=rows)
     if changed:
-        await tx.run("reset_gates")
+        await tx.run("reset_blocking_groups")
         tx.wake(RUNS)

@@ -11,7 +11,7 @@ from rota.model.schedules import StoredSchedule
 from rota.store.tasks import as_schedule
 from rota.store.transactions import EVENTS, QueryRows, Transaction
 
-FORWARD = "clock_leapt"
+FORWARD = "clock_jumped"
 """The fact that holds the last leap forward, until the clock goes back."""
 RETURNED = "clock_returned"
 """The fact that holds the last span whose slots were planned too early."""
@@ -19,7 +19,7 @@ RETURNED = "clock_returned"
 
 async def get_clock_jumps(tx: Transaction) -> Leaps:
     """Return what is known of the store's clock."""
-    ((forward, returned, planned),) = await tx.rows("read_leaps")
+    ((forward, returned, planned),) = await tx.rows("read_clock_jumps")
     return Leaps(_leap(forward), _leap(returned), planned)
 
 
@@ -31,9 +31,9 @@ async def record_clock_jump(tx: Transaction, leap: Leap) -> bool:
     if known is not None and same:
         leap = Leap(min(known.start, leap.start), max(known.end, leap.end))
     if leap != known:
-        await tx.run("note_fact", name=FORWARD, value=json.dumps(leap))
+        await tx.run("put_metadata", name=FORWARD, value=json.dumps(leap))
     if not same:
-        await _announce(tx, EventName.CLOCK_LEAPT, leap, tx.now())
+        await _announce(tx, EventName.CLOCK_JUMPED, leap, tx.now())
     return not same
 
 
@@ -43,10 +43,10 @@ async def record_clock_return(tx: Transaction, early: Leap | None) -> bool:
     await tx.enter_claim()
     known = await get_clock_jumps(tx)
     if known.forward is not None and now < known.forward.end:
-        await tx.run("drop_fact", name=FORWARD)
+        await tx.run("delete_metadata", name=FORWARD)
     if early is None or (known.returned is not None and early.end <= known.returned.end):
         return False
-    await tx.run("note_fact", name=RETURNED, value=json.dumps(early))
+    await tx.run("put_metadata", name=RETURNED, value=json.dumps(early))
     await _announce(tx, EventName.CLOCK_RETURNED, early, now)
     return True
 

@@ -76,10 +76,10 @@ async def count_skipped_slots(tx: Transaction) -> list[tuple[str, int]]:
 async def note_pruned(tx: Transaction, events: list[Row]) -> None:
     """Remember how far events (id, name, run, transaction) have been pruned."""
     newest = max(EventPosition(int(row[3]), row[0]) for row in events)
-    known = await tx.rows("read_fact", name=PRUNED)
+    known = await tx.rows("get_metadata", name=PRUNED)
     if known:
         newest = max(newest, _as_position(known[0][0]))
-    await tx.run("note_fact", name=PRUNED, value=f"{newest.transaction}.{newest.event}")
+    await tx.run("put_metadata", name=PRUNED, value=f"{newest.transaction}.{newest.event}")
 
 
 def _place(row: Row) -> EventPosition:

@@ -36,10 +36,10 @@ async def record_heartbeats(
     """Put signs in the place of earlier ones; those of runs that are another's are passed over."""
     now = tx.now()
     rows = QueryRows(
-        {"run_id": sign.run_id, "epoch": sign.epoch, "data": json.dumps(_told(sign))}
+        {"run_id": sign.run_id, "epoch": sign.epoch, "sample": json.dumps(_told(sign))}
         for sign in sorted(signs, key=lambda sign: sign.run_id)
     )
-    await tx.run("put_beats", rows=rows, worker=worker, due=due, now=now)
+    await tx.run("put_heartbeats", rows=rows, worker=worker, due=due, now=now)
 
 
 def _told(sign: AttemptSample) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _told(sign: AttemptSample) -> dict[str, Any]:
 
 async def get_heartbeats(tx: Transaction, run_ids: Sequence[int]) -> dict[RunId, Heartbeat]:
     """Return the newest heartbeats of the newest attempts of runs."""
-    rows = await tx.rows("beats_of", ids=sorted(run_ids)) if run_ids else []
+    rows = await tx.rows("heartbeats_of", ids=sorted(run_ids)) if run_ids else []
     return {row[0]: as_heartbeat(row) for row in rows}
 
 
@@ -58,7 +58,9 @@ def as_heartbeat(row: Row) -> Heartbeat:
     """Return a row as what was last heard of an attempt."""
     run_id, epoch, at, silence, data = row
     record = {"run_id": run_id, "epoch": epoch, **json.loads(data)}
-    return Heartbeat(sign=from_json(AttemptSample, record), at=from_micros(at), silence=silence)
+    return Heartbeat(
+        sample=from_json(AttemptSample, record), at=from_micros(at), missed_reason=silence
+    )
 
 
 async def list_missed_heartbeats(
@@ -66,7 +68,7 @@ async def list_missed_heartbeats(
 ) -> list[MissedHeartbeat]:
     """Return running attempts that nobody has told of in time."""
     now = tx.now()
-    rows = await tx.rows("overdue_beats", now=now, patience=patience, most=most)
+    rows = await tx.rows("overdue_heartbeats", now=now, patience=patience, most=most)
     return [
         MissedHeartbeat(RunId(run_id), Epoch(epoch), at, bool(trusted), bool(kept))
         for run_id, epoch, at, trusted, kept in rows
@@ -77,14 +79,14 @@ async def record_missed_heartbeats(tx: Transaction, silences: Mapping[MissedHear
     """Write down silences that still hold, each with an event."""
     now = tx.now()
     rows = QueryRows(
-        {"run_id": silent.run_id, "epoch": silent.epoch, "at": silent.at, "silence": why}
+        {"run_id": silent.run_id, "epoch": silent.epoch, "at": silent.at, "missed_reason": why}
         for silent, why in sorted(silences.items())
     )
-    noted = await tx.rows("note_silence", rows=rows)
+    noted = await tx.rows("record_missed_heartbeats", rows=rows)
     reasons = {silent.run_id: why for silent, why in silences.items()}
     for (run_id,) in noted:
         data = json.dumps({"reason": reasons[run_id]})
-        name = EventName.SILENT.value
+        name = EventName.HEARTBEAT_MISSED.value
         await tx.run("record_events", ids=[run_id], name=name, data=data, now=now)
     if noted:
         tx.wake(EVENTS)
@@ -100,7 +102,7 @@ async def record_machine_sample(
     """Write a reading, and forget those of more than a week ago."""
     now = tx.now()
     await tx.run(
-        "put_reading",
+        "insert_machine_sample",
         worker=worker,
         home=home,
         host=host,
@@ -109,20 +111,20 @@ async def record_machine_sample(
         total=load.memory_total,
         now=now,
     )
-    await tx.run("prune_readings", before=now - KEEP_MICROS)
+    await tx.run("prune_machine_samples", before=now - KEEP_MICROS)
 
 
 async def list_machine_samples(
     tx: Transaction, since: int, before: int, host: str | None, most: int
 ) -> list[MachineSample]:
     """Return readings of a span, newest first."""
-    rows = await tx.rows("list_readings", since=since, before=before, host=host, most=most)
+    rows = await tx.rows("list_machine_samples", since=since, before=before, host=host, most=most)
     return [_reading(row) for row in rows]
 
 
 async def newest_machine_samples(tx: Transaction, since: int) -> list[MachineSample]:
     """Return one reading for each home."""
-    return [_reading(row) for row in await tx.rows("newest_readings", since=since)]
+    return [_reading(row) for row in await tx.rows("newest_machine_samples", since=since)]
 
 
 async def list_attempt_heartbeats(
@@ -137,7 +139,7 @@ async def list_attempt_heartbeats(
             started_at=from_micros(row[8]),
             heartbeat=as_heartbeat(row[:5]),
         )
-        for row in await tx.rows("list_beats", space_id=space_id, most=most)
+        for row in await tx.rows("list_heartbeats", space_id=space_id, most=most)
     ]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from rota.model.events import EventName
 from rota.model.ids import SpaceId
 from rota.model.instants import from_micros
-from rota.model.notifications import NotificationTarget
+from rota.model.notifications import DeliveryKind, NotificationTarget
 from rota.model.runs import RunState
 from rota.model.settlement import Settlement
 from rota.store.tasks import policy_of
@@ -30,14 +30,16 @@ async def set_notification_target(
     """Write a preference; one that says the same already stays as old as it is."""
     now = tx.now()
     if usual:
-        await tx.run("unset_usual", space_id=space_id, channel=channel, target=target, now=now)
+        await tx.run(
+            "unset_default_target", space_id=space_id, channel=channel, target=target, now=now
+        )
     await tx.run(
-        "put_preference",
+        "put_notification_target",
         space_id=space_id,
         channel=channel,
         target=target,
-        least=least,
-        usual=int(usual),
+        min_priority=least,
+        is_default=int(usual),
         now=now,
     )
 
@@ -47,14 +49,16 @@ async def drop_notification_target(
 ) -> bool:
     """Take a preference away."""
     named = {"space_id": space_id, "channel": channel, "target": target}
-    return bool(await tx.rows("drop_preference", **named))
+    return bool(await tx.rows("delete_notification_target", **named))
 
 
 async def list_notification_targets(
     tx: Transaction, space_id: int | None
 ) -> list[NotificationTarget]:
     """Return the preferences of a space, or of all."""
-    return [_preference(row) for row in await tx.rows("list_preferences", space_id=space_id)]
+    return [
+        _preference(row) for row in await tx.rows("list_notification_targets", space_id=space_id)
+    ]
 
 
 def _preference(row: Row) -> NotificationTarget:
@@ -64,8 +68,8 @@ def _preference(row: Row) -> NotificationTarget:
         space=space,
         channel=channel,
         target=target,
-        least=least,
-        usual=bool(usual),
+        min_priority=least,
+        is_default=bool(usual),
         updated_at=from_micros(updated_at),
     )
 
@@ -81,16 +85,16 @@ async def thread_owner(tx: Transaction, key: str) -> SpaceId | None:
 
 async def notify(tx: Transaction, rich: Sequence[Settlement], now: int) -> None:
     """Put what is to be told of runs into the outbox, once for each place."""
-    told: dict[int, Settlement] = {s.run_id: s for s in rich if s.extras.notice is not None}
+    told: dict[int, Settlement] = {s.run_id: s for s in rich if s.extras.notification is not None}
     if not told:
         return
     wanted: dict[int, list[Row]] = defaultdict(list)
-    for row in await tx.rows("preferences_of_runs", ids=sorted(told)):
+    for row in await tx.rows("notification_targets_of_runs", ids=sorted(told)):
         wanted[row[0]].append(row)
     outbox, events = QueryRows(), QueryRows()
     for run_id, rows in wanted.items():
         s = told[run_id]
-        notice = s.extras.notice
+        notice = s.extras.notification
         if notice is None:
             continue
         _, space_id, task_id, task, priority = rows[0][:5]
@@ -109,14 +113,17 @@ async def notify(tx: Transaction, rich: Sequence[Settlement], now: int) -> None:
                     "target": target,
                     "body": f"{task}: {notice.text}",
                     "dedupe_key": _key(run_id, s.epoch, s.state.value, channel, target),
-                    "kind": "notice",
-                    "asking": s.epoch if notice.asking else None,
+                    "kind": DeliveryKind.NOTIFICATION.value,
+                    "question_epoch": s.epoch if notice.asking else None,
                 }
             )
         if preferred:
             below = [f"{c}:{t}" for c, t, least in preferred if least > priority]
-            data: dict[str, object] = {"to": [f"{c}:{t}" for c, t in reached], "below": below}
-            events.append(_event(EventName.NOTICED, data, space_id, task_id, run_id))
+            data: dict[str, object] = {
+                "targets": [f"{c}:{t}" for c, t in reached],
+                "below_level": below,
+            }
+            events.append(_event(EventName.NOTIFIED, data, space_id, task_id, run_id))
     await _put(tx, outbox, events, now)
 
 
@@ -124,7 +131,7 @@ async def notify_disabled(tx: Transaction, task: Row, run_id: int, now: int) -> 
     """Tell that a task was disabled by its failures; return what its event says of that."""
     task_id, space_id, name, reason, policy = task
     priority = policy_of(policy).priority
-    rows = await tx.rows("list_preferences", space_id=space_id)
+    rows = await tx.rows("list_notification_targets", space_id=space_id)
     reached = [(row[2], row[3]) for row in rows if row[4] <= priority]
     outbox = QueryRows(
         {
@@ -135,7 +142,7 @@ async def notify_disabled(tx: Transaction, task: Row, run_id: int, now: int) -> 
             "body": f"{name}: the task was disabled, it has {reason}; last in run {run_id}. "
             f"`rota task enable {name}` lets it run again",
             "dedupe_key": _key(run_id, task_id, "disabled", channel, target),
-            "kind": "notice",
+            "kind": DeliveryKind.NOTIFICATION.value,
         }
         for channel, target in reached
     )
@@ -143,7 +150,10 @@ async def notify_disabled(tx: Transaction, task: Row, run_id: int, now: int) -> 
     if not rows:
         return {}
     below = [f"{row[2]}:{row[3]}" for row in rows if row[4] > priority]
-    return {"to": [f"{c}:{t}" for c, t in reached], "below": below}
+    return {
+        "targets": [f"{c}:{t}" for c, t in reached],
+        "below_level": below,
+    }
 
 
 async def _put(tx: Transaction, outbox: QueryRows, events: QueryRows, now: int) -> None:

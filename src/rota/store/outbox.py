@@ -56,7 +56,7 @@ def as_delivery(row: Row) -> Delivery:
         error=error,
         kind=DeliveryKind(kind),
         mail=None if mail is None else mail_of(mail),
-        files=() if files is None else from_json(tuple[Attachment, ...], json.loads(files)),
+        attachments=() if files is None else from_json(tuple[Attachment, ...], json.loads(files)),
     )
 
 
@@ -116,9 +116,9 @@ async def record_delivery(
     return bool(rows)
 
 
-async def list_held_deliveries(tx: Transaction, worker: str, most: int) -> list[Delivery]:
+async def list_deliveries_of_worker(tx: Transaction, worker: str, most: int) -> list[Delivery]:
     """Return deliveries a worker has taken and not marked."""
-    rows = await tx.rows("held_deliveries", worker=worker, most=most)
+    rows = await tx.rows("deliveries_of_worker", worker=worker, most=most)
     return [as_delivery(row) for row in rows]
 
 

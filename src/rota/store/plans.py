@@ -232,7 +232,7 @@ async def _announce_plans(tx: Transaction, accepted: list[SchedulePlan], now: in
 async def promote_delayed(tx: Transaction, most: int) -> int:
     """Let delayed runs whose time has come stand in the queue; return how many."""
     now = tx.now()
-    rows = await tx.rows("later_due", now=now, most=most)
+    rows = await tx.rows("due_delayed_runs", now=now, most=most)
     if not rows:
         return 0
     await tx.run("promote_runs", ids=[row[0] for row in rows])
@@ -242,7 +242,7 @@ async def promote_delayed(tx: Transaction, most: int) -> int:
             claim_hint(row[1], row[2], row[3], row[4], bool(row[5]), row[6]) for row in rows
         )
     }
-    await tx.run("insert_pings", rows=QueryRows(pings.values()))
+    await tx.run("insert_claim_hints", rows=QueryRows(pings.values()))
     tx.wake(RUNS)
     return len(rows)
 
@@ -273,7 +273,7 @@ async def pause_all(tx: Transaction, who: str) -> Pauses:
     standing = await get_pauses(tx)
     if standing and standing[-1].until is None:
         return standing
-    await tx.run("note_fact", name=GOING_ON, value=str(now))
+    await tx.run("put_metadata", name=GOING_ON, value=str(now))
     await _announce_pause(tx, EventName.PAUSED, who, now)
     return (*standing, Pause(now, None))
 
@@ -289,8 +289,8 @@ async def resume_all(tx: Transaction, who: str) -> Pauses:
     (oldest,) = (await tx.rows("oldest_cursor"))[0]
     kept = [p for p in ended if oldest is not None and (p.until or now) > oldest]
     kept.append(Pause(going_on.since, max(now, going_on.since)))
-    await tx.run("note_fact", name=ENDED, value=write_pauses(kept))
-    await tx.run("drop_fact", name=GOING_ON)
+    await tx.run("put_metadata", name=ENDED, value=write_pauses(kept))
+    await tx.run("delete_metadata", name=GOING_ON)
     await _announce_pause(tx, EventName.RESUMED, who, now)
     tx.wake(RUNS)
     tx.wake(SCHEDULES)

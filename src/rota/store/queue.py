@@ -17,14 +17,14 @@ from rota.store.transactions import QueryRows, Row, Transaction
 
 RUNS = "runs"
 """The topic of runs that may be claimed."""
-LATER = "later"
+DELAYED = "delayed"
 """The topic of runs that may be claimed at an instant to come."""
 
 
-def place_of(run: NewRun, now: int) -> QueueState:
+def queue_state_of(run: NewRun, now: int) -> QueueState:
     """Return where a new run stands: a laned one waits until claiming makes it its lane's head."""
     if run.available_at is not None and run.available_at > now:
-        return QueueState.LATER
+        return QueueState.DELAYED
     return QueueState.READY if run.lane is None else QueueState.HELD
 
 
@@ -67,11 +67,11 @@ def _is_named(batch: RunBatch) -> bool:
 async def _enqueue_one(tx: Transaction, batch: RunBatch, now: int, *, last: bool) -> Enqueued:
     """Queue a single run, with less ceremony: that is what a caller waits for most often."""
     run = batch.template
-    if place_of(run, now) is QueueState.LATER:
-        tx.wake(LATER)
+    if queue_state_of(run, now) is QueueState.DELAYED:
+        tx.wake(DELAYED)
     else:
         record = claim_hint(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
-        await tx.run("insert_ping", **record)
+        await tx.run("insert_claim_hint", **record)
         tx.wake(RUNS)
     common = _template(run, now)
     ids = await tx.insert("insert_one", 1, last=last, payload=batch.payloads[0], **common)
@@ -108,16 +108,16 @@ async def add_claim_hints(tx: Transaction, runs: Iterable[NewRun], now: int) -> 
     seen: dict[tuple[object, ...], dict[str, object]] = {}
     later = False
     for run in runs:
-        if place_of(run, now) is QueueState.LATER:
+        if queue_state_of(run, now) is QueueState.DELAYED:
             later = True
             continue
         record = claim_hint(run.pool, run.space_id, run.route, run.group, run.metered, run.lane)
         seen[tuple(record.values())] = record
     if seen:
-        await tx.run("insert_pings", rows=QueryRows(seen.values()))
+        await tx.run("insert_claim_hints", rows=QueryRows(seen.values()))
         tx.wake(RUNS)
     if later:
-        tx.wake(LATER)
+        tx.wake(DELAYED)
 
 
 def claim_hint(
@@ -129,7 +129,7 @@ def claim_hint(
             "pool": pool,
             "space_id": space_id,
             "route": None,
-            "grp": None,
+            "limit_group": None,
             "metered": None,
             "lane": lane,
         }
@@ -137,7 +137,7 @@ def claim_hint(
         "pool": pool,
         "space_id": space_id,
         "route": route,
-        "grp": group,
+        "limit_group": group,
         "metered": int(metered),
         "lane": None,
     }
@@ -151,10 +151,10 @@ def _template(run: NewRun, now: int) -> dict[str, object]:
         "pool": run.pool.value,
         "priority": run.priority,
         "lane": run.lane,
-        "grp": run.group,
+        "limit_group": run.group,
         "metered": int(run.metered),
         "source": run.source.value,
-        "place": place_of(run, now).value,
+        "queue_state": queue_state_of(run, now).value,
         "available_at": now if run.available_at is None else run.available_at,
         "expires_at": run.expires_at,
         "upstream_id": run.upstream_id,
@@ -278,13 +278,13 @@ FreshHead = tuple[str, int, str, str, int]
 """A head that may not have been written yet: its pool, then a head inside that."""
 
 
-async def take_pings(tx: Transaction, worker: str) -> list[Row] | None:
+async def take_claim_hints(tx: Transaction, worker: str) -> list[Row] | None:
     """Return the pings that have come, or None for a worker that may not claim.
 
     A fenced worker may not, and nobody may while everything is paused. Their pings stay.
     """
-    pings = await tx.rows("take_pings", most=MOST_PINGS, worker=worker)
-    if not pings and await tx.rows("is_barred", worker=worker):
+    pings = await tx.rows("take_claim_hints", most=MOST_PINGS, worker=worker)
+    if not pings and await tx.rows("is_claiming_barred", worker=worker):
         return None
     return pings
 
@@ -301,17 +301,17 @@ async def apply_claim_hints(tx: Transaction, pings: Sequence[Row]) -> tuple[set[
         fresh |= await _turn_lanes(tx, sorted(lanes))
     if reopen:
         rows = QueryRows({"pool": pool, "space_id": space} for pool, space in sorted(reopen))
-        await tx.run("reopen_heads", rows=rows)
+        await tx.run("reopen_queue_heads", rows=rows)
     return fresh, bool(pings) and not reopen and bool(pings[0][6])
 
 
-async def open_new_heads(tx: Transaction, heads: set[FreshHead], now: int) -> None:
+async def open_new_queue_heads(tx: Transaction, heads: set[FreshHead], now: int) -> None:
     """Note that heads may have ready runs."""
     rows = QueryRows(
-        {"pool": h[0], "space_id": h[1], "route": h[2], "grp": h[3], "metered": h[4]}
+        {"pool": h[0], "space_id": h[1], "route": h[2], "limit_group": h[3], "metered": h[4]}
         for h in sorted(heads)
     )
-    await tx.run("open_new_heads", rows=rows, now=now)
+    await tx.run("open_new_queue_heads", rows=rows, now=now)
 
 
 async def _turn_lanes(tx: Transaction, lanes: list[tuple[int, str]]) -> set[FreshHead]:
@@ -334,7 +334,7 @@ async def _turn_lanes(tx: Transaction, lanes: list[tuple[int, str]]) -> set[Fres
         # Another transaction holds the row; look at its lane again once that has ended.
         again = await tx.rows("lanes_of", ids=sorted(missed))
         await tx.run(
-            "insert_pings",
+            "insert_claim_hints",
             rows=QueryRows(
                 claim_hint(pool, space, "", "", False, lane) for pool, space, lane in again
             ),
@@ -349,11 +349,11 @@ async def rebuild_queue_heads(tx: Transaction) -> int:
     """
     now = tx.now()
     await tx.enter_claim()
-    found = await tx.rows("find_heads")
+    found = await tx.rows("find_queue_heads")
     if found:
-        await open_new_heads(tx, {(r[0], r[1], r[2], r[3], r[4]) for r in found}, now)
+        await open_new_queue_heads(tx, {(r[0], r[1], r[2], r[3], r[4]) for r in found}, now)
     lanes = await tx.rows("find_lanes")
     if lanes:
         pings = QueryRows(claim_hint(r[0], r[1], "", "", False, r[2]) for r in lanes)
-        await tx.run("insert_pings", rows=pings)
+        await tx.run("insert_claim_hints", rows=pings)
     return len(found) + len(lanes)

@@ -36,7 +36,7 @@ async def keep_session(
         "name": kept.id, "input": kept.input, "output": kept.output, "cached": kept.cached,
     }  # fmt: skip
     known = await one(tx, "named_session", **of_run, name=kept.id, was=kept.was)
-    said = await one(tx, "what_was_said", run_id=run_id, epoch=epoch)
+    said = await one(tx, "prompt_of_attempt", run_id=run_id, epoch=epoch)
     words = "" if said is None else said[0]
     if known is None:
         await tx.rows("lock_space", id=space_id)
@@ -52,13 +52,13 @@ async def keep_session(
     else:
         await tx.run("use_session", id=known[0], **told, now=now)
     if not known[1]:
-        exchange = {"run_id": run_id, "epoch": epoch, "session_id": known[0], "said": words}
-        await tx.run("note_exchange", **exchange, now=now)
+        exchange = {"run_id": run_id, "epoch": epoch, "session_id": known[0], "prompt_text": words}
+        await tx.run("insert_exchange", **exchange, now=now)
 
 
 async def forget_session(tx: Transaction, run_id: int, lost: AgentSessionRef, now: int) -> None:
     """Put a session aside that its agent does not know any more."""
-    await tx.run("archive_lost", run_id=run_id, agent=lost.agent, name=lost.id, now=now)
+    await tx.run("archive_unknown_session", run_id=run_id, agent=lost.agent, name=lost.id, now=now)
 
 
 def _as_session(row: Row) -> AgentSession:
@@ -156,5 +156,5 @@ async def resume_session(tx: Transaction, session_id: int, title: str | None) ->
     if not found:
         return False
     await tx.rows("lock_space", id=found[0][0])
-    await tx.run("archive_beside", id=session_id, title=title, now=now)
+    await tx.run("archive_other_session", id=session_id, title=title, now=now)
     return bool(await tx.rows("unarchive_session", id=session_id))

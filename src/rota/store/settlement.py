@@ -43,7 +43,7 @@ from rota.model.threads import MOST_PENDING, MOST_PENDING_BYTES
 from rota.store import budgets, notifications, quotas, tasks, workers
 from rota.store.attempt_requests import settle_deferred
 from rota.store.outbox import mail_text
-from rota.store.queue import LATER, RUNS, claim_hint, queue_runs
+from rota.store.queue import DELAYED, RUNS, claim_hint, queue_runs
 from rota.store.quotas import enqueue_within
 from rota.store.transactions import (
     DELIVERIES,
@@ -56,13 +56,15 @@ from rota.store.transactions import (
 )
 
 LONGEST_LATE_RESULT = 4_096
-NOWHERE: dict[str, object] = dict.fromkeys(("pool", "space_id", "route", "grp", "metered", "lane"))
+NOWHERE: dict[str, object] = dict.fromkeys(
+    ("pool", "space_id", "route", "limit_group", "metered", "lane")
+)
 """A ping that names a pool and a space but no head: a limit may have room again."""
 
 EVENT_OF_CAUSE = {
     AttemptCause.RETRY: EventName.RETRIED,
     AttemptCause.LOST: EventName.LOST,
-    AttemptCause.DRAINED: EventName.DRAINED,
+    AttemptCause.RELEASED: EventName.RELEASED,
 }
 
 
@@ -146,7 +148,7 @@ async def _record(tx: Transaction, rich: list[Settlement], now: int) -> None:
     events: dict[tuple[str, str], list[int]] = defaultdict(list)
     for s in rich:
         if s.was is RunState.RUNNING:
-            if s.extras.error is None and s.extras.ending is None and s.extras.aside is None:
+            if s.extras.error is None and s.extras.exit is None and s.extras.notes is None:
                 ended[s.outcome].append(s.run_id)
             else:
                 told.append(
@@ -154,8 +156,10 @@ async def _record(tx: Transaction, rich: list[Settlement], now: int) -> None:
                         "run_id": s.run_id,
                         "outcome": s.outcome,
                         "error": s.extras.error,
-                        "ending": s.extras.ending,
-                        "checks": None if s.extras.aside is None else s.extras.aside.checks,
+                        "exit": s.extras.exit,
+                        "check_results": None
+                        if s.extras.notes is None
+                        else s.extras.notes.check_results,
                         "away": s.extras.away,
                     }
                 )
@@ -163,7 +167,7 @@ async def _record(tx: Transaction, rich: list[Settlement], now: int) -> None:
     for outcome, run_ids in ended.items():
         await tx.run("record_attempts", ids=run_ids, outcome=outcome, now=now)
     if told:
-        await tx.run("record_told_attempts", rows=told, now=now)
+        await tx.run("record_reported_attempts", rows=told, now=now)
     for (name, data), run_ids in events.items():
         await tx.run("record_events", ids=run_ids, name=name, data=data, now=now)
     tx.wake(EVENTS)
@@ -177,15 +181,15 @@ def _event(s: Settlement) -> tuple[str, str]:
         data |= told_of(s)
         return EventName.SETTLED.value, json.dumps(data)
     if s.state is RunState.WAITING:
-        return EventName.ASKED.value, "{}"
+        return EventName.QUESTION_ASKED.value, "{}"
     if s.was is RunState.WAITING:
-        return EventName.ANSWERED.value, "{}"
+        return EventName.QUESTION_ANSWERED.value, "{}"
     cause = s.extras.cause or AttemptCause.RETRY
     data = {"error": s.extras.error_code} if s.extras.error_code else {}
     if cause is not AttemptCause.RETRY and s.extras.error:
         data["reason"] = s.extras.error
-    if cause is AttemptCause.DRAINED and s.extras.error_code:
-        return EventName.HELD_BACK.value, json.dumps(data)
+    if cause is AttemptCause.RELEASED and s.extras.error_code:
+        return EventName.BUDGET_EXHAUSTED.value, json.dumps(data)
     return EVENT_OF_CAUSE[cause].value, json.dumps(data)
 
 
@@ -241,7 +245,7 @@ def _requeued(s: Settlement, lane: str | None, now: int) -> dict[str, object]:
     place = QueueState.READY if lane is None else QueueState.HELD
     return {
         "id": s.run_id,
-        "place": (QueueState.LATER if available_at > now else place).value,
+        "queue_state": (QueueState.DELAYED if available_at > now else place).value,
         "available_at": available_at,
         "cause": cause.value,
         "retries": int(cause is AttemptCause.RETRY),
@@ -298,14 +302,14 @@ async def _ping(tx: Transaction, moved: list[Settlement], rows: dict[int, Row], 
             freed.add(s.run_id)
         if s.state is RunState.QUEUED:
             if (s.extras.available_at or now) > now:
-                tx.wake("later")
+                tx.wake(DELAYED)
             else:
                 ready.add(s.run_id)
     if not (ready or freed):
         return
     pings: dict[tuple[object, ...], dict[str, object]] = {}
     for run_id, pool, space_id, route, grp, metered, lane in await tx.rows(
-        "heads_of", ids=sorted(ready | freed)
+        "queue_heads_of", ids=sorted(ready | freed)
     ):
         records = []
         if lane is not None or run_id in ready:
@@ -313,7 +317,7 @@ async def _ping(tx: Transaction, moved: list[Settlement], rows: dict[int, Row], 
         if run_id in freed:
             records.append({**NOWHERE, "pool": pool, "space_id": space_id})
         pings.update({tuple(record.values()): record for record in records})
-    await tx.run("insert_pings", rows=QueryRows(pings.values()))
+    await tx.run("insert_claim_hints", rows=QueryRows(pings.values()))
     tx.wake(RUNS)
 
 
@@ -424,17 +428,17 @@ GATE = "gate"
 
 def marks_of(settlement: Settlement) -> dict[str, object]:
     """Return what is written on a run that has ended."""
-    aside = settlement.extras.aside or NOTHING
+    aside = settlement.extras.notes or NOTHING
     return {
-        "checked": None if aside.checked is None else aside.checked.value,
-        "mark": None if aside.mark is None else aside.mark.value,
+        "check_state": None if aside.check_state is None else aside.check_state.value,
+        "suppressed": None if aside.suppressed is None else aside.suppressed.value,
     }
 
 
 def told_of(settlement: Settlement) -> dict[str, object]:
     """Return what is told of the end of a run beside its state."""
     found = {name: mark for name, mark in marks_of(settlement).items() if mark is not None}
-    aside = settlement.extras.aside or NOTHING
+    aside = settlement.extras.notes or NOTHING
     if aside.next_check is not None and settlement.state is RunState.SUCCEEDED:
         at = aside.next_check.template.available_at
         found["next_check"] = None if at is None else from_micros(at).isoformat()
@@ -445,10 +449,10 @@ async def keep(tx: Transaction, settlements: Sequence[Settlement], now: int) -> 
     """Count quiet runs, remember what gates said, and queue what is to be looked at again."""
     quiet: Counter[int] = Counter()
     for s in settlements:
-        aside = s.extras.aside
+        aside = s.extras.notes
         if aside is None or s.state is not RunState.SUCCEEDED:
             continue
-        if aside.mark is SuppressionReason.QUIET:
+        if aside.suppressed is SuppressionReason.BY_GATE:
             quiet[s.task_id] += 1
         if aside.remembered is not None:
             await tx.run(
@@ -462,14 +466,14 @@ async def keep(tx: Transaction, settlements: Sequence[Settlement], now: int) -> 
         if aside.next_check is not None:
             at = aside.next_check.template.available_at
             if await tx.rows("move_next_check", task_id=s.task_id, at=at):
-                tx.wake(LATER)
+                tx.wake(DELAYED)
             else:
                 await queue_runs(tx, [aside.next_check], now)
     if quiet:
         rows = QueryRows(
             {"task_id": task_id, "added": add} for task_id, add in sorted(quiet.items())
         )
-        await tx.run("count_quiet", rows=rows)
+        await tx.run("count_suppressed", rows=rows)
 
 
 CANCELS = "cancels"
@@ -529,7 +533,7 @@ async def approve(tx: Transaction, answer: Settlement, deed: ApprovedAction) -> 
         return None
     came = await _do(tx, deed, now)
     reach("approve.done")
-    noted = await tx.rows("note_outcome", id=answer.extras.answered, outcome=came)
+    noted = await tx.rows("set_question_outcome", id=answer.extras.answered, outcome=came)
     if not noted:
         message = f"the question of run {answer.run_id} was closed meanwhile: look at it again"
         raise Stale(message)
@@ -584,16 +588,16 @@ async def return_messages(tx: Transaction, moved: Iterable[Settlement]) -> None:
         if not s.extras.unbegun:
             continue
         attempt = {"run_id": s.run_id, "epoch": s.epoch}
-        row = await one(tx, "thread_given_to", **attempt)
+        row = await one(tx, "thread_assigned_to", **attempt)
         if row is None:
             continue
         thread = row[0]
         await tx.rows("lock_thread", key=thread)
-        await tx.run("give_back_messages", **attempt)
-        readers = await tx.rows("thread_readers", thread=thread, most=NEWEST)
+        await tx.run("return_messages", **attempt)
+        readers = await tx.rows("queued_reader_runs", thread=thread, most=NEWEST)
         if readers and s.state in FINISHED:
             room = {"most": MOST_PENDING, "bytes": MOST_PENDING_BYTES}
-            await tx.run("turn_messages", thread=thread, reader=readers[-1][0], **room)
+            await tx.run("assign_reader_run", thread=thread, reader_run_id=readers[-1][0], **room)
         tx.wake(MESSAGES)
 
 

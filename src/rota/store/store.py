@@ -307,7 +307,7 @@ class RequestAudit:
     ) -> Any:  # noqa: ANN401
         """Write an operation; the audit entry goes with the change."""
         if self._recorded or (self._changes and operation not in self._changes):
-            attempt = self._entry.held
+            attempt = self._entry.attempt
             checked = operation if attempt is None else AttemptOperation(attempt, operation)
             return await write(checked, *args, **kwargs)
         if operation is enqueue and len(args[0]) == 1 and can_share_commit(self._entry):

@@ -371,7 +371,7 @@ async def list_waiting_schedules(
     tx: Transaction, mark: str, after: int, most: int
 ) -> list[ScheduleCursor]:
     """Return schedules that wait, by id; none if they are aligned with this mark already."""
-    aligned = await one(tx, "read_fact", name=ALIGNED)
+    aligned = await one(tx, "get_metadata", name=ALIGNED)
     if aligned is not None and aligned[0] == mark:
         return []
     return [
@@ -408,7 +408,7 @@ async def align_schedules(
     """
     verdicts = await _move(tx, plans, tx.now()) if plans else []
     if mark is not None:
-        await tx.run("note_fact", name=ALIGNED, value=mark)
+        await tx.run("put_metadata", name=ALIGNED, value=mark)
     return verdicts
 
 

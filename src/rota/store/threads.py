@@ -50,7 +50,7 @@ def _as_message(row: Row) -> ThreadMessage:
         body=row[3],
         at=from_micros(row[4]),
         state=MessageState(row[5]),
-        reader=None if row[6] is None else RunId(row[6]),
+        reader_run_id=None if row[6] is None else RunId(row[6]),
         run_id=None if row[7] is None else RunId(row[7]),
         epoch=None if row[8] is None else Epoch(row[8]),
         read_at=maybe_instant(row[9]),
@@ -65,15 +65,15 @@ async def add_message(
     now = tx.now()
     await join_thread(tx, message.space_id, message.thread)
     await tx.rows("lock_thread", key=message.thread)
-    carried = sum(file.facts.size for file in message.files)
+    carried = sum(file.metadata.size for file in message.files)
     full = await _has_no_room(tx, message, carried, asks=reader is not None)
-    readers = await tx.rows("thread_readers", thread=message.thread, most=NEWEST)
-    state = MessageState.PASSED if full else MessageState.PENDING
+    readers = await tx.rows("queued_reader_runs", thread=message.thread, most=NEWEST)
+    state = MessageState.SKIPPED if full else MessageState.PENDING
     run_id = readers[-1][0] if readers and not full else None
     if run_id is None and reader is not None:
         run_id = (await enqueue_within(tx, [reader], now))[0][0].run_id
         turned = {"most": MOST_PENDING - 1, "bytes": MOST_PENDING_BYTES - carried}
-        await tx.run("turn_messages", thread=message.thread, reader=run_id, **turned)
+        await tx.run("assign_reader_run", thread=message.thread, reader_run_id=run_id, **turned)
     row = await one(
         tx,
         "insert_message",
@@ -82,7 +82,7 @@ async def add_message(
         sender=message.sender,
         body=message.body,
         state=state.value,
-        reader=run_id,
+        reader_run_id=run_id,
         follow_up=int(message.follow_up),
         now=now,
     )
@@ -93,7 +93,7 @@ async def add_message(
         await _pass_over(tx, message.thread)
     else:
         tx.wake(MESSAGES)
-    files = json.dumps([file.facts for file in message.files])
+    files = json.dumps([file.metadata for file in message.files])
     stands = (row[0], message.thread, message.sender, message.body, now, state)
     return _as_message((*stands, run_id, None, None, None, files))
 
@@ -138,14 +138,14 @@ async def _pass_over(tx: Transaction, thread: str) -> None:
         "characters": MOST_PASSING_CHARACTERS,
         "bytes": MOST_PASSING_BYTES,
     }
-    passed = await tx.rows("pass_messages", thread=thread, **room)
+    passed = await tx.rows("skip_messages", thread=thread, **room)
     if passed:
-        await tx.run("empty_files", ids=[row[0] for row in passed])
+        await tx.run("drop_file_contents", ids=[row[0] for row in passed])
 
 
 async def requeue_reader(tx: Transaction, run_id: int, reader: RunBatch) -> RunId | None:
     """Queue another run for what an earlier one was to read."""
-    row = await one(tx, "thread_read_by", run_id=run_id)
+    row = await one(tx, "thread_of_reader_run", run_id=run_id)
     if row is None:
         return None
     thread = row[0]
@@ -153,7 +153,7 @@ async def requeue_reader(tx: Transaction, run_id: int, reader: RunBatch) -> RunI
     template = reader.template._replace(thread=thread, lane=thread)
     reader = reader._replace(template=template)
     queued = (await enqueue_within(tx, [reader], tx.now()))[0][0]
-    await tx.run("hand_on_messages", run_id=run_id, reader=queued.run_id)
+    await tx.run("reassign_messages", run_id=run_id, reader_run_id=queued.run_id)
     tx.wake(MESSAGES)
     return queued.run_id
 
@@ -166,8 +166,8 @@ async def assign_messages(
     thread = await _thread_of(tx, run_id, epoch, worker)
     if thread is None:
         return []
-    await tx.run("give_messages", run_id=run_id, epoch=epoch, now=now)
-    return [_as_message(row) for row in await tx.rows("given_messages", run_id=run_id)]
+    await tx.run("assign_messages", run_id=run_id, epoch=epoch, now=now)
+    return [_as_message(row) for row in await tx.rows("messages_of_run", run_id=run_id)]
 
 
 async def acknowledge_messages(tx: Transaction, run_id: int, epoch: int, upto: int) -> int | None:
@@ -178,9 +178,9 @@ async def acknowledge_messages(tx: Transaction, run_id: int, epoch: int, upto: i
     if found is None:
         return None
     readers = await tx.rows(
-        "take_messages", thread=thread, upto=upto, run_id=run_id, epoch=epoch, now=now
+        "acknowledge_messages", thread=thread, upto=upto, run_id=run_id, epoch=epoch, now=now
     )
-    idle = await tx.rows("idle_readers", ids=sorted({row[0] for row in readers}))
+    idle = await tx.rows("idle_reader_runs", ids=sorted({row[0] for row in readers}))
     was, state = RunState.QUEUED, RunState.CANCELLED
     ends = [
         Settlement(reader, number, task_id, was, state, state.value, READ_ALREADY)
@@ -194,7 +194,7 @@ async def acknowledge_messages(tx: Transaction, run_id: int, epoch: int, upto: i
 async def _thread_of(tx: Transaction, run_id: int, epoch: int, worker: str | None) -> str | None:
     """Return the thread that a run which goes on takes part in, locked."""
     owner = {"run_id": run_id, "epoch": epoch, "worker": worker}
-    row = await one(tx, "held_run", **owner)
+    row = await one(tx, "thread_of_attempt", **owner)
     if row is None or row[1] is None:
         return None
     await tx.rows("lock_thread", key=row[1])
@@ -217,18 +217,18 @@ async def pending_messages(
     tx: Transaction, thread: str, box: str, most: int
 ) -> list[ThreadMessage]:
     """Return what nobody has read in a thread and is not in a box."""
-    rows = await tx.rows("pending_messages", thread=thread, box=box, most=most)
+    rows = await tx.rows("pending_messages", thread=thread, mailbox=box, most=most)
     return [_as_message(row) for row in rows]
 
 
 async def record_mailbox_number(tx: Transaction, message_id: int, box: str, number: int) -> None:
     """Note that a message lies in a box."""
-    await tx.run("box_message", id=message_id, box=box, number=number)
+    await tx.run("offer_message", id=message_id, mailbox=box, mailbox_number=number)
 
 
 async def find_mailbox_message(tx: Transaction, box: str, number: int) -> MessageId | None:
     """Return the message that a box calls by a number."""
-    row = await one(tx, "boxed_message", box=box, number=number)
+    row = await one(tx, "offered_message", mailbox=box, mailbox_number=number)
     return None if row is None else MessageId(row[0])
 
 
@@ -252,9 +252,9 @@ def _as_thread(row: Row) -> Thread:
         task_id=None if row[4] is None else TaskId(row[4]),
         task=row[5],
         trigger=row[6],
-        facts=json.loads(row[7]),
+        metadata=json.loads(row[7]),
         created_at=from_micros(row[8]),
-        said_at=maybe_instant(row[9]),
+        last_message_at=maybe_instant(row[9]),
         pending=row[10],
     )
 
@@ -263,8 +263,8 @@ async def put_thread(tx: Transaction, thread: NewThread) -> Thread:
     """Register a thread, or change what is said of it."""
     await join_thread(tx, thread.space_id, thread.key)
     changes = dict(thread.changes)
-    if "facts" in changes:
-        changes["facts"] = json.dumps(changes["facts"], sort_keys=True)
+    if "metadata" in changes:
+        changes["metadata"] = json.dumps(changes["metadata"], sort_keys=True)
     await tx.run("change_thread", key=thread.key, changes=json.dumps(changes))
     found = await get_thread(tx, thread.key)
     if found is None:

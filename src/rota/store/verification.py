@@ -81,10 +81,10 @@ async def examine(tx: Transaction, make: Callable[[], Visitor]) -> Visitor:
     async def runs(rows: list[Row]) -> None:
         page = [RunRecord(*row) for row in rows]
         span = {"first": page[0].id, "last": page[-1].id}
-        unfollowed = await tx.rows("unfollowed_between", **span)
+        unfollowed = await tx.rows("without_successor_between", **span)
         examiner.runs(page, await _histories(tx, span), [(r[0], r[1]) for r in unfollowed])
-        missing = await tx.rows("unnoticed_between", **span)
-        below = await tx.rows("noticed_below_between", **span)
+        missing = await tx.rows("unnotified_between", **span)
+        below = await tx.rows("below_level_between", **span)
         examiner.notices(*([NotificationRecord(*row) for row in rows] for rows in (missing, below)))
 
     async def deliveries(rows: list[Row]) -> None:
@@ -132,12 +132,12 @@ async def _overview(tx: Transaction, now: int) -> VerificationOverview:
         running=[RunningRecord(*row) for row in await tx.rows("running_by_limit")],
         ready=[ReadyRecord(*row) for row in await tx.rows("ready_behind")],
         held=[BlockedLaneRecord(*row) for row in await tx.rows("held_behind")],
-        pings=[ClaimHintRecord(*row) for row in await tx.rows("waiting_pings")],
+        pings=[ClaimHintRecord(*row) for row in await tx.rows("waiting_claim_hints")],
         slots_twice=[(r[0], r[1], r[2]) for r in await tx.rows("slots_twice", most=most)],
         keys_twice=[(r[0], r[1], r[2]) for r in await tx.rows("keys_twice", most=most)],
         messages_twice=[(r[0], r[1]) for r in await tx.rows("messages_twice", most=most)],
         lanes_twice=[(r[0], r[1], r[2], r[3]) for r in await tx.rows("lanes_twice", most=most)],
         orphans=[(r[0], r[1]) for r in await tx.rows("orphans", most=most)],
-        spending=(await tx.rows("count_spending"))[0][0],
-        spending_wrong=[(r[0], r[1]) for r in await tx.rows("spending_wrong", most=most)],
+        spending=(await tx.rows("count_budget_usage"))[0][0],
+        spending_wrong=[(r[0], r[1]) for r in await tx.rows("wrong_budget_usage", most=most)],
     )

@@ -88,7 +88,7 @@ def as_run(row: Row) -> Run:
         task_id=TaskId(task_id),
         task=task,
         state=RunState(state),
-        place=None if place is None else QueueState(place),
+        queue_state=None if place is None else QueueState(place),
         source=RunSource(source),
         pool=Pool(pool),
         priority=priority,
@@ -105,7 +105,7 @@ def as_run(row: Row) -> Run:
         expires_at=maybe_instant(expires_at),
         cancel_requested_at=maybe_instant(cancel_at),
         stuck=bool(stuck),
-        holder=None if holder is None else WorkerId(holder),
+        worker_id=None if holder is None else WorkerId(holder),
         schedule_id=None if schedule_id is None else ScheduleId(schedule_id),
         slot_key=slot_key,
         slot_at=maybe_instant(slot_at),
@@ -115,8 +115,8 @@ def as_run(row: Row) -> Run:
         result=result,
         error_code=error_code,
         error=error,
-        checked=None if checked is None else CheckState(checked),
-        mark=None if mark is None else SuppressionReason(mark),
+        check_state=None if checked is None else CheckState(checked),
+        suppressed=None if mark is None else SuppressionReason(mark),
         ended_at=maybe_instant(ended_at),
     )
 
@@ -128,7 +128,7 @@ async def list_runs(tx: Transaction, wanted: RunFilter) -> list[Run]:
         "state": None if wanted.state is None else wanted.state.value,
         "before": LAST if wanted.before is None else wanted.before,
         "most": wanted.limit,
-        "hidden": None if wanted.quiet else SuppressionReason.QUIET.value,
+        "hidden": None if wanted.suppressed else SuppressionReason.BY_GATE.value,
     }
     if wanted.task_id is not None:
         rows = await tx.rows("list_runs_of_task", task_id=wanted.task_id, **params)
@@ -193,15 +193,15 @@ async def list_attempts(tx: Transaction, run_id: int) -> list[EndedAttempt]:
     return [
         EndedAttempt(
             run_id=RunId(run_id),
-            number=Epoch(row[0]),
+            epoch=Epoch(row[0]),
             cause=AttemptCause(row[1]),
-            worker=None if row[2] is None else WorkerId(row[2]),
+            worker_id=None if row[2] is None else WorkerId(row[2]),
             started_at=from_micros(row[3]),
             ended_at=from_micros(row[4]),
             outcome=row[5],
             error=row[6],
-            ending=None if row[7] is None else json.loads(row[7]),
-            checks=None if row[8] is None else json.loads(row[8]),
+            exit=None if row[7] is None else json.loads(row[7]),
+            check_results=None if row[8] is None else json.loads(row[8]),
         )
         for row in await tx.rows("list_attempts", run_id=run_id)
     ]
@@ -359,7 +359,7 @@ async def count_runs(tx: Transaction, task_id: int) -> dict[str, int]:
     for row in await tx.rows("read_pruned", ids=[task_id]):
         totals.update(json.loads(row[1]))
         if row[2]:
-            totals[SuppressionReason.QUIET.value] = row[2]
+            totals["suppressed"] = row[2]
     for state, count in await tx.rows("count_by_state", task_id=task_id):
         totals[state] = totals.get(state, 0) + count
     return totals
@@ -395,7 +395,7 @@ async def view_queue(tx: Transaction, space_id: int | None = None) -> QueueView:
     pools = await tx.rows("view_pools", space_id=space_id)
     return QueueView(
         ready=row[0],
-        later=row[1],
+        delayed=row[1],
         held=row[2],
         running=row[3],
         waiting=row[4],

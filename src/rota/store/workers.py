@@ -25,8 +25,8 @@ DELIVERED = frozenset(
     }
 )
 PRUNED = (
-    *("prune_attempts", "prune_questions", "prune_beats", "prune_deferred", "prune_effects"),
-    *("prune_spending", "prune_exchanges", "prune_runs"),
+    *("prune_attempts", "prune_questions", "prune_heartbeats", "prune_deferred", "prune_effects"),
+    *("prune_budget_usage", "prune_exchanges", "prune_runs"),
 )
 """What leaves with a run."""
 
@@ -42,7 +42,7 @@ async def renew_worker(tx: Transaction, worker: str, until: int) -> LeaseRenewal
     rows = await tx.rows("renew_worker", worker=worker, until=until, now=now)
     if not rows:
         return LeaseRenewal(alive=False)
-    held = await tx.rows("held_runs", worker=worker)
+    held = await tx.rows("runs_of_worker", worker=worker)
     return LeaseRenewal(
         alive=True,
         held=tuple(RunId(row[0]) for row in held if not row[2]),
@@ -73,7 +73,9 @@ async def list_lost_runs(tx: Transaction, most: int, now: int | None = None) -> 
     """Return running runs whose worker is fenced or unknown, and which no keeper carries on."""
     at = tx.now() if now is None else now
     rows = await tx.rows("lost_runs", now=at, most=most)
-    return [replace(as_open_run(row[:-2]), holder=row[-2], restored=bool(row[-1])) for row in rows]
+    return [
+        replace(as_open_run(row[:-2]), worker_id=row[-2], restored=bool(row[-1])) for row in rows
+    ]
 
 
 async def list_expired_runs(tx: Transaction, most: int) -> list[OpenRun]:
@@ -137,7 +139,7 @@ async def prune_runs(tx: Transaction, before: int, most: int) -> int:
     """
     ledger = await tx.rows("prune_ledger", before=before, most=most)
     await tx.run("forget_workers", before=before)
-    await tx.run("prune_requests", before=before, most=most)
+    await tx.run("prune_audit_log", before=before, most=most)
     await tx.run("prune_messages", before=before, most=most, bytes=MOST_PRUNED_BYTES)
     await tx.run("prune_sessions", before=before, most=most)
     events = await tx.rows("oldest_events", before=before, most=most)
@@ -167,4 +169,4 @@ async def _tally(tx: Transaction, run_ids: list[int]) -> None:
         total = json.loads(pruned)
         for state, count in tallies[task_id].items():
             total[state] = total.get(state, 0) + count
-        await tx.run("keep_pruned", id=task_id, pruned=json.dumps(total))
+        await tx.run("keep_pruned", id=task_id, pruned_counts=json.dumps(total))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Invalid
-from rota.model.agents import AgentErrorKind, AgentSpec, ProcessExit, SessionContext, StopReason
+from rota.model.agents import AgentErrorKind, AgentSpec, ProcessExit, SessionMode, StopReason
 from rota.model.attempts import Cancelled, Failed, Succeeded
 from rota.ports.agent import Agent, AgentWorkspace
 
@@ -74,7 +74,7 @@ class AgentContract:
             "tools": (replace(spec, tools=("some_tool",)), able.tools),
             "denied_tools": (replace(spec, denied_tools=("some_tool",)), able.denied_tools),
             "max_turns": (replace(spec, max_turns=3), able.max_turns),
-            "context": (replace(spec, context=SessionContext.GROUP), able.resume),
+            "session": (replace(spec, session=SessionMode.SHARED), able.resume),
             "thinking": (replace(spec, thinking=thinking), bool(able.thinking)),
             "permission_mode": (replace(spec, permission_mode=mode), bool(able.permission_modes)),
         }
@@ -91,7 +91,7 @@ class AgentContract:
         for line in RUBBISH:
             reader.feed(line)
             reader.feed(line, cut=True)
-        assert reader.end(ProcessExit(code=1)).fault is not None
+        assert reader.end(ProcessExit(code=1)).error is not None
 
     def test_what_is_said_depends_on_the_lines_alone(self, agent: Agent, spec: AgentSpec) -> None:
         first, second = agent.reader(spec, WORK), agent.reader(spec, WORK)
@@ -108,11 +108,11 @@ class AgentContract:
         ):
             result = agent.reader(spec, WORK).end(end)
             assert isinstance(result.outcome, Failed)
-            assert result.outcome.code == result.fault
+            assert result.outcome.code == result.error
 
     def test_a_kill_by_somebody_else_is_out_of_memory(self, agent: Agent, spec: AgentSpec) -> None:
         result = agent.reader(spec, WORK).end(ProcessExit(code=137))
-        assert result.fault is AgentErrorKind.OUT_OF_MEMORY
+        assert result.error is AgentErrorKind.OUT_OF_MEMORY
         assert isinstance(result.outcome, Failed)
         assert not result.outcome.retryable
 
@@ -120,5 +120,5 @@ class AgentContract:
         cancelled = agent.reader(spec, WORK).end(ProcessExit(code=0, stopped=StopReason.CANCELLED))
         late = agent.reader(spec, WORK).end(ProcessExit(signal=9, stopped=StopReason.TIMEOUT))
         assert isinstance(cancelled.outcome, Cancelled)
-        assert late.fault is AgentErrorKind.TIMEOUT
+        assert late.error is AgentErrorKind.TIMEOUT
         assert not isinstance(late.outcome, Succeeded)

@@ -81,7 +81,7 @@ class ChannelContract:
     ) -> None:
         file = Attachment(name="report.pdf", size=3, sha256="0" * 64)
         mail = MailFields(subject="Report", in_reply_to="<1@example.org>")
-        _sent(channel, replace(delivery, files=(file,), mail=mail))
+        _sent(channel, replace(delivery, attachments=(file,), mail=mail))
 
     def test_messages_sent_at_once_are_independent(
         self, channel: Channel, delivery: Delivery

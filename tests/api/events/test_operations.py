@@ -60,7 +60,7 @@ async def test_e8_a_member_is_told_of_its_own_space_alone(door):
     await door.bench.claim_one()
     own = await door.bench.task("own", space="ann")
     _, empty = await door.call("/v1/status", token=ann)
-    numbers = [empty["queue"][name] for name in ("ready", "later", "held", "running", "waiting")]
+    numbers = [empty["queue"][name] for name in ("ready", "delayed", "held", "running", "waiting")]
     assert numbers == [0, 0, 0, 0, 0]
     assert empty["queue"]["oldest_seconds"] == {}
     assert empty["schedules"] == {"active": 0, "quarantined": 0}
@@ -104,8 +104,8 @@ async def test_pausing_is_told_and_ends(door):
     assert "everything is paused" in str(why)
     assert (await post(door, "/v1/resume-all"))[1] == {"paused": False, "paused_since": None}
     assert await door.bench.claim_ids() == [run_id]
-    _, requests = await door.call("/v1/requests")
-    assert [r["command"] for r in requests["requests"]][:2] == ["resume_all", "pause_all"]
+    _, requests = await door.call("/v1/audit")
+    assert [r["command"] for r in requests["entries"]][:2] == ["resume_all", "pause_all"]
 
 
 async def test_a_rehearsed_operation_changes_nothing(working):
@@ -119,9 +119,9 @@ async def test_a_daemon_tells_of_its_services(working):
     _, status = await working.call("/v1/status")
     assert status["daemon"]["state"] == "working"
     assert status["idle"] is None
-    services = {service["name"]: service for service in status["daemon"]["services"]}
-    assert {"planner", "postman", "caretaker", "claim", "settle"} <= services.keys()
-    assert services["planner"]["silent_seconds"] >= 0
+    services = {service["name"]: service for service in status["daemon"]["pollers"]}
+    assert {"planner", "sender", "maintenance", "claim", "settle"} <= services.keys()
+    assert services["planner"]["seconds_since_success"] >= 0
     assert services["planner"]["failures"] == 0
 
 
@@ -150,8 +150,8 @@ async def test_a_stopped_daemon_takes_nothing_and_a_start_brings_it_back(working
     await post(working, "/v1/start")
     await working.until_run(run_id, RunState.SUCCEEDED)
     assert done == [run_id]
-    _, requests = await working.call("/v1/requests")
-    asked = [request["command"] for request in requests["requests"]]
+    _, requests = await working.call("/v1/audit")
+    asked = [request["command"] for request in requests["entries"]]
     assert asked == ["start_daemon", "start_daemon", "stop_daemon", "stop_daemon"]
     assert len(working.crews) == 2
 
@@ -174,7 +174,7 @@ async def test_a_stop_gives_back_what_does_not_end_and_a_start_goes_on_with_it(w
     await post(working, "/v1/start")
     await working.until_run(run_id, RunState.SUCCEEDED)
     assert attempts == [1, 2]
-    assert "run.drained" in await working.bench.events(run_id)
+    assert "run.released" in await working.bench.events(run_id)
 
 
 async def test_a_function_that_cannot_be_stopped_is_not_tried_again_beside_itself(working):

@@ -105,7 +105,7 @@ async def test_a_run_is_followed_to_its_end(door):
     client = await door.follow(f"/v1/runs/{run_id}/events")
     await door.bench.task("noise")
     await door.bench.ask(await door.bench.claim_one())
-    assert (await client.next()).name == "run.asked"
+    assert (await client.next()).name == "run.question_asked"
     await door.bench.end_open(run_id, Cancelled(reason="enough"))
     assert [sent.name for sent in await client.rest()] == ["run.settled"]
 

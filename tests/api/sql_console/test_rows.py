@@ -95,7 +95,7 @@ async def test_s05_a_signature_is_for_one_space_and_one_connection(postgres_room
         ):
             assert await seen(forged) == [], forged
         for sql in (
-            "select * from rota.facts",
+            "select * from rota.metadata",
             "select * from rota.runs",
             "select * from rota.keys",
             "set role postgres",
@@ -130,7 +130,15 @@ async def test_s06_no_keys_no_catalog_no_definitions(room):
             "both": [
                 *(
                     f"SELECT {what} FROM {table}"
-                    for table in ("keys", "requests", "state", "seen", "facts", "limits", "heads")
+                    for table in (
+                        "keys",
+                        "audit_log",
+                        "task_state",
+                        "seen_items",
+                        "metadata",
+                        "limits",
+                        "queue_heads",
+                    )
                     for what in ("*", "count(*)", "1")
                 ),
                 "SELECT digest FROM runs",

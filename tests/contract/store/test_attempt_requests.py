@@ -20,9 +20,9 @@ from rota.model.attempt_requests import (
 from rota.model.attempts import (
     AttemptReport,
     Cancelled,
-    Drained,
     Lost,
     Outcome,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -101,7 +101,7 @@ class TestDeferred:
         ends: list[Outcome] = [
             failed(),
             Lost(reason="gone"),
-            Drained(),
+            Released(),
             failed(retryable=False),
         ]
         for outcome in ends:
@@ -278,8 +278,8 @@ class TestEffects:
         talk = await talking(bench)
         lease, speaker = await talk.begin()
         await bench.store.write(record_effect, speaker, "hi", "{}", talk.delivery(speaker, "hi"))
-        await bench.worker("postman")
-        (sent,) = await bench.store.write(claim_deliveries, "postman", 10)
+        await bench.worker("sender")
+        (sent,) = await bench.store.write(claim_deliveries, "sender", 10)
         await bench.store.write(record_delivery, sent, DeliveryState.SENT, None, bench.store.now())
         bench.clock.advance(days=1)
         assert await bench.store.write(prune_runs, bench.store.now(), 1_000)
@@ -309,7 +309,7 @@ class TestAsking:
             await bench.store.write(defer_operations, speaker, [talk.question(default="no")])
             assert await talk.end(lease, outcome)
             run = await bench.run(lease.run_id)
-            assert (run.state, run.holder, run.result) == (RunState.WAITING, None, None)
+            assert (run.state, run.worker_id, run.result) == (RunState.WAITING, None, None)
             (question,) = await bench.store.read(list_questions, [lease.run_id])
             assert (question.kind, question.default, question.epoch) == ("ask", "no", 1)
             assert await bench.claim() == []

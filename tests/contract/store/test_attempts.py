@@ -11,7 +11,6 @@ from rota.model.attempts import (
     AgentSessionRef,
     AttemptReport,
     Cancelled,
-    Drained,
     KeptAttempt,
     Lost,
     NewEvent,
@@ -19,6 +18,7 @@ from rota.model.attempts import (
     OutputStream,
     ProgressNotice,
     Relaunch,
+    Released,
     Succeeded,
 )
 from rota.model.events import EventName
@@ -31,11 +31,11 @@ from rota.store import settlement as store_settlement
 from rota.store.attempt_requests import list_started_attempts
 from rota.store.attempts import (
     adopt_attempt,
-    begin_checks,
     count_output_events,
     drop_kept_attempt,
     fence_home,
     list_kept_attempts,
+    record_check_start,
     record_launch,
     record_output,
     renew_home_lease,
@@ -49,7 +49,7 @@ from tests.tools.store_bench import Bench, failed, micros
 HOME = "/home"
 SHORT = timedelta(seconds=30)
 LONG = timedelta(minutes=15)
-OVERLOAD = NewEvent(EventName.FAULT, {"kind": "overload"})
+OVERLOAD = NewEvent(EventName.AGENT_ERROR, {"kind": "overload"})
 TALK = AgentSessionRef("codex", "s-1", 11, 7)
 
 
@@ -68,7 +68,7 @@ def said(start: int, end: int, *texts: str, stream: OutputStream = OutputStream.
     )
 
 
-def aloud(lease: Lease, body: str, kind: DeliveryKind = DeliveryKind.NOTICE) -> NewDelivery:
+def aloud(lease: Lease, body: str, kind: DeliveryKind = DeliveryKind.NOTIFICATION) -> NewDelivery:
     """Return a message for people that is known by its words."""
     return NewDelivery(
         space_id=lease.space_id, channel="log", target="", body=body, dedupe_key=body, kind=kind
@@ -108,14 +108,14 @@ class TestKeptAttempts:
             lease.run_id: False
         }
         for nonce, writes in (("n2", True), ("n3", False)):  # two tries of one attempt
-            kept = replace(kept_for(lease, nonce), writes=writes)
+            kept = replace(kept_for(lease, nonce), can_write_outside=writes)
             assert await bench.store.write(record_launch, kept, "w1")
         (found,) = await bench.store.read(list_kept_attempts, HOME)
-        assert (found.nonce, found.writes) == ("n3", True)
+        assert (found.nonce, found.can_write_outside) == ("n3", True)
         assert await bench.store.read(list_started_attempts, [lease.run_id, lease.run_id + 1]) == {
             lease.run_id: True
         }
-        assert await bench.end(lease, Drained())
+        assert await bench.end(lease, Released())
         later = await bench.claim_one()
         assert await bench.store.read(list_started_attempts, [later.run_id]) == {}
         assert await bench.store.write(record_launch, kept_for(later), "w1")
@@ -180,8 +180,8 @@ class TestKeptAttempts:
         assert (await bench.store.write(adopt_attempt, lease.run_id, lease.epoch, "w2")).leases == [
             lease
         ]
-        settlement = (await bench.decide(lost[0], Lost(reason="gone")))._replace(holder="w1")
-        assert lost[0].holder == "w1"
+        settlement = (await bench.decide(lost[0], Lost(reason="gone")))._replace(worker_id="w1")
+        assert lost[0].worker_id == "w1"
         assert await bench.store.write(store_settlement.settle, [settlement]) == [False]
         assert await bench.state(lease.run_id) is RunState.RUNNING
 
@@ -208,7 +208,7 @@ class TestKeptAttempts:
         assert await bench.store.write(record_output, run_id, epoch, "w1", both)
         assert await self._texts(bench, lease) == ["one", "two", "oops", "three", "four"]
         (kept,) = await bench.store.read(list_kept_attempts, HOME)
-        assert (kept.out_at, kept.err_at, kept.current) == (14, 9, True)
+        assert (kept.out_offset, kept.err_offset, kept.current) == (14, 9, True)
         newest = await bench.store.read(list_run_output, run_id, 2)
         assert [event.data["text"] for event in newest] == ["three", "four"]
         assert await bench.store.read(list_run_events, run_id) == []
@@ -278,7 +278,7 @@ class TestKeptAttempts:
         assert await self._told(bench, lease) == []
         for nonce in ("n2", "n3"):
             assert await bench.store.write(record_launch, kept_for(lease, nonce), "w1", begun)
-        assert await self._told(bench, lease) == [("On it.", DeliveryKind.NOTICE)]
+        assert await self._told(bench, lease) == [("On it.", DeliveryKind.NOTIFICATION)]
         assert await bench.end(lease)
 
     async def test_the_next_worker_of_the_home_adopts_it(self, bench: Bench) -> None:
@@ -343,27 +343,27 @@ class TestKeptAttempts:
         again = await bench.claim_one()
         assert await bench.store.write(record_launch, kept_for(again, "n2"), "w1")
         (kept,) = await bench.store.read(list_kept_attempts, HOME)
-        assert (kept.epoch, kept.nonce, kept.out_at) == (again.epoch, "n2", 0)
+        assert (kept.epoch, kept.nonce, kept.out_offset) == (again.epoch, "n2", 0)
         await bench.store.write(drop_kept_attempt, lease.run_id, lease.epoch)
         assert await bench.store.read(list_kept_attempts, HOME) == [kept]
 
     async def test_looks_at_checks_are_counted_for_each_attempt(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         assert [
-            await bench.store.write(begin_checks, lease.run_id, lease.epoch) for _ in range(2)
+            await bench.store.write(record_check_start, lease.run_id, lease.epoch) for _ in range(2)
         ] == [1, 2]
-        assert await bench.store.write(begin_checks, lease.run_id, lease.epoch + 1) == 0
+        assert await bench.store.write(record_check_start, lease.run_id, lease.epoch + 1) == 0
         await bench.end(lease, Lost(reason="gone"))
-        assert await bench.store.write(begin_checks, lease.run_id, lease.epoch) == 0
+        assert await bench.store.write(record_check_start, lease.run_id, lease.epoch) == 0
         again = await bench.claim_one()
         assert await bench.store.write(record_launch, kept_for(again, "n2"), "w1")
-        assert await bench.store.write(begin_checks, again.run_id, again.epoch) == 1
+        assert await bench.store.write(record_check_start, again.run_id, again.epoch) == 1
 
     async def test_a_try_in_vain_is_noted_once(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         await bench.store.write(record_output, lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
         until = bench.store.now() + micros(SHORT)
-        paused = replace(kept_for(lease), tries=1, until=until)
+        paused = replace(kept_for(lease), launches=1, relaunch_at=until)
         assert not await bench.store.write(schedule_relaunch, Relaunch(paused, OVERLOAD), "w2")
         assert not await bench.store.write(
             schedule_relaunch, Relaunch(replace(paused, nonce="n0"), OVERLOAD), "w1"
@@ -371,16 +371,16 @@ class TestKeptAttempts:
         assert await bench.store.write(schedule_relaunch, Relaunch(paused, OVERLOAD), "w1")
         assert await bench.store.write(schedule_relaunch, Relaunch(paused, OVERLOAD), "w1")
         (kept,) = await bench.store.read(list_kept_attempts, HOME)
-        assert (kept.tries, kept.until, kept.nonce, kept.out_at) == (1, until, "n1", 4)
+        assert (kept.launches, kept.relaunch_at, kept.nonce, kept.out_offset) == (1, until, "n1", 4)
         events = await bench.store.read(list_run_events, lease.run_id)
         assert [event.data for event in events] == [{"kind": "overload"}]
 
     async def test_the_next_try_begins_at_the_start_and_counts_on(self, bench: Bench) -> None:
         lease = await self._begun(bench)
         await bench.store.write(record_output, lease.run_id, lease.epoch, "w1", [said(0, 4, "one")])
-        paused = replace(kept_for(lease), tries=1, until=bench.store.now())
+        paused = replace(kept_for(lease), launches=1, relaunch_at=bench.store.now())
         await bench.store.write(schedule_relaunch, Relaunch(paused, OVERLOAD), "w1")
-        again = replace(paused, nonce="n2", until=None, began=5, session=TALK)
+        again = replace(paused, nonce="n2", relaunch_at=None, started_at=5, session=TALK)
         assert await bench.store.write(record_launch, again, "w1")
         assert await bench.store.read(list_kept_attempts, HOME) == [again]
         assert not await bench.store.write(schedule_relaunch, Relaunch(paused, OVERLOAD), "w1")
@@ -395,9 +395,9 @@ class TestKeptAttempts:
         for outcome in (Succeeded(), failed("timeout", "too slow"), Cancelled(reason="no")):
             await bench.queue(task)
             lease = await bench.claim_one()
-            report = AttemptReport(outcome=outcome, ending=json.dumps(told))
+            report = AttemptReport(outcome=outcome, exit=json.dumps(told))
             context = SettlementContext(policy=task.policy, now=bench.store.now())
             settlement = settle(running(lease), report, context)
             assert await bench.store.write(store_settlement.settle, [settlement]) == [True]
             (attempt,) = await bench.store.read(list_attempts, lease.run_id)
-            assert attempt.ending == told
+            assert attempt.exit == told

@@ -116,7 +116,9 @@ class TestAudit:
 
     def _request(self, **more: Any) -> NewAuditEntry:
         about = {"task": "job"}
-        return NewAuditEntry(caller="key:1", space="main", command="put_state", about=about, **more)
+        return NewAuditEntry(
+            caller="key:1", space="main", command="put_state", subject=about, **more
+        )
 
     @pytest.mark.parametrize("key", [None, "k"])
     async def test_the_first_change_carries_the_request(
@@ -131,7 +133,7 @@ class TestAudit:
         await store.write(put_state, task.id, "b", "2", "ann")
         (kept,) = await bench.store.read(list_audit_entries, None, FAR, 10)
         assert audit.request_id == (None if key is None else kept.id)
-        assert (kept.caller, kept.about) == ("key:1", {"task": "job"})
+        assert (kept.caller, kept.subject) == ("key:1", {"task": "job"})
 
     async def test_a_run_and_its_request_are_there_together(self, bench: Bench) -> None:
         task = await bench.task()
@@ -432,7 +434,7 @@ class TestCallers:
             caller=f"attempt:{lease.run_id}.{epoch}",
             space="main",
             command="put_state",
-            held=(lease.run_id, epoch),
+            attempt=(lease.run_id, epoch),
             **more,
         )
         return HookedStore(bench.store, RequestAudit(bench.store, request))

@@ -8,12 +8,12 @@ from datetime import timedelta
 from rota.flow.settle import running
 from rota.model.attempts import (
     AttemptReport,
-    Drained,
     KeptAttempt,
     Lost,
     OutputChunk,
     OutputStream,
     PricedUsage,
+    Released,
     Succeeded,
 )
 from rota.model.budgets import (
@@ -32,7 +32,7 @@ from rota.store import settlement as store_settlement
 from rota.store.attempts import record_launch, record_output, renew_home_lease
 from rota.store.budgets import (
     budgets_for_task,
-    count_held_by_budget,
+    count_over_budget,
     duration_history,
     reserve_budget,
     set_budget,
@@ -56,7 +56,7 @@ def spender_of(lease: Lease, units: tuple[str, ...] = UNITS, began: int = 0) -> 
         space_id=lease.space_id,
         task_id=lease.task_id,
         day=DAY,
-        began=began,
+        started_at=began,
         units=units,
     )
 
@@ -147,7 +147,7 @@ class TestBudgets:
         bench.clock.advance(timedelta(milliseconds=1_200))
         await bench.end(long)
         used = await bench.store.read(usage_on_day, BudgetScope.TASK, long.task_id, DAY)
-        assert (used.used, used.aside) == (Amounts(seconds=2), NOTHING)
+        assert (used.used, used.reserved) == (Amounts(seconds=2), NOTHING)
         assert (
             await bench.store.read(usage_history, long.task_id, 20) == []
         )  # they have told nothing
@@ -163,7 +163,7 @@ class TestBudgets:
             )
         bench.clock.advance(seconds=69)
         for lease, away in zip(leases, (63, 1_000), strict=True):  # a clock may have leapt
-            report = AttemptReport(outcome=Succeeded(), ending="{}", away=away * 1_000_000)
+            report = AttemptReport(outcome=Succeeded(), exit="{}", away=away * 1_000_000)
             context = SettlementContext(policy=Policy(), now=bench.store.now())
             assert await bench.store.write(
                 store_settlement.settle, [settle(running(lease), report, context)]
@@ -171,7 +171,7 @@ class TestBudgets:
         took = [(await bench.run(lease.run_id)).took for lease in leases]
         assert took == [timedelta(seconds=6), timedelta(0)]
         used = await bench.store.read(usage_on_day, BudgetScope.TASK, leases[0].task_id, DAY)
-        assert (used.used, used.aside) == (Amounts(seconds=6), NOTHING)
+        assert (used.used, used.reserved) == (Amounts(seconds=6), NOTHING)
         times = await bench.store.read(duration_history, leases[0].task_id, 20)
         assert [one.seconds for one in times] == [0, 6]
         assert (await bench.run(leases[0].run_id)).finished_at == bench.clock.now()
@@ -183,7 +183,7 @@ class TestBudgets:
         spender = spender_of(lease, began=bench.store.now())
         assert await bench.store.write(reserve_budget, spender, "w1", NOTHING, NOTHING) is not None
         bench.clock.advance(seconds=69)
-        report = AttemptReport(outcome=Lost(reason="gone"), ending="{}", away=63_000_000)
+        report = AttemptReport(outcome=Lost(reason="gone"), exit="{}", away=63_000_000)
         context = SettlementContext(policy=Policy(), now=bench.store.now())
         decided = settle(running(lease), report, context)
         await bench.store.write(request_cancel, [lease.run_id], "cancelled by ann")
@@ -197,7 +197,7 @@ class TestBudgets:
         await bench.queue(task)
         lease = await bench.claim_one()
         bench.clock.advance(timedelta(milliseconds=1_400))
-        await bench.end(lease, Drained())
+        await bench.end(lease, Released())
         assert await bench.store.read(duration_history, task.id, 20) == []  # it is not over
         for seconds in (0.2, 3.0, 5.0):
             lease = await bench.claim_one()
@@ -220,7 +220,7 @@ class TestBudgets:
         granted = [one.tokens for one in got if isinstance(one, Amounts)]
         assert sorted(granted) == [10, 30, 30, 30]
         used = await bench.store.read(usage_on_day, BudgetScope.SPACE, leases[0].space_id, DAY)
-        assert (used.used, used.aside) == (NOTHING, Amounts(tokens=100))
+        assert (used.used, used.reserved) == (NOTHING, Amounts(tokens=100))
 
     async def test_whatever_ends_an_attempt_ends_what_was_set_aside(self, bench: Bench) -> None:
         leases = await self._leases(bench, 4)
@@ -228,11 +228,11 @@ class TestBudgets:
         await bench.store.write(set_budget, BudgetScope.TASK, task, BudgetCaps(tokens=100), "me")
         for lease in leases:
             await self._reserve(bench, lease, 25)
-        outcomes = (None, failed(), Lost(reason="gone"), Drained())
+        outcomes = (None, failed(), Lost(reason="gone"), Released())
         for lease, outcome in zip(leases, outcomes, strict=True):
             assert await bench.end(lease, outcome)
         used = await bench.store.read(usage_on_day, BudgetScope.TASK, task, DAY)
-        assert used.aside == NOTHING
+        assert used.reserved == NOTHING
         for lease in leases:
             assert await self._reserve(bench, lease, 1) is None  # nobody's any more
 
@@ -246,12 +246,12 @@ class TestBudgets:
         assert await self._use(bench, lease, 0, 20)
         assert not await self._use(bench, lease, 0, 20)  # the same words again
         used = await bench.store.read(usage_on_day, BudgetScope.TASK, lease.task_id, DAY)
-        assert (used.used.tokens, used.aside.tokens) == (20, 60)
+        assert (used.used.tokens, used.reserved.tokens) == (20, 60)
         assert await self._reserve(bench, other, 50) == Amounts(tokens=20)
         await bench.end(lease)
         assert await self._reserve(bench, other, 80) == Amounts(tokens=80)
         (spent,) = await bench.store.read(usage_of_run, lease.run_id)
-        assert (spent.used.tokens, spent.used.turns, spent.stopped) == (20, 1, None)
+        assert (spent.used.tokens, spent.used.turns, spent.stop_reason) == (20, 1, None)
         (usual,) = await bench.store.read(usage_history, lease.task_id, 20)
         assert usual.tokens == 20
 
@@ -278,11 +278,11 @@ class TestBudgets:
     async def test_what_is_held_back_begins_when_the_budget_is_raised(self, bench: Bench) -> None:
         (lease,) = await self._leases(bench, 1)
         later = bench.store.now() + micros(timedelta(hours=5))
-        assert await bench.end(lease, Drained(until=later, reason="the day is spent"))
+        assert await bench.end(lease, Released(until=later, reason="the day is spent"))
         held = await bench.run(lease.run_id)
-        assert (held.place, held.error_code) == (QueueState.LATER, "over_budget")
-        assert await bench.store.read(count_held_by_budget, None) == (1, "the day is spent")
-        assert "run.held_back" in await bench.events(lease.run_id)
+        assert (held.queue_state, held.error_code) == (QueueState.DELAYED, "over_budget")
+        assert await bench.store.read(count_over_budget, None) == (1, "the day is spent")
+        assert "run.budget_exhausted" in await bench.events(lease.run_id)
         await bench.store.write(
             set_budget, BudgetScope.TASK, lease.task_id, BudgetCaps(tokens=9), "me"
         )

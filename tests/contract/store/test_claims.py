@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from rota.flow.define.runs import answer_question
-from rota.model.attempts import Cancelled, Drained, Lost
+from rota.model.attempts import Cancelled, Lost, Released
 from rota.model.runs import QueueState, RunState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool, Retry
@@ -307,7 +307,7 @@ class TestLanes:
     async def test_only_the_head_of_a_lane_is_ready(self, bench: Bench) -> None:
         ids = await bench.queue(await bench.task(lane="L"), 3)
         await bench.claim(0)
-        places = [(await bench.run(run_id)).place for run_id in ids]
+        places = [(await bench.run(run_id)).queue_state for run_id in ids]
         assert places == [QueueState.READY, QueueState.HELD, QueueState.HELD]
 
     async def test_lanes_do_not_wait_for_each_other(self, bench: Bench) -> None:
@@ -339,7 +339,7 @@ class TestLanes:
         (high,) = await bench.queue(task, priority=5)
         (lease,) = await bench.claim()
         assert lease.run_id == high
-        assert (await bench.run(low)).place is QueueState.HELD
+        assert (await bench.run(low)).queue_state is QueueState.HELD
 
     async def test_foreground_decides_before_priority(self, bench: Bench) -> None:
         back = await bench.task("back", lane="L", priority=9)
@@ -379,7 +379,7 @@ class TestLanes:
         retry = Retry(attempts=3, base=timedelta(minutes=1), jitter=0)
         first, second = await bench.queue(await bench.task(lane="L", retry=retry), 2)
         await bench.end((await bench.claim())[0], failed())
-        assert (await bench.run(first)).place is QueueState.LATER
+        assert (await bench.run(first)).queue_state is QueueState.DELAYED
         assert await bench.claim_ids() == [second]
 
     async def test_a_retry_waits_until_the_lane_is_free(self, bench: Bench) -> None:
@@ -390,7 +390,7 @@ class TestLanes:
         bench.clock.advance(minutes=2)
         await bench.store.write(promote_delayed, 10)
         assert await bench.claim() == []
-        assert (await bench.run(first)).place is QueueState.HELD
+        assert (await bench.run(first)).queue_state is QueueState.HELD
         await bench.end(second)
         assert await bench.claim_ids() == [first]
 
@@ -408,7 +408,7 @@ class TestLanes:
 
     async def test_a_lost_or_drained_run_goes_back_to_its_lane(self, bench: Bench) -> None:
         first, second = await bench.queue(await bench.task(lane="L"), 2)
-        for outcome in (Lost(reason="gone"), Drained()):
+        for outcome in (Lost(reason="gone"), Released()):
             (lease,) = await bench.claim()
             assert lease.run_id == first
             await bench.end(lease, outcome)
@@ -421,7 +421,7 @@ class TestLanes:
         for priority in (1, 5, 3, 2, 4):
             ids += await bench.queue(task, priority=priority)
             await bench.claim(0)
-        ready = [i for i in ids if (await bench.run(i)).place is QueueState.READY]
+        ready = [i for i in ids if (await bench.run(i)).queue_state is QueueState.READY]
         assert ready == [ids[1]]
         order = []
         for _ in ids:
@@ -454,12 +454,12 @@ class TestCaches:
 
 async def _forget(tx: Transaction) -> None:
     """Drop every head and every ping, as a restore from a damaged copy might."""
-    found = await tx.rows("find_heads")
+    found = await tx.rows("find_queue_heads")
     for pool in {row[0] for row in found}:
         heads = QueryRows(
-            {"space_id": r[1], "route": r[2], "grp": r[3], "metered": r[4]}
+            {"space_id": r[1], "route": r[2], "limit_group": r[3], "metered": r[4]}
             for r in found
             if r[0] == pool
         )
-        await tx.run("drop_heads", pool=pool, rows=heads)
-    await tx.rows("take_pings", most=10_000, worker="")
+        await tx.run("delete_queue_heads", pool=pool, rows=heads)
+    await tx.rows("take_claim_hints", most=10_000, worker="")

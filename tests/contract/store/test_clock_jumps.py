@@ -31,7 +31,7 @@ class TestClockJumps:
         assert await bench.store.write(
             record_clock_jump, Leap(leap.end + HOUR, leap.end + 2 * HOUR)
         )
-        assert await names(bench) == [EventName.CLOCK_LEAPT] * 2
+        assert await names(bench) == [EventName.CLOCK_JUMPED] * 2
 
     async def test_a_return_is_announced_once_and_ends_the_leap(self, bench: Bench) -> None:
         now = bench.store.now()
@@ -40,7 +40,7 @@ class TestClockJumps:
         assert await bench.store.write(record_clock_return, early)
         assert not await bench.store.write(record_clock_return, early)
         assert await bench.store.read(get_clock_jumps) == Leaps(None, early, None)
-        assert await names(bench) == [EventName.CLOCK_LEAPT, EventName.CLOCK_RETURNED]
+        assert await names(bench) == [EventName.CLOCK_JUMPED, EventName.CLOCK_RETURNED]
 
     async def test_a_return_before_anything_was_planned_ends_the_leap_in_silence(
         self, bench: Bench
@@ -90,7 +90,7 @@ class TestClockJumps:
 
 async def names(bench: Bench) -> list[EventName]:
     """Return what was announced of the clock."""
-    own = {EventName.CLOCK_LEAPT, EventName.CLOCK_RETURNED}
+    own = {EventName.CLOCK_JUMPED, EventName.CLOCK_RETURNED}
     return [
         event.name for event in await bench.store.read(list_events, 0, 100) if event.name in own
     ]

@@ -67,7 +67,7 @@ class TestHeartbeats:
         )  # fmt: skip
         await self._beat(bench, newest)
         heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
-        assert (heard.sign, heard.at, heard.silence) == (newest, bench.clock.now(), None)
+        assert (heard.sample, heard.at, heard.missed_reason) == (newest, bench.clock.now(), None)
         assert await bench.events(lease.run_id) == []
 
     async def test_nobody_tells_of_a_run_that_is_not_theirs(self, bench: Bench) -> None:
@@ -89,7 +89,7 @@ class TestHeartbeats:
         assert await bench.store.read(get_heartbeats, [lease.run_id]) == {}
         await self._beat(bench, sign_of(again))
         heard = await bench.store.read(get_heartbeats, [lease.run_id])
-        assert heard[lease.run_id].sign.epoch == again.epoch
+        assert heard[lease.run_id].sample.epoch == again.epoch
 
     async def test_two_missed_beats_are_found_and_noted_once(self, bench: Bench) -> None:
         lease = await self._running(bench)
@@ -103,12 +103,12 @@ class TestHeartbeats:
         assert await bench.store.write(record_missed_heartbeats, {found: "why"}) == 0
         assert await self._overdue(bench) == []
         heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
-        assert (heard.silence, heard.sign.last_line) == ("why", "half way")
+        assert (heard.missed_reason, heard.sample.last_line) == ("why", "half way")
         (event,) = await bench.store.read(list_run_events, lease.run_id)
-        assert (event.name.value, event.data) == ("run.silent", {"reason": "why"})
+        assert (event.name.value, event.data) == ("run.heartbeat_missed", {"reason": "why"})
         await self._beat(bench, sign_of(lease))
         heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
-        assert heard.silence is None
+        assert heard.missed_reason is None
 
     async def test_one_that_was_never_heard_of_is_found_too(self, bench: Bench) -> None:
         lease = await self._running(bench)
@@ -116,7 +116,7 @@ class TestHeartbeats:
         (found,) = await self._overdue(bench)
         assert await bench.store.write(record_missed_heartbeats, {found: "why"}) == 1
         heard = (await bench.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
-        assert heard.silence == "why"
+        assert heard.missed_reason == "why"
 
     async def test_what_is_heard_before_a_silence_is_noted_ends_it(self, bench: Bench) -> None:
         lease = await self._running(bench)
@@ -231,7 +231,7 @@ class TestMachines:
             ("late", "member", ""),
             ("early", "main", ""),
         ]
-        assert found[1].heartbeat.sign == sign_of(early)
+        assert found[1].heartbeat.sample == sign_of(early)
         assert len(await bench.store.read(list_attempt_heartbeats, None, 1)) == 1
         space = await bench.space("member")
         assert [

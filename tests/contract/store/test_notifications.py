@@ -34,7 +34,7 @@ from rota.store.notifications import (
 )
 from rota.store.outbox import (
     claim_deliveries,
-    list_held_deliveries,
+    list_deliveries_of_worker,
     list_orphaned_deliveries,
     next_delivery,
     record_delivery,
@@ -62,7 +62,12 @@ class TestTargets:
         space = await bench.space()
         await bench.store.write(set_notification_target, space.id, "log", "ops", 10, usual=True)
         (found,) = await bench.store.read(list_notification_targets, space.id)
-        assert (found.to, found.least, found.usual, found.space) == ("log:ops", 10, True, "main")
+        assert (found.to, found.min_priority, found.is_default, found.space) == (
+            "log:ops",
+            10,
+            True,
+            "main",
+        )
         assert await bench.store.write(drop_notification_target, space.id, "log", "ops")
         assert not await bench.store.write(drop_notification_target, space.id, "log", "ops")
         assert await bench.store.read(list_notification_targets, None) == []
@@ -79,9 +84,9 @@ class TestTargets:
             p.updated_at for p in await bench.store.read(list_notification_targets, space.id)
         ] == [first]
         await bench.store.write(set_notification_target, space.id, "log", "", 100, usual=False)
-        assert [p.least for p in await bench.store.read(list_notification_targets, space.id)] == [
-            100
-        ]
+        assert [
+            p.min_priority for p in await bench.store.read(list_notification_targets, space.id)
+        ] == [100]
 
     async def test_a_space_has_one_usual_place_whoever_sets_it_at_once(self, bench: Bench) -> None:
         space, other = await bench.space(), await bench.space("other")
@@ -93,7 +98,7 @@ class TestTargets:
             )
         )
         found = await bench.store.read(list_notification_targets, None)
-        assert sorted(p.space for p in found if p.usual) == ["main", "other"]
+        assert sorted(p.space for p in found if p.is_default) == ["main", "other"]
 
 
 class TestNotifications:
@@ -127,8 +132,8 @@ class TestNotifications:
         (notice,) = await self._told(bench)
         assert (notice.channel, notice.target) == ("log", "ops")
         assert notice.body == f"job: run {lease.run_id} failed: boom"
-        assert (notice.kind, notice.run_id) == (DeliveryKind.NOTICE, lease.run_id)
-        assert (await bench.events(lease.run_id))[-1] == "run.noticed"
+        assert (notice.kind, notice.run_id) == (DeliveryKind.NOTIFICATION, lease.run_id)
+        assert (await bench.events(lease.run_id))[-1] == "run.notified"
 
     async def test_what_is_tried_again_succeeds_or_is_cancelled_is_told_to_nobody(
         self, bench: Bench
@@ -154,7 +159,7 @@ class TestNotifications:
         assert await bench.end(lease, failed(retryable=False))
         assert [d.target for d in await self._told(bench)] == ["all", "ops"]
         events = await bench.store.read(list_run_events, lease.run_id)
-        assert events[-1].data == {"to": ["log:all", "log:ops"], "below": ["log:loud"]}
+        assert events[-1].data == {"targets": ["log:all", "log:ops"], "below_level": ["log:loud"]}
 
     async def test_another_space_is_told_nothing(self, bench: Bench) -> None:
         other = await bench.space("other")
@@ -189,7 +194,7 @@ class TestNotifications:
         assert "the task was disabled, it has failed 1 times in a row" in disabled.body
         events = await bench.store.read(list_events, 0, 100)
         (told,) = [event for event in events if event.name == "task.disabled"]
-        assert (told.data["to"], told.data["below"]) == (["log:ops"], ["log:loud"])
+        assert (told.data["targets"], told.data["below_level"]) == (["log:ops"], ["log:loud"])
 
     async def _waiting(self, bench: Bench, **policy: Any) -> Lease:
         lease = await self._lease(bench, **policy)
@@ -385,11 +390,11 @@ class TestOutbox:
         await self._send(bench, 3)
         mine = await self._take(bench, "w1", 2)
         await self._take(bench, "w2", 1)
-        assert await bench.store.read(list_held_deliveries, "w1", 10) == mine
+        assert await bench.store.read(list_deliveries_of_worker, "w1", 10) == mine
         await bench.store.write(
             record_delivery, mine[0], DeliveryState.SENT, None, bench.store.now()
         )
-        assert await bench.store.read(list_held_deliveries, "w1", 10) == mine[1:]
+        assert await bench.store.read(list_deliveries_of_worker, "w1", 10) == mine[1:]
 
     async def test_messages_of_a_vanished_postman_are_orphans(self, bench: Bench) -> None:
         await self._send(bench, 2)

@@ -44,9 +44,9 @@ class TestQueue:
     async def test_a_new_run_is_queued_and_nobodys(self, bench: Bench) -> None:
         (run_id,) = await bench.queue(await bench.task())
         run = await bench.run(run_id)
-        assert (run.state, run.place) == (RunState.QUEUED, QueueState.READY)
+        assert (run.state, run.queue_state) == (RunState.QUEUED, QueueState.READY)
         assert (run.epoch, run.cause) == (0, AttemptCause.FIRST)
-        assert run.holder is None
+        assert run.worker_id is None
         assert run.started_at is None
         assert run.finished_at is None
         assert run.created_at == bench.clock.now()
@@ -134,7 +134,7 @@ class TestDelayed:
     async def test_a_later_run_cannot_be_claimed_before_its_time(self, bench: Bench) -> None:
         at = bench.clock.now() + timedelta(minutes=5)
         (run_id,) = await bench.queue(await bench.task(), at=at)
-        assert (await bench.run(run_id)).place is QueueState.LATER
+        assert (await bench.run(run_id)).queue_state is QueueState.DELAYED
         bench.clock.advance(minutes=4)
         assert await bench.store.write(promote_delayed, 100) == 0
         assert await bench.claim() == []
@@ -144,7 +144,7 @@ class TestDelayed:
         (run_id,) = await bench.queue(await bench.task(), at=at)
         bench.clock.set(at)
         assert await bench.store.write(promote_delayed, 100) == 1
-        assert (await bench.run(run_id)).place is QueueState.READY
+        assert (await bench.run(run_id)).queue_state is QueueState.READY
         assert await bench.claim_ids() == [run_id]
 
     async def test_promoting_takes_the_earliest_first_and_no_more_than_asked(
@@ -154,7 +154,7 @@ class TestDelayed:
         ids = [(await bench.queue(task, at=now + timedelta(minutes=m)))[0] for m in (3, 1, 2)]
         bench.clock.advance(minutes=10)
         assert await bench.store.write(promote_delayed, 2) == 2
-        assert (await bench.run(ids[0])).place is QueueState.LATER
+        assert (await bench.run(ids[0])).queue_state is QueueState.DELAYED
         assert await bench.store.write(promote_delayed, 2) == 1
 
     async def test_a_time_in_the_past_means_now(self, bench: Bench) -> None:
@@ -171,7 +171,7 @@ class TestDelayed:
         await bench.queue(task, at=now + timedelta(minutes=3))
         due = await bench.store.read(next_due)
         assert due == bench.store.now() + 3 * 60_000_000
-        assert "later" in heard
+        assert "delayed" in heard
 
 
 class TestClaim:
@@ -187,7 +187,7 @@ class TestClaim:
         assert (lease.cause, lease.retries, lease.losses) == ("first", 0, 0)
         assert claimed.tasks == {task.id: task}
         run = await bench.run(outcome.run_id)
-        assert (run.state, run.place, run.holder) == (RunState.RUNNING, None, "w7")
+        assert (run.state, run.queue_state, run.worker_id) == (RunState.RUNNING, None, "w7")
         assert (run.epoch, run.started_at) == (1, bench.clock.now())
 
     async def test_a_claim_tells_of_a_task_as_it_stands_now(self, bench: Bench) -> None:

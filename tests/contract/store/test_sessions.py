@@ -85,7 +85,7 @@ class _Talk:
     async def keep(self, lease: Lease, said: str = "Look.", agent: str = "codex") -> Lease:
         kept = KeptAttempt(
             run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
-            executor="process", agent=agent, said=said,
+            executor="process", agent=agent, prompt_text=said,
         )  # fmt: skip
         assert await self.store.write(record_launch, kept, "w1")
         self.at[lease.run_id] = 0
@@ -205,9 +205,9 @@ class TestSessions:
         lease = await here.begin()
         await here.tell(lease, FIRST)
         (kept,) = await here.store.read(list_kept_attempts, HOME)
-        assert (kept.agent, kept.said) == ("codex", "Look.")
-        paused = replace(kept, until=here.store.now())
-        why = NewEvent(EventName.FAULT, {"kind": "session_lost"})
+        assert (kept.agent, kept.prompt_text) == ("codex", "Look.")
+        paused = replace(kept, relaunch_at=here.store.now())
+        why = NewEvent(EventName.AGENT_ERROR, {"kind": "session_lost"})
         assert await here.store.write(schedule_relaunch, Relaunch(paused, why, FIRST), "w1")
         assert await here.current(lease) is None
 
@@ -251,7 +251,7 @@ class TestSessions:
         await here.tell(second, FIRST)
         (found,) = await here.listed(SessionFilter(space="main"))
         history = await store.read(session_history, found.id, 1 << 62, 10)
-        assert [(one.run_id, one.said) for one in history] == [
+        assert [(one.run_id, one.prompt) for one in history] == [
             (second.run_id, "And now?"),
             (first.run_id, "Find the 100% Kestrel_nest."),
         ]
@@ -299,9 +299,9 @@ class TestMessages:
     async def test_messages_have_one_reader_and_keep_their_order(self, bench: Bench) -> None:
         here = await talk(bench)
         one, two = await self._say(here, "one", "two")
-        assert (one.state, one.reader) == (PENDING, two.reader)
+        assert (one.state, one.reader_run_id) == (PENDING, two.reader_run_id)
         lease = await bench.claim_one()
-        assert (lease.run_id, lease.thread) == (one.reader, HERE)
+        assert (lease.run_id, lease.thread) == (one.reader_run_id, HERE)
         assert await self._given(here, lease) == ["one", "two"]
         assert await self._states(here) == [("one", GIVEN), ("two", GIVEN)]
 
@@ -314,7 +314,7 @@ class TestMessages:
         assert await self._given(here, first) == ["one"]
         await answer_question(bench.store, LOCAL, await bench.ask(first), "yes")
         (two,) = await self._say(here, "two")
-        assert two.reader == first.run_id
+        assert two.reader_run_id == first.run_id
         again = await bench.claim_one()
         assert await self._given(here, first) == []
         assert await self._given(here, again) == ["one", "two"]
@@ -327,7 +327,7 @@ class TestMessages:
         lease = await bench.claim_one()
         assert await self._given(here, lease) == ["one"]
         (two,) = await self._say(here, "two")
-        assert two.reader != one.reader
+        assert two.reader_run_id != one.reader_run_id
         assert (await bench.claimed()).leases == []
         await bench.end(lease)
         assert await self._given(here, await bench.claim_one()) == ["two"]
@@ -359,11 +359,11 @@ class TestMessages:
         assert await here.store.read(pending_messages, HERE, "another", 10) == left
         assert await here.store.read(find_mailbox_message, "box", 7) == three.id
         assert await here.store.read(find_mailbox_message, "another", 7) is None
-        assert await bench.state(one.reader or 0) is RunState.QUEUED
+        assert await bench.state(one.reader_run_id or 0) is RunState.QUEUED
         assert (
             await here.store.write(acknowledge_messages, lease.run_id, lease.epoch, three.id) == 1
         )
-        assert await bench.state(one.reader or 0) is RunState.CANCELLED
+        assert await bench.state(one.reader_run_id or 0) is RunState.CANCELLED
         await bench.end(lease)
         assert (await bench.claimed()).leases == []
 
@@ -398,7 +398,7 @@ class TestMessages:
         lease = await bench.claim_one()
         await bench.end(lease, failed("agent_unavailable", "no such program"))
         (two,) = await self._say(here, "two")
-        assert two.reader != one.reader
+        assert two.reader_run_id != one.reader_run_id
         assert await self._given(here, await bench.claim_one()) == ["one", "two"]
 
     async def test_a_run_that_does_it_again_reads_the_same(self, bench: Bench) -> None:
@@ -408,11 +408,11 @@ class TestMessages:
         await self._given(here, lease)
         await bench.end(lease, failed("other", "no answer"))
         batch = bench.batch(here.task, [dict(READER)])
-        again = await here.store.write(requeue_reader, one.reader or 0, batch)
+        again = await here.store.write(requeue_reader, one.reader_run_id or 0, batch)
         assert again is not None
-        assert await here.store.write(requeue_reader, one.reader or 0, batch) is None
+        assert await here.store.write(requeue_reader, one.reader_run_id or 0, batch) is None
         (two,) = await self._say(here, "two")
-        assert two.reader == again
+        assert two.reader_run_id == again
         lease = await bench.claim_one()
         assert (lease.run_id, lease.thread) == (again, HERE)
         assert await self._given(here, lease) == ["one", "two"]

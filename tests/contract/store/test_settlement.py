@@ -18,12 +18,12 @@ from rota.flow.settle import running
 from rota.model.attempts import (
     AttemptReport,
     Cancelled,
-    Drained,
     Expired,
     Failed,
     Lost,
     Outcome,
     OutgoingMessage,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -74,7 +74,7 @@ class TestSettle:
         assert await bench.end(lease, Succeeded(result='{"n": 1}'))
         run = await bench.run(lease.run_id)
         assert (run.state, run.result) == (RunState.SUCCEEDED, '{"n": 1}')
-        assert (run.holder, run.place) == (None, None)
+        assert (run.worker_id, run.queue_state) == (None, None)
         assert run.finished_at == bench.clock.now()
 
     async def test_every_end_leaves_one_attempt_and_one_event(self, bench: Bench) -> None:
@@ -91,7 +91,11 @@ class TestSettle:
             bench.clock.advance(seconds=1)
             assert await bench.end(lease, outcome)
             (attempt,) = await bench.store.read(list_attempts, lease.run_id)
-            assert (attempt.number, attempt.cause, attempt.worker) == (1, AttemptCause.FIRST, "w1")
+            assert (attempt.epoch, attempt.cause, attempt.worker_id) == (
+                1,
+                AttemptCause.FIRST,
+                "w1",
+            )
             assert attempt.ended_at - attempt.started_at == timedelta(seconds=1)
             assert attempt.outcome == state.value
             (event,) = await bench.store.read(list_run_events, lease.run_id)
@@ -142,7 +146,7 @@ class TestSettle:
         assert new.epoch == old.epoch + 1
         assert not await bench.end(old, Succeeded(result='"stale"'))
         run = await bench.run(old.run_id)
-        assert (run.state, run.holder, run.result) == (RunState.RUNNING, "w2", None)
+        assert (run.state, run.worker_id, run.result) == (RunState.RUNNING, "w2", None)
         late = (await bench.store.read(list_run_events, old.run_id))[-1]
         assert late.name == "run.late_result"
         assert (late.data["epoch"], late.data["result"]) == (old.epoch, '"stale"')
@@ -191,13 +195,13 @@ class TestSettle:
         lease = await bench.claim_one()
         await bench.end(lease, failed("x", "first"))
         run = await bench.run(lease.run_id)
-        assert (run.state, run.place, run.cause) == (
+        assert (run.state, run.queue_state, run.cause) == (
             RunState.QUEUED,
-            QueueState.LATER,
+            QueueState.DELAYED,
             AttemptCause.RETRY,
         )
         assert run.available_at == bench.clock.now() + timedelta(minutes=1)
-        assert (run.retries, run.error, run.holder) == (1, "first", None)
+        assert (run.retries, run.error, run.worker_id) == (1, "first", None)
         assert await bench.events(lease.run_id) == ["run.retried"]
         bench.clock.advance(minutes=1)
         await bench.store.write(promote_delayed, 10)
@@ -220,17 +224,17 @@ class TestSettle:
         await bench.end(await bench.claim_one(), Lost(reason="gone"))
         lease = await bench.claim_one()
         assert (lease.cause, lease.retries, lease.losses) == ("lost", 0, 1)
-        await bench.end(lease, Drained())
+        await bench.end(lease, Released())
         lease = await bench.claim_one()
-        assert (lease.cause, lease.retries, lease.losses) == ("drained", 0, 1)
-        assert await bench.events(lease.run_id) == ["run.lost", "run.drained"]
+        assert (lease.cause, lease.retries, lease.losses) == ("released", 0, 1)
+        assert await bench.events(lease.run_id) == ["run.lost", "run.released"]
 
     async def test_settling_back_into_the_queue_wakes_claiming(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
         lease = await bench.claim_one()
         heard: list[str] = []
         bench.store.subscribe(heard.append)
-        await bench.end(lease, Drained())
+        await bench.end(lease, Released())
         assert "runs" in heard
 
 
@@ -333,7 +337,7 @@ class TestQuestions:
         lease = await bench.claim_one()
         await bench.ask(lease, "Go on?", context="all of it", options=("yes", "no"))
         run = await bench.run(lease.run_id)
-        assert (run.state, run.holder, run.place) == (RunState.WAITING, None, None)
+        assert (run.state, run.worker_id, run.queue_state) == (RunState.WAITING, None, None)
         (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert (question.kind, question.epoch) == ("ask", lease.epoch)
         assert (question.question, question.context) == ("Go on?", "all of it")
@@ -341,7 +345,7 @@ class TestQuestions:
         assert question.answered_at is None
         assert question.expires_at == bench.clock.now() + timedelta(hours=24) == run.expires_at
         assert await bench.claim() == []
-        assert await bench.events(lease.run_id) == ["run.asked"]
+        assert await bench.events(lease.run_id) == ["run.question_asked"]
 
     async def test_answers_come_back_with_the_next_lease_in_order(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
@@ -350,7 +354,7 @@ class TestQuestions:
             assert await _answer(bench, lease, await bench.ask(lease), text)
         claimed = await bench.claimed()
         (lease,) = claimed.leases
-        assert (lease.cause, lease.epoch, lease.asked) == ("resume", 3, 2)
+        assert (lease.cause, lease.epoch, lease.question_count) == ("resume", 3, 2)
         assert claimed.answers == {lease.run_id: ("one", "two")}
         assert (await bench.run(lease.run_id)).expires_at is None
 
@@ -361,7 +365,7 @@ class TestQuestions:
         (question,) = await bench.store.read(list_questions, [lease.run_id])
         assert await _answer(bench, lease, question.id, "retry", kind="lost")
         assert (await bench.run(lease.run_id)).losses == 1
-        assert await bench.events(lease.run_id) == ["run.asked", "run.answered"]
+        assert await bench.events(lease.run_id) == ["run.question_asked", "run.question_answered"]
 
     async def test_a_question_is_answered_once(self, bench: Bench) -> None:
         await bench.queue(await bench.task())
@@ -544,7 +548,7 @@ class TestNotes:
         context = SettlementContext(
             policy=replace(task.policy, deliver_to=deliver_to), now=bench.store.now()
         )
-        report = AttemptReport(outcome=outcome or Succeeded(), aside=aside)
+        report = AttemptReport(outcome=outcome or Succeeded(), notes=aside)
         return (
             await bench.store.write(
                 store_settlement.settle, [settle(running(lease), report, context)]
@@ -553,22 +557,22 @@ class TestNotes:
 
     async def test_what_checks_found_stays_with_the_attempt(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        against = AttemptNotes(checks=FOUND, checked=CheckState.CONTRADICTED)
+        against = AttemptNotes(check_results=FOUND, check_state=CheckState.CONTRADICTED)
         outcome = Failed(code="check_failed", message="too short")
         assert await self._end(bench, lease, against, outcome)
         run = await bench.run(lease.run_id)
-        assert (run.state, run.checked) == (RunState.FAILED, CheckState.CONTRADICTED)
+        assert (run.state, run.check_state) == (RunState.FAILED, CheckState.CONTRADICTED)
         (attempt,) = await bench.store.read(list_attempts, lease.run_id)
-        assert attempt.checks == json.loads(FOUND)
+        assert attempt.check_results == json.loads(FOUND)
 
     async def test_quiet_runs_are_counted_and_left_out(self, bench: Bench) -> None:
         lease = await self._lease(bench)
-        quiet = AttemptNotes(mark=SuppressionReason.QUIET, remembered='{"seen": 3}')
+        quiet = AttemptNotes(suppressed=SuppressionReason.BY_GATE, remembered='{"seen": 3}')
         assert await self._end(bench, lease, quiet, deliver_to="test:ann")
-        assert (await bench.run(lease.run_id)).mark is SuppressionReason.QUIET
-        assert await bench.store.read(list_runs, RunFilter(quiet=False)) == []
+        assert (await bench.run(lease.run_id)).suppressed is SuppressionReason.BY_GATE
+        assert await bench.store.read(list_runs, RunFilter(suppressed=False)) == []
         assert len(await bench.store.read(list_runs, RunFilter())) == 1
-        assert (await bench.store.read(count_runs, lease.task_id))["quiet"] == 1
+        assert (await bench.store.read(count_runs, lease.task_id))["suppressed"] == 1
         kept = await bench.store.read(get_state, lease.task_id, "gate")
         assert kept is not None
         assert kept.value == '{"seen": 3}'
@@ -579,9 +583,9 @@ class TestNotes:
         done = Succeeded(result='"nothing new"', silent=True)
         assert await self._end(bench, lease, AttemptNotes(), done, deliver_to="test:ann")
         run = await bench.run(lease.run_id)
-        assert (run.state, run.mark, run.result) == (
+        assert (run.state, run.suppressed, run.result) == (
             RunState.SUCCEEDED,
-            SuppressionReason.SILENT,
+            SuppressionReason.BY_RESULT,
             '"nothing new"',
         )
         assert await bench.store.read(list_deliveries, lease.run_id, 10) == []
@@ -610,7 +614,7 @@ class TestNotes:
             bench, second, AttemptNotes(next_check=await self._next(bench, second, "1s"))
         )
         (later,) = await bench.store.read(list_runs, RunFilter(state=RunState.QUEUED))
-        assert (later.place, later.upstream_id) == (QueueState.LATER, first.run_id)
+        assert (later.queue_state, later.upstream_id) == (QueueState.DELAYED, first.run_id)
         assert later.available_at - bench.clock.now() == timedelta(minutes=10)
 
 
@@ -676,7 +680,7 @@ class TestUntilSuccess:
         await bench.queue(task)
         lease = await bench.claim_one()
         report = AttemptReport(
-            outcome=Succeeded(), aside=AttemptNotes(mark=SuppressionReason.QUIET)
+            outcome=Succeeded(), notes=AttemptNotes(suppressed=SuppressionReason.BY_GATE)
         )
         context = SettlementContext(policy=task.policy, now=bench.store.now())
         assert await bench.store.write(
@@ -719,7 +723,7 @@ class TestStops:
         for outcome in (
             failed(),
             WaitingForAnswer(question="Shall I?"),
-            Drained(),
+            Released(),
             Lost(reason="gone"),
         ):
             await bench.queue(task)

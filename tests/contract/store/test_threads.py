@@ -57,7 +57,7 @@ PENDING, GIVEN, TAKEN, PASSED, UNREAD = MessageState
 async def agent(bench: Bench, name: str, thread: str | None = None, space: str = "main") -> Task:
     """Return an agent that answers in its thread."""
     owner = await bench.space(space)
-    spec: dict[str, object] = {"instructions": "Talk.", "context": "group", "answers": True}
+    spec: dict[str, object] = {"instructions": "Talk.", "session": "shared", "answers": True}
     wanted = NewTask(
         space_id=owner.id, name=name, kind=TaskKind.AGENT, route="agent", spec=spec, thread=thread
     )
@@ -89,10 +89,10 @@ class TestThreads:
     async def test_g2_49_a_thread_is_registered_before_anybody_speaks(self, bench: Bench) -> None:
         assert await bench.store.read(get_thread, HERE) is None
         facts = {"members": 12, "odd": 'a "word" \u2028'}
-        found = await self._put(bench, title="Family", trigger="@rota", facts=facts)
+        found = await self._put(bench, title="Family", trigger="@rota", metadata=facts)
         assert (found.space, found.key, found.title) == ("main", HERE, "Family")
-        assert (found.trigger, found.facts) == ("@rota", facts)
-        assert (found.task, found.said_at, found.pending) == (None, None, 0)
+        assert (found.trigger, found.metadata) == ("@rota", facts)
+        assert (found.task, found.last_message_at, found.pending) == (None, None, 0)
         assert await bench.store.read(get_thread, HERE) == found
 
     async def test_what_is_not_said_of_a_thread_stays(self, bench: Bench) -> None:
@@ -128,7 +128,7 @@ class TestThreads:
         await say(bench, here.task, "one", "two")
         (found,) = [await bench.store.read(get_thread, HERE)]
         assert found is not None
-        assert (found.pending, found.said_at) == (2, bench.clock.now())
+        assert (found.pending, found.last_message_at) == (2, bench.clock.now())
         lease = await bench.claim_one()
         await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         found = await bench.store.read(get_thread, HERE)
@@ -138,7 +138,7 @@ class TestThreads:
     async def test_g2_08_what_asks_for_nobody_is_read_with_what_does(self, bench: Bench) -> None:
         here = await talk(bench)
         quiet = await say(bench, here.task, "one", "two", asks=False)
-        assert [(one.reader, one.state) for one in quiet] == [(None, PENDING)] * 2
+        assert [(one.reader_run_id, one.state) for one in quiet] == [(None, PENDING)] * 2
         assert (await bench.claimed()).leases == []
         assert await bench.store.read(pending_messages, HERE, "box", 10) == []
         await say(bench, here.task, "three")
@@ -146,7 +146,7 @@ class TestThreads:
         lease = await bench.claim_one()
         given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
         assert [one.body for one in given] == ["one", "two", "three", "four"]
-        assert (await say(bench, here.task, "five", asks=False))[0].reader is None
+        assert (await say(bench, here.task, "five", asks=False))[0].reader_run_id is None
 
     async def test_what_asks_for_nobody_is_passed_over_where_there_is_much(
         self, bench: Bench
@@ -160,7 +160,7 @@ class TestThreads:
         with pytest.raises(Conflict):
             await say(bench, here.task, "one too many")
         (last,) = await say(bench, here.task, "chatter", asks=False)
-        assert (last.reader, last.state) == (None, PASSED)
+        assert (last.reader_run_id, last.state) == (None, PASSED)
 
     async def test_jagc_43_a_follow_up_is_left_to_the_next_run(self, bench: Bench) -> None:
         here = await talk(bench)
@@ -173,7 +173,7 @@ class TestThreads:
         assert await states(bench) == [("later", PENDING), ("now", TAKEN)]
         await bench.end(lease)
         following = await bench.claim_one()
-        assert following.run_id == later.reader
+        assert following.run_id == later.reader_run_id
         given = await bench.store.write(assign_messages, following.run_id, following.epoch, "w1")
         assert [one.body for one in given] == ["later"]
 
@@ -194,15 +194,15 @@ class TestThreads:
         assert thread is not None
         assert len(await self._open(bench)) == 3
         assert await cancel_thread(bench.store, LOCAL, thread, FixedChance()) == (2, 1)
-        assert message.reader is not None
-        for run_id in (message.reader, waiting.run_id):
+        assert message.reader_run_id is not None
+        for run_id in (message.reader_run_id, waiting.run_id):
             assert await bench.state(run_id) is RunState.CANCELLED
         asked = await bench.run(running.run_id)
         assert (asked.state, asked.cancel_requested_at is None) == (RunState.RUNNING, False)
         assert await bench.state(elsewhere) is RunState.QUEUED
         assert await cancel_thread(bench.store, LOCAL, thread, FixedChance()) == (0, 1)
         assert await states(bench) == [("one", UNREAD)]
-        assert json.loads((await bench.run(message.reader)).payload) == READER
+        assert json.loads((await bench.run(message.reader_run_id)).payload) == READER
 
 
 # unread messages
@@ -228,8 +228,8 @@ class TestUnread:
         return [message.state for message in reversed(found)]
 
     async def _cancel(self, bench: Bench, message: ThreadMessage) -> None:
-        assert message.reader is not None
-        assert await bench.end_open(message.reader, Cancelled(reason="never mind"))
+        assert message.reader_run_id is not None
+        assert await bench.end_open(message.reader_run_id, Cancelled(reason="never mind"))
 
     async def test_a_message_whose_reader_was_cancelled_is_told_as_unread(
         self, bench: Bench
@@ -270,7 +270,7 @@ class TestUnread:
         lease, bodies = await self._given(bench)
         assert bodies == ["one", "two"]
         assert await bench.end(lease, failed())
-        assert await self._states(bench) == [MessageState.GIVEN] * 2
+        assert await self._states(bench) == [MessageState.ASSIGNED] * 2
 
     async def test_it_goes_to_a_reader_that_waits_already(self, bench: Bench) -> None:
         task = await self._task(bench)
@@ -280,7 +280,7 @@ class TestUnread:
         assert await bench.end(lease, failed(), unbegun=True)
         assert await self._states(bench) == [MessageState.PENDING] * 2
         lease, bodies = await self._given(bench)
-        assert (lease.run_id, bodies) == (waiting.reader, ["one", "two"])
+        assert (lease.run_id, bodies) == (waiting.reader_run_id, ["one", "two"])
 
     async def test_a_retry_is_told_it_and_what_began_is_not_told_to_others(
         self, bench: Bench
@@ -297,7 +297,7 @@ class TestUnread:
         lease, bodies = await self._given(bench)
         assert bodies == ["one", "two"]
         assert await bench.end(lease, failed(retryable=False), unbegun=True)
-        states = [MessageState.GIVEN, MessageState.UNREAD]
+        states = [MessageState.ASSIGNED, MessageState.UNREAD]
         assert await self._states(bench) == states, "an earlier attempt has read the first one"
 
     async def test_it_is_unread_too_where_the_run_was_to_be_stopped_meanwhile(
@@ -374,7 +374,7 @@ class TestMessageFiles:
         sent = (file_of(ODD, "b.png"), file_of(b"", "a é \u202f'\".txt", "text/plain"))
         said = await self._say(bench, task, *sent, text="look")
         plain = await self._say(bench, task, text="and more")
-        assert said.files == tuple(file.facts for file in sent)
+        assert said.files == tuple(file.metadata for file in sent)
         assert [message.files for message in await self._all(bench)] == [said.files, ()]
         store = bench.store
         assert [await store.read(read_message_file, said.id, at) for at in range(3)] == [
@@ -410,8 +410,8 @@ class TestMessageFiles:
         with pytest.raises(Conflict, match="wait in cli:here to be read"):
             await self._say(bench, task, file_of(b"x"))
         await self._say(bench, task, text="words are welcome")
-        assert said.reader is not None
-        assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+        assert said.reader_run_id is not None
+        assert await bench.end_open(said.reader_run_id, Cancelled(reason="never mind"))
         await self._say(bench, task, file_of(b"x"), text="at last")
         lease = await bench.claim_one()
         given = await bench.store.write(assign_messages, lease.run_id, lease.epoch, "w1")
@@ -424,10 +424,10 @@ class TestMessageFiles:
         first = await self._say(bench, task, half, asks=False)
         last = [await self._say(bench, task, half, asks=False) for _ in range(2)]
         states = [message.state for message in await self._all(bench)]
-        assert states == [MessageState.PASSED, MessageState.PENDING, MessageState.PENDING]
+        assert states == [MessageState.SKIPPED, MessageState.PENDING, MessageState.PENDING]
         assert await bench.store.read(read_message_file, first.id, 0) is None
         assert await bench.store.read(read_message_file, last[1].id, 0) == half.content
-        assert (await self._all(bench))[0].files == (half.facts,)
+        assert (await self._all(bench))[0].files == (half.metadata,)
 
     async def test_one_that_finds_no_room_and_asks_for_nobody_leaves_no_content(
         self, bench: Bench
@@ -437,14 +437,14 @@ class TestMessageFiles:
         for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
             await self._say(bench, task, full)
         said = await self._say(bench, task, file_of(b"x"), asks=False)
-        assert said.state is MessageState.PASSED
+        assert said.state is MessageState.SKIPPED
         assert await bench.store.read(read_message_file, said.id, 0) is None
 
     async def test_they_leave_with_their_message(self, bench: Bench) -> None:
         task = await self._task(bench)
         said = await self._say(bench, task, file_of(ODD))
-        assert said.reader is not None
-        assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+        assert said.reader_run_id is not None
+        assert await bench.end_open(said.reader_run_id, Cancelled(reason="never mind"))
         bench.clock.advance(timedelta(days=1))
         await bench.store.write(prune_runs, bench.store.now(), 100)
         assert await self._all(bench) == []
@@ -455,8 +455,8 @@ class TestMessageFiles:
         full, known = file_of(bytes(LARGEST_FILES)), MOST_PRUNED_BYTES // LARGEST_FILES
         for _ in range(known + 1):
             said = await self._say(bench, task, full)
-            assert said.reader is not None
-            assert await bench.end_open(said.reader, Cancelled(reason="never mind"))
+            assert said.reader_run_id is not None
+            assert await bench.end_open(said.reader_run_id, Cancelled(reason="never mind"))
         bench.clock.advance(timedelta(days=1))
         for left in (1, 0):
             await bench.store.write(prune_runs, bench.store.now(), 100)

@@ -159,7 +159,7 @@ class TestViews:
         bench.clock.advance(seconds=5)
         await bench.ask(asking)
         view = await bench.store.read(view_queue)
-        assert (view.ready, view.later, view.held) == (3, 1, 2)
+        assert (view.ready, view.delayed, view.held) == (3, 1, 2)
         assert (view.running, view.waiting, view.stuck) == (1, 1, 0)
         assert (view.schedules, view.quarantined) == (1, 0)
         assert view.oldest_ready == view.oldest_running == begun

@@ -13,10 +13,10 @@ from rota.errors import IllegalMove
 from rota.flow.settle import running
 from rota.model.attempts import (
     Cancelled,
-    Drained,
     Expired,
     Failed,
     Lost,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -43,7 +43,7 @@ OUTCOMES = {
     "cancel": Cancelled(reason="no"),
     "expire": Expired(reason="late"),
     "lose": Lost(reason="gone"),
-    "drain": Drained(),
+    "drain": Released(),
 }
 
 steps = st.lists(

@@ -9,7 +9,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.model.attempts import Cancelled, Drained, Failed, Lost, Succeeded, WaitingForAnswer
+from rota.model.attempts import Cancelled, Failed, Lost, Released, Succeeded, WaitingForAnswer
 from rota.model.runs import QueueState, RunState
 from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool, Retry
@@ -59,7 +59,7 @@ OUTCOMES = (
     Succeeded(),
     Failed(code="x", message="boom"),
     Lost(reason="gone"),
-    Drained(),
+    Released(),
     Cancelled(reason="no"),
     WaitingForAnswer(question="?"),
 )

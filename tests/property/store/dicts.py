@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.model.attempts import Cancelled, Drained, Expired, Failed, Succeeded, WaitingForAnswer
+from rota.model.attempts import Cancelled, Expired, Failed, Released, Succeeded, WaitingForAnswer
 from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import OnLost
 from tests.tools.store_bench import micros
@@ -58,7 +58,7 @@ class Model:
     def target(self, policy, row, outcome):
         """Return the state an outcome leads to, and how many retries and losses it adds."""
         ends = {Succeeded: RunState.SUCCEEDED, Cancelled: RunState.CANCELLED}
-        moves = {**ends, Expired: RunState.EXPIRED, WaitingForAnswer: WAITING, Drained: QUEUED}
+        moves = {**ends, Expired: RunState.EXPIRED, WaitingForAnswer: WAITING, Released: QUEUED}
         if type(outcome) in moves:
             return moves[type(outcome)], 0, 0
         if isinstance(outcome, Failed):

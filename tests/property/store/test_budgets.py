@@ -71,13 +71,13 @@ async def _lived(steps):
                     aside[n] = used[n]
             seen = await store.read(usage_on_day, BudgetScope.TASK, task.id, DAY)
             assert seen.used.tokens == sum(used[m] for m in aside)
-            assert seen.used.tokens + seen.aside.tokens <= CAP
+            assert seen.used.tokens + seen.reserved.tokens <= CAP
         for n, lease in leases.items():
             if lease is not None:
                 await bench.end(lease)
                 leases[n] = None
         seen = await store.read(usage_on_day, BudgetScope.TASK, task.id, DAY)
-        assert seen.aside == Amounts()
+        assert seen.reserved == Amounts()
     finally:
         await store.close()
 

@@ -28,10 +28,10 @@ from rota.model.attempts import (
     Assignment,
     AttemptReport,
     Cancelled,
-    Drained,
     Expired,
     Failed,
     Lost,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -57,10 +57,10 @@ OUTCOMES = (
     Cancelled(reason="no"),
     Expired(reason="late"),
     Lost(reason="gone"),
-    Drained(),
+    Released(),
 )
 ENDS_OF_LETTERS = ("pending", "sent", "unknown", "dead")
-GIVEN_BACK = st.sampled_from([Drained(), Lost(reason="gone"), None])
+GIVEN_BACK = st.sampled_from([Released(), Lost(reason="gone"), None])
 MORE = int(os.environ.get("ROTA_EXAMPLES", "1"))
 EXAMPLES = {"memory": 80, "sqlite": 12, "postgres": 5}
 STEPS = 40

@@ -270,7 +270,7 @@ class World(RuleBasedStateMachine):
         assert found.keys() == self.model.runs.keys()
         for run_id, row in self.model.runs.items():
             run = found[run_id]
-            facts = (run.state, run.epoch, run.retries, run.losses, run.holder)
+            facts = (run.state, run.epoch, run.retries, run.losses, run.worker_id)
             wanted = run.cancel_requested_at is not None
             assert (*facts, wanted) == row.facts(), (run_id, row.task)
         states = {d.id: d.state for d in self.do(self.store.read(list_deliveries, None, 10_000))}

@@ -107,7 +107,10 @@ async def test_e3_of_two_decisions_at_once_one_counts(talkers):
     assert (
         shown["questions"][0]["answer"] == answers[[isinstance(d, dict) for d in done].index(True)]
     )
-    assert [event["name"] for event in shown["events"]] == ["run.asked", "run.answered"]
+    assert [event["name"] for event in shown["events"]] == [
+        "run.question_asked",
+        "run.question_answered",
+    ]
 
 
 async def test_e3_a_decision_after_expiry_or_cancellation_is_void(small, chance):

@@ -164,7 +164,7 @@ async def test_a_hostile_file_brings_nothing_but_rows(place, saved, tmp_path):
         connection = apsw.Connection(str(file))
         connection.execute(
             "create trigger evil after insert on runs begin delete from tasks; end;"
-            " create view loot as select * from facts;"
+            " create view loot as select * from metadata;"
             " create table extra (x)"
         )
         connection.close()

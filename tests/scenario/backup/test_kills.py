@@ -74,7 +74,7 @@ def incarnation(path):
     connection = apsw.Connection(str(path))
     try:
         assert connection.execute("pragma integrity_check").get == "ok"
-        return connection.execute("select value from facts where name = 'incarnation'").get
+        return connection.execute("select value from metadata where name = 'incarnation'").get
     finally:
         connection.close()
 

@@ -141,7 +141,7 @@ async def test_a_restore_that_finds_no_room_leaves_the_old_database(disk, clock,
             assert "no space left on device" in str(fault) or "no room is left" in str(fault)
             disk.free()
             connection = apsw.Connection(path)
-            found = connection.execute("select value from facts where name = 'incarnation'").get
+            found = connection.execute("select value from metadata where name = 'incarnation'").get
             assert (found, connection.execute("select count(*) from runs").get) == (before, 3_001)
             connection.close()
         else:

@@ -23,21 +23,21 @@ PICKED = {
     "waits": "(select min(id) from {runs} where state = 'waiting')",
 }
 COPIED = (
-    "space_id, task_id, pool, priority, available_at, route, grp, metered, source, epoch, cause,"
+    "space_id, task_id, pool, priority, available_at, route, limit_group, metered, source, epoch, cause,"
     " created_at, payload, schedule_id, slot_key, slot_at"
 )
 NOTICE = (
     "insert into {deliveries} (space_id, run_id, channel, target, body, dedupe_key, state,"
     " available_at, created_at, kind) select space_id, id, 'test', 'ops', 'x', 'x', 'pending', 0, 0,"
-    " 'notice' from {runs} where id ="
+    " 'notification' from {runs} where id ="
 )
 DAMAGE = {
     "a slot that has two runs": (
         Invariant.ONE_FATE,
         "drop index {runs_slot}",
         (
-            "insert into {runs} (state, place, {copied})"
-            " select 'queued', 'later', {copied} from {runs} where id = {slot}"
+            "insert into {runs} (state, queue_state, {copied})"
+            " select 'queued', 'delayed', {copied} from {runs} where id = {slot}"
         ),
     ),
     "a key that has two runs": (
@@ -49,7 +49,7 @@ DAMAGE = {
         Invariant.ONE_FATE,
         (
             "insert into {ledger} (schedule_id, reason, first_key, last_key, first_at, last_at, count,"
-            " noted_at) select schedule_id, 'missed', 'k', 'k', slot_at, slot_at, 1, 0 from {runs}"
+            " recorded_at) select schedule_id, 'missed', 'k', 'k', slot_at, slot_at, 1, 0 from {runs}"
             " where id = {slot}"
         ),
     ),
@@ -79,7 +79,7 @@ DAMAGE = {
     ),
     "an attempt that is missing": (
         Invariant.EPOCHS,
-        "delete from {attempts} where run_id = {done} and number = 1",
+        "delete from {attempts} where run_id = {done} and epoch = 1",
     ),
     "an end that was recorded twice": (
         Invariant.ONE_END,
@@ -123,14 +123,14 @@ DAMAGE = {
     "attempts of a run that is gone": (
         Invariant.FOLLOW_UP,
         (
-            "insert into {attempts} (run_id, number, cause, started_at, ended_at, outcome)"
+            "insert into {attempts} (run_id, epoch, cause, started_at, ended_at, outcome)"
             " values (9999, 1, 'first', 0, 0, 'succeeded')"
         ),
     ),
     "an attempt of an epoch that never was": (
         Invariant.FENCED,
         (
-            "insert into {attempts} (run_id, number, cause, started_at, ended_at, outcome)"
+            "insert into {attempts} (run_id, epoch, cause, started_at, ended_at, outcome)"
             " values ({done}, 7, 'first', 0, 0, 'succeeded')"
         ),
     ),
@@ -140,15 +140,15 @@ DAMAGE = {
     ),
     "an operation of an epoch that never was": (
         Invariant.FENCED,
-        "insert into {deferred} values ({waits}, 7, 1, 'forget', null, 'x', 0)",
+        "insert into {deferred_operations} values ({waits}, 7, 1, 'forget', null, 'x', 0)",
     ),
     "a question of an attempt that has ended": (
         Invariant.FENCED,
-        "insert into {deferred} values ({waits}, 1, 1, 'question', null, 'x', 0)",
+        "insert into {deferred_operations} values ({waits}, 1, 1, 'question', null, 'x', 0)",
     ),
     "an operation that outlived its run's end": (
         Invariant.FOLLOW_UP,
-        "insert into {deferred} values ({done}, 1, 1, 'forget', null, 'x', 0)",
+        "insert into {deferred_operations} values ({done}, 1, 1, 'forget', null, 'x', 0)",
     ),
     "an effect of a success that never came": (
         Invariant.FOLLOW_UP,
@@ -175,14 +175,14 @@ DAMAGE = {
     "a notice that nobody got": (
         Invariant.FOLLOW_UP,
         (
-            "insert into {preferences} (space_id, channel, target, least, updated_at)"
+            "insert into {notification_targets} (space_id, channel, target, min_priority, updated_at)"
             " values ({two}, 'test', 'ops', 0, 0)"
         ),
     ),
     "a notice that its place did not want": (
         Invariant.FOLLOW_UP,
         (
-            "insert into {preferences} (space_id, channel, target, least, updated_at)"
+            "insert into {notification_targets} (space_id, channel, target, min_priority, updated_at)"
             " values ({two}, 'test', 'ops', 1000, 0)"
         ),
         "{notice} {waits}",
@@ -191,19 +191,19 @@ DAMAGE = {
         Invariant.FOLLOW_UP,
         "{notice} {done}",
     ),
-    "ready runs that no head names": (Invariant.IN_REACH, "delete from {heads}"),
+    "ready runs that no head names": (Invariant.IN_REACH, "delete from {queue_heads}"),
     "ready runs behind a gate that is gone": (
         Invariant.IN_REACH,
-        "update {heads} set gate = 'nothing' where grp = 'g'",
+        "update {queue_heads} set blocking_group = 'nothing' where limit_group = 'g'",
     ),
     "a lane that nobody moves on": (
         Invariant.IN_REACH,
-        "delete from {pings}",
-        "update {runs} set place = 'held' where task_id = {ticking} and place = 'ready'",
+        "delete from {claim_hints}",
+        "update {runs} set queue_state = 'held' where task_id = {ticking} and queue_state = 'ready'",
     ),
     "a run that is held without a lane": (
         Invariant.IN_REACH,
-        "update {runs} set place = 'held' where place = 'later'",
+        "update {runs} set queue_state = 'held' where queue_state = 'delayed'",
     ),
     "a run that waits for nothing": (
         Invariant.IN_REACH,
@@ -223,7 +223,7 @@ DAMAGE = {
     ),
     "a message that nobody sends": (
         Invariant.IN_REACH,
-        "update {deliveries} set holder = null where state = 'sending'",
+        "update {deliveries} set worker_id = null where state = 'sending'",
     ),
     "a message that was sent twice": (
         Invariant.SENT_ONCE,
@@ -246,7 +246,7 @@ DAMAGE = {
     ),
     "a rate that was overdrawn": (
         Invariant.LIMITS,
-        "update {limits} set tokens = -1 where scope = 'group'",
+        "update {limits} set bucket_level = -1 where scope = 'group'",
     ),
     "two running runs of a lane": (
         Invariant.LIMITS,
@@ -264,14 +264,14 @@ DAMAGE = {
     "something that is set aside for a run that has ended": (
         Invariant.BUDGETS,
         (
-            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began)"
+            "insert into {budget_usage} (run_id, epoch, space_id, task_id, day, is_open, started_at)"
             " select id, epoch, space_id, task_id, '2026-03-01', 1, 0 from {runs} where id = {done}"
         ),
     ),
     "something that stays set aside": (
         Invariant.BUDGETS,
         (
-            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began,"
+            "insert into {budget_usage} (run_id, epoch, space_id, task_id, day, is_open, started_at,"
             " reserved_cost) select id, epoch, space_id, task_id, '2026-03-01', 0, 0, 5 from {runs}"
             " where id = {done}"
         ),
@@ -279,14 +279,14 @@ DAMAGE = {
     "something used that counts for another space": (
         Invariant.BUDGETS,
         (
-            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began)"
+            "insert into {budget_usage} (run_id, epoch, space_id, task_id, day, is_open, started_at)"
             " select id, epoch, {two}, task_id, '2026-03-01', 0, 0 from {runs} where id = {done}"
         ),
     ),
     "tokens that were told and not counted": (
         Invariant.BUDGETS,
         (
-            "insert into {spending} (run_id, epoch, space_id, task_id, day, open, began, tokens)"
+            "insert into {budget_usage} (run_id, epoch, space_id, task_id, day, is_open, started_at, tokens)"
             " select id, epoch, space_id, task_id, '2026-03-01', 0, 0, 9 from {runs}"
             " where id = {done}"
         ),
@@ -321,7 +321,7 @@ DAMAGE = {
     ),
     "an attempt that ended otherwise": (
         Invariant.REPLAY,
-        "update {attempts} set outcome = 'drained' where run_id = {done} and number = 1",
+        "update {attempts} set outcome = 'released' where run_id = {done} and epoch = 1",
     ),
 }
 

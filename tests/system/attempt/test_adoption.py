@@ -100,4 +100,4 @@ def test_two_looks_carry_each_program_on_once(shared):
     for number in (short, long):
         told = [line for line in log if "run.adopted" in line and f'"run_id": {number}' in line]
         assert len(told) == 1, log
-    assert not any("run.not_ours" in line for line in log)
+    assert not any("run.lease_lost" in line for line in log)

@@ -43,9 +43,9 @@ def test_a_program_talks_to_the_daemon_that_started_it_and_to_the_next(simple):
     simple.go()
     run = simple.until(number, lambda run: run["finished_at"] is not None)
     assert (run["state"], run["result"]) == ("succeeded", "second True"), run
-    kept = json.loads(simple.call("GET", "/v1/state/call")[1])["values"]
+    kept = json.loads(simple.call("GET", "/v1/tasks/call/state")[1])["values"]
     assert {one["key"]: one["value"] for one in kept} == {"a": str(number), "b": 2}
-    asked = json.loads(simple.call("GET", "/v1/requests")[1])["requests"]
+    asked = json.loads(simple.call("GET", "/v1/audit")[1])["entries"]
     assert {f"attempt:{number}.1"} == {
         one["caller"] for one in asked if one["command"] == "defer_state"
     }

@@ -73,7 +73,7 @@ def agent(kept):
 
 
 def faults(run):
-    return [event["data"] for event in run["events"] if event["name"] == "run.fault"]
+    return [event["data"] for event in run["events"] if event["name"] == "run.agent_error"]
 
 
 ENDS = {
@@ -116,7 +116,7 @@ def test_a_result_after_a_cancellation_does_not_count(agent):
 
 
 def test_what_a_provider_refuses_for_a_moment_is_tried_again_inside_the_attempt(agent):
-    agent.extra["ROTA_AGENT_WAIT"] = "50ms"
+    agent.extra["ROTA_LAUNCH_WAIT"] = "50ms"
     agent.agent("overload", **{"deliver-to": "log:"})
     agent.up()
     number = agent.json("run", "think")["run"]
@@ -126,13 +126,13 @@ def test_what_a_provider_refuses_for_a_moment_is_tried_again_inside_the_attempt(
     assert [data["retry"] for data in faults(run) if "retry" in data] == [1, 2]
     assert agent.output(number) == ["try 0", "try 1"]
     logs = agent.rota("logs", str(number)).stdout
-    assert logs.count("run.fault") == 2
+    assert logs.count("run.agent_error") == 2
     assert re.search(r"provider is overloaded \(.*\); Rota tries again at .* \(1 of 3\)\.\n", logs)
     assert agent.rota("verify").returncode == 0
 
 
 def test_a_daemon_that_is_killed_while_it_waits_tries_neither_once_more_nor_less(agent):
-    agent.extra["ROTA_AGENT_WAIT"] = "2s"
+    agent.extra["ROTA_LAUNCH_WAIT"] = "2s"
     agent.agent("always", **{"deliver-to": "log:"})
     agent.up()
     number = agent.json("run", "think")["run"]
@@ -153,7 +153,7 @@ def test_a_daemon_that_is_killed_while_it_waits_tries_neither_once_more_nor_less
 
 
 def test_a_cancellation_ends_the_wait(agent):
-    agent.extra["ROTA_AGENT_WAIT"] = "10m"
+    agent.extra["ROTA_LAUNCH_WAIT"] = "10m"
     agent.agent("always")
     agent.up()
     number = agent.json("run", "think")["run"]
@@ -167,7 +167,7 @@ def test_a_cancellation_ends_the_wait(agent):
 
 def test_the_next_run_goes_on_in_the_session_also_after_a_restart(agent):
     agent.agent("session")
-    agent.json("task", "edit", "think", "--context", "group")
+    agent.json("task", "edit", "think", "--session", "shared")
     agent.up()
     first = agent.until(agent.json("run", "think")["run"], ended)
     agent.stop()

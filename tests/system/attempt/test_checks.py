@@ -48,9 +48,9 @@ def test_a_check_that_its_daemon_did_not_live_to_see_is_looked_at_again(kept):
     wait(lambda: looked.read_text() == "xx" and first not in kept.living())
     kept.go()
     run = kept.until(number, ended)
-    assert (run["state"], run["checked"]) == ("succeeded", "verified"), run
+    assert (run["state"], run["check_state"]) == ("succeeded", "verified"), run
     (attempt,) = run["attempts"]
-    assert [found["passed"] for found in attempt["checks"]] == [True, True, True]
+    assert [found["passed"] for found in attempt["check_results"]] == [True, True, True]
     assert kept.living() == []
     assert kept.rota("verify").returncode == 0
 
@@ -64,17 +64,17 @@ def test_a_success_that_is_none_is_tried_again_and_shown_with_its_evidence(simpl
     )
     simple.up()
     run = simple.done("report")
-    assert (run["state"], run["checked"], run["retries"]) == ("succeeded", "verified", 1), run
+    assert (run["state"], run["check_state"], run["retries"]) == ("succeeded", "verified", 1), run
     first, second = run["attempts"]
-    assert [found["passed"] for found in first["checks"]] == [False, False]
-    assert [found["passed"] for found in second["checks"]] == [True, True]
+    assert [found["passed"] for found in first["check_results"]] == [False, False]
+    assert [found["passed"] for found in second["check_results"]] == [True, True]
     assert "verified" in simple.rota("runs").stdout
     shown = simple.rota("run", str(run["id"])).stdout
     assert "verified: its checks hold" in shown
     assert "it ended with 2" in shown
     simple.json("task", "edit", "report", "--check", "min_length=100", "--retry", "1")
     run = simple.done("report")
-    assert (run["state"], run["error_code"], run["checked"]) == (
+    assert (run["state"], run["error_code"], run["check_state"]) == (
         "failed", "check_failed", "contradicted",
     )  # fmt: skip
     assert "a check says it is not" in simple.rota("why", str(run["id"])).stdout
@@ -88,10 +88,14 @@ def test_a_gate_wakes_when_there_is_something_and_is_quiet_otherwise(simple):
     )
     simple.up()
     quiet = simple.done("inbox")
-    assert (quiet["state"], quiet["mark"], quiet["result"]) == ("succeeded", "quiet", "seen 0")
+    assert (quiet["state"], quiet["suppressed"], quiet["result"]) == (
+        "succeeded",
+        "by_gate",
+        "seen 0",
+    )
     assert quiet["deliveries"] == []
     woken = simple.done("inbox")
-    assert (woken["mark"], json.loads(woken["result"])) == (None, {"input": "new"})
+    assert (woken["suppressed"], json.loads(woken["result"])) == (None, {"input": "new"})
     assert len(woken["deliveries"]) == 1
     assert [run["id"] for run in simple.json("runs")["runs"]] == [woken["id"]]
     assert len(simple.json("runs", "--all")["runs"]) == 2
@@ -134,13 +138,13 @@ def test_a_script_that_has_used_its_time_stops_and_asks_whoever_watches_it(kept)
     assert kept.living() == []
     _, task, space = kept.json("budget", "show", "count")["budgets"]
     assert task["used"]["seconds"] == space["used"]["seconds"] >= 2
-    assert space["aside"]["seconds"] == 0
+    assert space["reserved"]["seconds"] == 0
     kept.go()
     assert kept.rota("answer", str(number), "continue with more").returncode == 0
     run = kept.until(number, ended)
     assert (run["state"], run["result"]) == ("succeeded", "finished"), run
     shown = kept.json("task", "show", "count")
-    assert shown["forecast"]["usual"]["seconds"] >= task["used"]["seconds"]
+    assert shown["forecast"]["median"]["seconds"] >= task["used"]["seconds"]
     assert kept.rota("verify").returncode == 0
     refused = kept.rota("budget", "set", "count", "--tokens", "5")
     assert "a script uses no tokens: cap its time" in refused.stderr

@@ -42,7 +42,7 @@ def leap(address):
 
 def test_a_run_whose_keeper_is_about_to_start_has_one_program(shared, tmp_path):
     shared.create("count", "python3", "count.py", "5", shared.token)
-    shared.up(ROTA_FAULT="kept.written:1:stop")
+    shared.up(ROTA_FAULT="kept_attempt.recorded:1:stop")
     number = shared.json("run", "count")["run"]
     shared.until(number, lambda run: run["state"] == "running")
     shared.stopped()

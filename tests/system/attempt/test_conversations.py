@@ -62,20 +62,20 @@ def test_what_is_said_is_read_in_order_in_the_session_of_the_thread_through_deat
         return ask(talk, "POST", f"/v1/threads/{HERE}/messages", {"text": text, **more})
 
     first = say("Please wait, <b>one</b>", sender="Ann")
-    until(talk, first["reader"], lambda run: run["logs"])
+    until(talk, first["reader_run"], lambda run: run["logs"])
     two, three = say("two"), say("three")
-    assert two["reader"] == three["reader"] != first["reader"]
+    assert two["reader_run"] == three["reader_run"] != first["reader_run"]
     assert ask(talk, "GET", f"/v1/runs/{two['reader']}")["state"] == "queued"
     talk.kill()
     four = talk.json("say", HERE, "four")
-    assert four["reader"] == two["reader"]
+    assert four["reader_run"] == two["reader_run"]
     talk.up()
     talk.go()
-    one = told(until(talk, first["reader"]))
+    one = told(until(talk, first["reader_run"]))
     assert one["session"] == ""
     assert one["prompt"].endswith(">Please wait, &lt;b&gt;one&lt;/b&gt;</message>")
     assert '<message sender="Ann" time="' in one["prompt"]
-    rest = told(until(talk, two["reader"]))
+    rest = told(until(talk, two["reader_run"]))
     assert rest["session"] == f"s-{first['reader']}"
     texts = [line.rpartition("<")[0].rpartition(">")[2] for line in rest["prompt"].splitlines()[2:]]
     assert texts == ["two", "three", "four"]
@@ -98,7 +98,7 @@ def test_a_session_that_was_put_aside_can_be_resumed(talk):
     ask(talk, "POST", f"/v1/sessions/{session['id']}/resume", {})
     assert next_session() == name
     (newest, *_) = ask(talk, "GET", "/v1/sessions/search?words=talk")["found"]
-    assert (newest["said"], newest["session"]) == ("Talk.", session["id"])
+    assert (newest["prompt"], newest["session"]) == ("Talk.", session["id"])
     assert "  > Talk." in talk.rota("session", "show", str(session["id"])).stdout
     ask(talk, "POST", "/v1/sessions/current/clear", {"thread": HERE})
     assert next_session() == ""
@@ -110,15 +110,17 @@ def test_what_a_run_that_could_not_be_started_was_told_is_read_with_the_next_mes
     script.chmod(0o755)
     talk.json("task", "edit", "talk", "--command", "answer.py")
     script.rename(aside := talk.work / "aside.py")
-    lost = until(talk, talk.json("say", HERE, "cancel the flight")["reader"])
+    lost = until(talk, talk.json("say", HERE, "cancel the flight")["reader_run"])
     assert (lost["state"], lost["error_code"]) == ("failed", "agent_unavailable")
     (message,) = talk.json("messages", HERE)["messages"]
     assert (message["state"], message["run"]) == ("unread", None)
     (thread,) = talk.json("thread", "list")["threads"]
     assert thread["pending"] == 1
     aside.rename(script)
-    prompt = told(until(talk, talk.json("say", HERE, "two")["reader"]))["prompt"]
+    prompt = told(until(talk, talk.json("say", HERE, "two")["reader_run"]))["prompt"]
     assert prompt.count("cancel the flight") == 1
     assert ">two<" in prompt
-    assert "flight" not in told(until(talk, talk.json("say", HERE, "three")["reader"]))["prompt"]
+    assert (
+        "flight" not in told(until(talk, talk.json("say", HERE, "three")["reader_run"]))["prompt"]
+    )
     assert talk.rota("verify").returncode == 0

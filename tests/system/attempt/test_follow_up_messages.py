@@ -74,7 +74,7 @@ def test_a_program_is_told_what_is_said_while_it_works(talk):
     say(talk, "stop")
     assert heard(until(talk, number)) == ["one <b>", "stop"]
     assert states(talk) == [("one <b>", "taken", number), ("stop", "taken", number)]
-    assert until(talk, first["reader"])["state"] == "cancelled"
+    assert until(talk, first["reader_run"])["state"] == "cancelled"
     assert talk.rota("verify").returncode == 0
 
 

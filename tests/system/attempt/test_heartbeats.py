@@ -36,7 +36,7 @@ def test_a_running_program_is_told_of(kept):
     number = kept.json("run", "talk")["run"]
     run = kept.until(number, heard)
     beat = run["heartbeat"]
-    assert (beat["alive"], beat["state"], beat["attempt"], beat["silence"]) == (
+    assert (beat["alive"], beat["state"], beat["attempt"], beat["missed_reason"]) == (
         True, "running", 1, None,
     )  # fmt: skip
     assert beat["processes"] >= 2

@@ -42,7 +42,7 @@ def test_commands_are_answered_by_the_next_daemon_and_what_is_left_at_the_end_is
     assert (run["state"], len(run["attempts"])) == ("succeeded", 1), json.dumps(run)
     names = [task["name"] for task in kept.json("task", "list")["tasks"]]
     assert sorted(names) == ["left", "made", "talk"]
-    requests = kept.json("requests")["requests"]
+    requests = kept.json("audit")["entries"]
     made = [each for each in requests if each["caller"] == f"attempt:{number}.1"]
     assert [each["command"] for each in made] == ["create_task", "create_task"]
     told = json.loads(run["result"]) if isinstance(run["result"], str) else run["result"]

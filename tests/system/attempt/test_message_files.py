@@ -107,7 +107,7 @@ def test_a_program_reads_the_bytes_that_people_sent(kept, tmp_path):
     photo.write_bytes(BYTES)
     said = kept.json("say", HERE, "Is this right?", "--file", str(photo), "--file", __file__)
     assert [file["type"] for file in said["files"]] == ["image/png", "text/x-python"]
-    found = told(until(kept, said["reader"]))
+    found = told(until(kept, said["reader_run"]))
     own = Path(__file__).read_bytes()
     assert found["seen"] == [[photo.name, digest(BYTES)], ["test_files.py", digest(own)]]
     assert found["lying"] == [str(said["id"])]
@@ -123,14 +123,16 @@ def test_a_program_reads_the_bytes_that_people_sent(kept, tmp_path):
 def test_a_retry_finds_them_again_and_nothing_of_the_try_before(kept):
     make(kept, AGENT, "--retry", "2", "--retry-base", "1ms").up()
     said = send(kept, "break once", file_of("a.txt", b"one"))
-    run = until(kept, said["reader"])
+    run = until(kept, said["reader_run"])
     found = told(run)
     assert run["attempt"] == 2, run
     assert found["seen"] == [["a.txt", digest(b"one")]]
     assert f"/{run['id']}-2/" in found["box"], found
 
 
-@pytest.mark.parametrize("fault", ["kept.written", "record_launch.committed", "kept.started"])
+@pytest.mark.parametrize(
+    "fault", ["kept_attempt.recorded", "record_launch.committed", "kept_attempt.started"]
+)
 def test_a_daemon_that_dies_on_the_way_loses_no_file(kept, fault):
     make(kept, AGENT)
     said = kept.json("say", HERE, "Here.", "--file", __file__)
@@ -138,17 +140,17 @@ def test_a_daemon_that_dies_on_the_way_loses_no_file(kept, fault):
     kept.daemon.wait()
     kept.up()
     own = Path(__file__).read_bytes()
-    assert told(until(kept, said["reader"]))["seen"] == [["test_files.py", digest(own)]]
+    assert told(until(kept, said["reader_run"]))["seen"] == [["test_files.py", digest(own)]]
 
 
 def test_a_program_that_goes_on_through_a_restart_keeps_them(kept):
     make(kept, AGENT).up()
     said = send(kept, "wait", file_of("a.txt", b"one"))
-    until(kept, said["reader"], lambda run: run["logs"])
+    until(kept, said["reader_run"], lambda run: run["logs"])
     kept.kill()
     kept.up()
     kept.go()
-    assert told(until(kept, said["reader"]))["seen"] == [["a.txt", digest(b"one")]]
+    assert told(until(kept, said["reader_run"]))["seen"] == [["a.txt", digest(b"one")]]
 
 
 def test_a_program_that_listens_finds_the_files_before_the_words(kept):

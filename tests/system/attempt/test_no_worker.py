@@ -32,7 +32,7 @@ def check_told(simple, running, words):
 
 def test_a_daemon_that_was_stopped_while_a_program_goes_on(simple, running):
     simple.json("stop")
-    simple.daemon.log.wait("daemon.resting")
+    simple.daemon.log.wait("daemon.idle")
     check_told(simple, running, STOPPED)
     assert simple.json("status")["idle"] == "the daemon is stopped: run `rota start`"
 

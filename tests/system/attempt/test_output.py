@@ -109,7 +109,7 @@ def test_a_flood_is_bounded_everywhere_and_the_run_ends_right(kept):
 
     number = kept.json("run", "flood")["run"]
     run = kept.until(number, over, seconds=120.0)
-    assert run["attempts"][0]["ending"]["out_bytes"] > FLOOD
+    assert run["attempts"][0]["exit"]["out_bytes"] > FLOOD
     assert most["daemon"] - before < BOUND, (before, most)
     assert most["keeper"] < 32 * MIB, most
     assert sum(len(part["text"]) for part in run["logs"]) <= 2 * MIB

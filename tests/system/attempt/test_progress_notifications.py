@@ -54,7 +54,7 @@ def until_told(talk, words):
 )
 def test_each_result_reaches_people_once_whenever_the_daemon_dies(talk, fault):
     talk.up(**({"ROTA_FAULT": f"{fault}:1:kill"} if fault == "record_launch.committed" else {}))
-    number = say(talk, "zero")["reader"]
+    number = say(talk, "zero")["reader_run"]
     if fault == "record_launch.committed":
         talk.daemon.wait()
         talk.up()

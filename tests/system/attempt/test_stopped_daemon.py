@@ -15,7 +15,7 @@ def begun(run):
 
 
 def silent(run):
-    return any(event["name"] == "run.silent" for event in run["events"])
+    return any(event["name"] == "run.heartbeat_missed" for event in run["events"])
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def test_its_run_is_noted_by_others_kept_for_it_and_carried_on(kept, shared):
     (first,) = kept.living()
     kept.daemon.signal(signal.SIGSTOP)
     run = kept.until(shared, silent)
-    (event,) = [event for event in run["events"] if event["name"] == "run.silent"]
+    (event,) = [event for event in run["events"] if event["name"] == "run.heartbeat_missed"]
     assert "its keeper may continue" in event["data"]["reason"]
     assert (run["state"], run["losses"], run["attempt"]) == ("running", 0, 1)
     assert "its keeper may continue" in kept.rota("why", str(shared)).stdout
     assert kept.living() == [first]
     kept.daemon.signal(signal.SIGCONT)
-    run = kept.until(shared, lambda run: run["heartbeat"]["silence"] is None)
+    run = kept.until(shared, lambda run: run["heartbeat"]["missed_reason"] is None)
     assert kept.living() == [first]
     kept.go()
     run = kept.until(shared, lambda run: run["state"] == "succeeded")

@@ -37,8 +37,8 @@ def test_a_retry_finds_nothing_of_the_attempt_that_timed_out(kept, family, kind)
     assert kept.living() == []
     for attempt in run["attempts"]:
         reason = "hard_timeout" if kind == "timeout" else "idle_timeout"
-        assert attempt["ending"]["reason"] == reason
-        assert (attempt["ending"]["killed"], attempt["ending"]["proven"]) == (True, True)
+        assert attempt["exit"]["reason"] == reason
+        assert (attempt["exit"]["killed"], attempt["exit"]["proven"]) == (True, True)
     assert "killed" in kept.rota("run", str(number)).stdout
 
 
@@ -54,10 +54,10 @@ def test_output_of_either_stream_puts_the_idle_timeout_off(kept):
     kept.up()
     run = kept.until(kept.json("run", "talk")["run"], ended)
     (attempt,) = run["attempts"]
-    assert attempt["ending"]["reason"] == "idle_timeout"
-    assert attempt["ending"]["killed"] is False
+    assert attempt["exit"]["reason"] == "idle_timeout"
+    assert attempt["exit"]["killed"] is False
     assert "wrote nothing for 1 s" in run["error"]
-    assert (attempt["ending"]["out_bytes"], attempt["ending"]["err_bytes"]) == (6, 6)
+    assert (attempt["exit"]["out_bytes"], attempt["exit"]["err_bytes"]) == (6, 6)
 
 
 def test_the_earlier_timeout_wins_though_the_program_talks(kept):
@@ -69,7 +69,7 @@ def test_the_earlier_timeout_wins_though_the_program_talks(kept):
     )
     kept.up()
     run = kept.until(kept.json("run", "chat")["run"], ended)
-    assert run["attempts"][0]["ending"]["reason"] == "hard_timeout"
+    assert run["attempts"][0]["exit"]["reason"] == "hard_timeout"
 
 
 def test_a_task_shows_its_timeouts_and_a_callable_has_only_one(kept):

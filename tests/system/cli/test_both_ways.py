@@ -75,7 +75,7 @@ def both(house, daemon, capsys, monkeypatch):
 LOOKS = [
     "ls", "task list --state enabled", "task show hello", "task show 1", "task next hello -n 2",
     "why hello", "runs", "runs --task hello --limit 1", "run 1", "questions",
-    "space list", "key list", "limit list", "state list hello", "requests",
+    "space list", "key list", "limit list", "state list hello", "audit",
     "schedule list", "schedule list hello --limit 1", "worker list", "machine list",
     "sql select(1)",
 ]  # fmt: skip
@@ -144,7 +144,7 @@ def test_an_item_is_new_once_whichever_way_it_is_marked(both):
 def test_the_daemon_is_asked_with_its_key_and_so_it_is_written_down(both):
     both.over("task", "edit", "hello", "--title", "a")
     both.direct("task", "edit", "hello", "--title", "b")
-    newest = both.over("requests", "--limit", "2")[1]["requests"]
+    newest = both.over("audit", "--limit", "2")[1]["entries"]
     assert [one["caller"].partition(":")[0] for one in newest] == ["local", "key"]
 
 

@@ -84,7 +84,7 @@ def test_f7_no_key_is_written_or_told_anywhere(house, form):
         session.ask("BREW", "/v1/tasks", token=token)
     for path in (
         "/v1/keys",
-        "/v1/requests",
+        "/v1/audit",
         "/v1/status",
         "/v1/openapi.json",
         "/healthz",
@@ -189,7 +189,7 @@ def test_c8_c9_what_programs_say_and_people_set_is_written_nowhere(house):
     (house.home / "gateway.toml").write_text(f'[secrets]\nfiled = "file:{key}"\n')
     daemon = house.up(
         "--port", "0", ROTA_LOG_LEVEL="debug", ROTA_LOG_FORMAT="text", GEMINI_API_KEY=offered,
-        ROTA_CALLS=",".join(f"leaking{n}:{call}" for n in range(3) for call in ("say", "give")),
+        ROTA_CALLABLES=",".join(f"leaking{n}:{call}" for n in range(3) for call in ("say", "give")),
     )  # fmt: skip
     session = Session(house)
     for value, status in ((kept, 200), ("short", 400), (12345678, 400), ([kept], 400)):
@@ -219,7 +219,7 @@ def test_c8_c9_what_programs_say_and_people_set_is_written_nowhere(house):
     (said,) = (run for run in shown if run["task"] == "leak0")
     assert any(part["text"].startswith("said [secret kept]") for part in said["logs"])
     assert "it broke: [secret kept]" in said["error"]
-    for path in ("/v1/secrets", "/v1/requests", "/v1/runs", "/v1/status", "/metrics"):
+    for path in ("/v1/secrets", "/v1/audit", "/v1/runs", "/v1/status", "/metrics"):
         assert session.ask("GET", path)[0] == 200
     listed = {one["name"]: one for one in session.ask("GET", "/v1/secrets")[1]["secrets"]}
     assert listed["filed"]["source"] == f"file:{key}"
@@ -302,7 +302,7 @@ def test_c8_what_programs_ask_for_in_mailboxes_and_gates_hand_on_is_written_nowh
         assert time.monotonic() < until, waits
         time.sleep(0.05)
     assert waits["questions"][0]["options"] == ["[secret GEMINI_API_KEY]", "no"]
-    for path in ("/v1/tasks", "/v1/threads", "/v1/sessions/1", "/v1/requests"):
+    for path in ("/v1/tasks", "/v1/threads", "/v1/sessions/1", "/v1/audit"):
         assert session.ask("GET", path)[0] == 200, path
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0

@@ -139,7 +139,7 @@ def test_a_stopped_daemon_is_to_be_started_and_not_doubled(house):
     daemon = house.up()
     house.json("task", "create", "hello", "--call", "rota.samples:hello")
     house.json("stop")
-    daemon.log.wait("daemon.resting")
+    daemon.log.wait("daemon.idle")
     said = house.rota("run", "hello")
     assert said.stderr == "The daemon is stopped: run `rota start`.\n"
     for words in (["status"], ["why", "hello"], ["doctor"]):

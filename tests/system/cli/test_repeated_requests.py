@@ -15,7 +15,7 @@ CASES = {
     "a task": ("put_task", "POST", "/v1/tasks", {"instructions": "Look."}),
     "a task put": ("put_task", "PUT", "/v1/tasks/job", {"instructions": "Look twice."}),
     "a key": ("add_key", "POST", "/v1/keys", {"name": "phone"}),
-    "a value": ("put_state", "PUT", "/v1/state/job/word", {"value": 1}),
+    "a value": ("put_state", "PUT", "/v1/tasks/job/state/word", {"value": 1}),
     "a message": ("add_message", "POST", "/v1/threads/cli:a:b/messages", {"text": "Hello."}),
     "a schedule": ("drop_schedule", "DELETE", "/v1/tasks/job/schedules/default", None),
     "a cancelled run": ("settle", "POST", "/v1/runs/1/cancel", None),
@@ -70,8 +70,8 @@ class Caller:
 
     def changes(self):
         """Return what was changed, and what stands now."""
-        listed = self.ask("GET", "/v1/requests")[1]["requests"]
-        paths = ("/v1/runs", "/v1/tasks", "/v1/keys", "/v1/state/job", "/v1/schedules")
+        listed = self.ask("GET", "/v1/audit")[1]["entries"]
+        paths = ("/v1/runs", "/v1/tasks", "/v1/keys", "/v1/tasks/job/state", "/v1/schedules")
         return [one["command"] for one in listed], [self.ask("GET", path)[1] for path in paths]
 
 

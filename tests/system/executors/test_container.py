@@ -172,7 +172,7 @@ def test_a_folder_swapped_for_a_link_when_the_engine_looks_is_noticed(ground, po
     assert podman.ask("ps", "--all", "--quiet") == ""
 
 
-def test_the_outlet_leads_to_the_hosts_socket(ground, run):
+def test_the_egress_socket_leads_to_the_hosts_socket(ground, run):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(ground.root / "g"))
     listener.listen()
@@ -187,7 +187,7 @@ def test_the_outlet_leads_to_the_hosts_socket(ground, run):
     text = "import socket; c = socket.create_connection(('127.0.0.1', 8123)); c.sendall(b'hello'); print(c.recv(9))"
     try:
         done = run(
-            PYTHON, "-c", text, outlet=EgressSocket(socket=str(ground.root / "g"), port=8123)
+            PYTHON, "-c", text, egress=EgressSocket(socket=str(ground.root / "g"), port=8123)
         )
         assert done.stdout == b"b'HELLO'\n", done.stderr
     finally:

@@ -195,18 +195,18 @@ except OSError: print("nothing else")
 """
 
 
-def test_the_outlet_answers_and_nothing_else_does(sandbox, ground, gateway):
-    outlet = EgressSocket(socket=gateway, port=8123)
-    done = ground.run(sandbox, PYTHON, "-c", CALL, outlet=outlet)
+def test_the_egress_socket_answers_and_nothing_else_does(sandbox, ground, gateway):
+    egress = EgressSocket(socket=gateway, port=8123)
+    done = ground.run(sandbox, PYTHON, "-c", CALL, egress=egress)
     assert done.stdout.decode().split("\n") == ["0", "10", "20000000", "nothing else", ""], (
         done.stderr
     )
 
 
-def test_an_outlet_that_is_no_socket_is_refused(sandbox, ground):
+def test_an_egress_socket_that_is_no_socket_is_refused(sandbox, ground):
     (ground.root / "file").write_text("")
-    outlet = EgressSocket(socket=str(ground.root / "file"), port=8123)
-    done = ground.run(sandbox, "/bin/true", outlet=outlet)
+    egress = EgressSocket(socket=str(ground.root / "file"), port=8123)
+    done = ground.run(sandbox, "/bin/true", egress=egress)
     assert (done.returncode, b"is no socket" in done.stderr) == (126, True)
 
 

@@ -106,8 +106,8 @@ def answering(ground):
 def test_both_ways_lead_to_sockets_of_the_host_and_the_program_sees_neither(
     ground, kit, container, answering
 ):
-    outlet, desk = answering("g", 8123), answering("d/desk", 7684, alone=True)
-    ways = {"outlet": outlet.way, "desk": desk.way}
+    egress, desk = answering("g", 8123), answering("d/desk", 7684, alone=True)
+    ways = {"egress": egress.way, "desk": desk.way}
     done = ground.run(container, PYTHON, "-c", CALL, "8123", "7684", image=kit.image, **ways)
     lines = done.stdout.decode().splitlines()
     assert lines[:2] == ["8123 hello from g", "7684 hello from desk"], done.stderr

@@ -179,7 +179,7 @@ def test_a_lost_attempt_that_wrote_through_the_gateway_is_asked_about(gated, san
     gated.keep("shop", REAL)
     gated.keep("anthropic", REAL)
     words = ("python3", "order.py", first, gated.token)
-    gated.task("order", *words, network="outlet", executor="sandbox")
+    gated.task("order", *words, network="egress", executor="sandbox")
     run = gated.begin("order")
     gated.until(run, lambda shown: any("received" in part["text"] for part in shown["logs"]))
     os.kill(gated.gateway.pid(), signal.SIGKILL)

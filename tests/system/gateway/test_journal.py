@@ -152,7 +152,7 @@ def test_a_run_that_is_tried_again_is_told_what_was_done(
     policy = {"retry": {"attempts": 2, "base": "1s"}}
     if executor == "sandbox":
         words = ("python3", "order.py", path, "2", gated.token)
-        gated.task("order", *words, network="outlet", executor=executor, policy=policy)
+        gated.task("order", *words, network="egress", executor=executor, policy=policy)
     else:
         gated.agent("order", "order.py", path, "2", policy=policy)
     ended = gated.done("order")

@@ -48,11 +48,11 @@ def test_an_agent_behind_walls_talks_to_this_daemon_and_to_the_next(sited, walls
     assert (run["state"], run["result"].strip().splitlines()[-1]) == ("succeeded", "second True"), (
         run
     )
-    kept = json.loads(sited.call("GET", "/v1/state/call")[1])["values"]
+    kept = json.loads(sited.call("GET", "/v1/tasks/call/state")[1])["values"]
     assert {one["key"] for one in kept} == {"a", "b"}
 
 
-@pytest.mark.parametrize("more", [{}, AGENT, {"network": "outlet"}], ids=["script", "agent", "out"])
+@pytest.mark.parametrize("more", [{}, AGENT, {"network": "egress"}], ids=["script", "agent", "out"])
 def test_a_program_behind_walls_asks_until_its_attempt_is_over(sited, walls, more):
     sited.settle(walls)
     if more.get("network"):

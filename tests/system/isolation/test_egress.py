@@ -23,19 +23,19 @@ except OSError:
 
 
 @pytest.fixture
-def outlet(sited, walls):
+def egress(sited, walls):
     path = sited.house.home / "out"
     with Provider(at=path) as provider:
         sited.settle(walls)
-        sited.extra |= {"ROTA_OUTLET": str(path), "ROTA_OUTLET_PORT": str(provider.port)}
+        sited.extra |= {"ROTA_EGRESS_SOCKET": str(path), "ROTA_EGRESS_PORT": str(provider.port)}
         (sited.work / "call.py").write_text(CALL)
         yield provider
 
 
 @pytest.mark.parametrize(("agent", "told"), [(True, "reached 200"), (False, "reached nothing")])
-def test_only_agents_are_handed_the_way_out(sited, outlet, agent, told):
+def test_only_agents_are_handed_the_way_out(sited, egress, agent, told):
     more = {"agent": "command", "instructions": "Call."} if agent else {}
-    sited.make("call", "python3", "call.py", str(outlet.port), **more)
+    sited.make("call", "python3", "call.py", str(egress.port), **more)
     sited.up()
     run = sited.ended(sited.start("call"))
     assert (run["state"], run["result"].strip()) == ("succeeded", told), run

@@ -129,17 +129,17 @@ def test_folders_of_the_list_are_seen_as_they_were_asked_for(sited, walls):
     assert (data / "out").read_text() == "from inside"
 
 
-def test_the_outlet_is_all_that_can_be_reached(sited, walls):
+def test_the_egress_socket_is_all_that_can_be_reached(sited, walls):
     sited.settle(walls)
     path = sited.house.folder / "gate"
-    asking = "import os, socket; host, port = os.environ['ROTA_OUTLET_ADDRESS'].split(':'); "
+    asking = "import os, socket; host, port = os.environ['ROTA_EGRESS_ADDRESS'].split(':'); "
     asking += "c = socket.create_connection((host, port)); c.sendall(b'hello'); print(c.recv(9))"
     line = ("task", "create", "call", "--command", shlex.join(["python3", "-c", asking]))
-    refused = sited.rota(*line, *walls.options, "--network", "outlet")
-    assert (refused.returncode != 0, "setting `outlet`" in refused.stderr) == (True, True)
-    sited.settings = {**walls.settings, "ROTA_OUTLET": str(path)}
-    made = sited.json(*line, *walls.options, "--network", "outlet")
-    assert made["site"]["network"] == "outlet"
+    refused = sited.rota(*line, *walls.options, "--network", "egress")
+    assert (refused.returncode != 0, "`egress_socket`" in refused.stderr) == (True, True)
+    sited.settings = {**walls.settings, "ROTA_EGRESS_SOCKET": str(path)}
+    made = sited.json(*line, *walls.options, "--network", "egress")
+    assert made["site"]["network"] == "egress"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()

@@ -62,8 +62,8 @@ def test_a_hostile_program_gets_answers_and_nothing_else(sited, place):
             assert token.encode() not in file.read_bytes(), file
     kept = [json.loads(file.read_text()) for file in (sited.house.home / "errors").iterdir()]
     assert {each["error"]["code"] for each in kept} >= {*REFUSED.values()} - {"hard_link"}
-    said = sited.json("requests", "--limit", "100")["requests"]
-    refused = [each["about"]["why"] for each in said if each["command"] == "mailbox_rejected"]
+    said = sited.json("audit", "--limit", "100")["entries"]
+    refused = [each["subject"]["why"] for each in said if each["command"] == "mailbox_rejected"]
     assert {*refused} >= {"symlink", "not_json", "bad_name"}
     assert {each["caller"] for each in said if each["command"] == "mailbox_rejected"} == {
         f"attempt:{run['id']}.1"

@@ -37,7 +37,7 @@ def test_a_program_reads_what_people_sent_and_behind_walls_changes_nothing(sited
     sited.json("task", "create", "look", *words, *place.options)
     sited.up()
     said = sited.json("say", "cli:default", "Is this right?", "--file", str(photo))
-    run = sited.ended(said["reader"])
+    run = sited.ended(said["reader_run"])
     assert run["state"] == "succeeded", json.dumps(run)
     found = json.loads(run["result"])
     assert found["seen"] == hashlib.sha256(CONTENT).hexdigest()

@@ -83,11 +83,11 @@ class Pruning(_Aftermath):
         was = Counter((run["task_id"], run["state"]) for run in before["runs"])
         now = Counter((run["task_id"], run["state"]) for run in after["runs"])
         for task in after["tasks"]:
-            for state, count in json.loads(task["pruned"]).items():
+            for state, count in json.loads(task["pruned_counts"]).items():
                 now[task["id"], state] += count
         if was != now:
             self.result.faults.append(f"lost: runs {was - now} and too many {now - was}")
-        for table in ("attempts", "questions", "deliveries", "deferred", "effects"):
+        for table in ("attempts", "questions", "deliveries", "deferred_operations", "effects"):
             if after[table]:
                 self.result.faults.append(f"stranded: {len(after[table])} {table} without a run")
 

@@ -102,8 +102,8 @@ def judge_speaking(lines: list[dict[str, Any]], found: Evidence) -> Iterator[str
     """Yield what was not done though it should have been, or done though it should not."""
     tasks = {task["id"]: task["name"] for task in found["tasks"]}
     runs = {run["id"]: run for run in found["runs"] if tasks[run["task_id"]] == TASK}
-    seen = {s["item"]: s["count"] for s in found["seen"] if tasks[s["task_id"]] == TASK}
-    for row in found["deferred"]:
+    seen = {s["item"]: s["count"] for s in found["seen_items"] if tasks[s["task_id"]] == TASK}
+    for row in found["deferred_operations"]:
         yield f"run {row['run_id']} has deferred operations left"
     succeeded = {f"{r['id']}.{r['epoch']}" for r in runs.values() if r["state"] == "succeeded"}
     for item, count in seen.items():
@@ -113,14 +113,14 @@ def judge_speaking(lines: list[dict[str, Any]], found: Evidence) -> Iterator[str
     for item in sorted((spoke & succeeded) - seen.keys()):
         yield f"what attempt {item} deferred was not done, though it succeeded"
     later = Counter(
-        d["run_id"] for d in found["deliveries"] if d["run_id"] in runs and not d["early"]
+        d["run_id"] for d in found["deliveries"] if d["run_id"] in runs and not d["during_run"]
     )
     for run_id, run in runs.items():
         wanted = f"{run_id}.{run['epoch']}" in seen
         if later[run_id] != wanted:
             yield f"run {run_id} is {run['state']} with {later[run_id]} deferred messages"
     said = {effect["run_id"] for effect in found["effects"] if effect["name"] == SAID}
-    early = Counter(d["run_id"] for d in found["deliveries"] if d["early"])
+    early = Counter(d["run_id"] for d in found["deliveries"] if d["during_run"])
     for run_id in sorted({int(item.partition(".")[0]) for item in spoke} | said):
         if run_id not in said or early[run_id] != 1:
             yield f"run {run_id} has said {early[run_id]} things at once"

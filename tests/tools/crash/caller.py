@@ -40,9 +40,9 @@ from rota.rules.plans import plan_schedule
 from rota.rules.tokens import SECRET_BYTES, digest_of
 from rota.store.attempts import (
     adopt_attempt,
-    begin_checks,
     drop_kept_attempt,
     fence_home,
+    record_check_start,
     record_launch,
     record_output,
     renew_home_lease,
@@ -304,11 +304,11 @@ class _Calls:
         await _patiently(partial(store.write, renew_home_lease, home, "here", store.now()))
         await _patiently(partial(store.write, fence_home, home, "caller"))
         await _patiently(partial(store.write, record_launch, kept, "caller"))
-        why = NewEvent(EventName.FAULT, {})
+        why = NewEvent(EventName.AGENT_ERROR, {})
         await _patiently(partial(store.write, schedule_relaunch, Relaunch(kept, why), "caller"))
         await _patiently(partial(store.write, record_output, run_id, kept.epoch, "caller", ()))
         await _patiently(partial(store.write, adopt_attempt, run_id, kept.epoch, "caller"))
-        await _patiently(partial(store.write, begin_checks, run_id, kept.epoch))
+        await _patiently(partial(store.write, record_check_start, run_id, kept.epoch))
         await _patiently(partial(store.write, drop_kept_attempt, run_id, kept.epoch))
         sign = AttemptSample(run_id=run_id, epoch=kept.epoch)
         await _patiently(partial(store.write, record_heartbeats, "caller", [sign], store.now()))
@@ -326,7 +326,7 @@ class _Calls:
         await _patiently(partial(store.write, set_notification_target, *place, 0, usual=True))
         await _patiently(partial(store.write, drop_notification_target, *place))
         spender = BudgetHolder(
-            run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", began=0
+            run_id=run_id, epoch=1, space_id=run_id, task_id=run_id, day="2026-01-01", started_at=0
         )
         await _patiently(
             partial(store.write, reserve_budget, spender, "caller", Amounts(), Amounts(tokens=1))

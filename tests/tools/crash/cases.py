@@ -54,7 +54,7 @@ ONCE: Final = frozenset(
             "adopt_attempt",
             "drop_kept_attempt",
         ),
-        "begin_checks",
+        "record_check_start",
         *(
             "record_heartbeats",
             "record_missed_heartbeats",
@@ -74,7 +74,7 @@ ONCE: Final = frozenset(
             "record_mailbox_number",
             "acknowledge_messages",
         ),
-        *("snapshot", "lock", "crew", "drain", "kept", "mailbox", "check"),
+        *("snapshot", "lock", "supervisor", "drain", "kept_attempt", "mailbox", "check"),
     }
 )
 """What a life comes to once: there hit 3 is the third life that ends so."""
@@ -102,7 +102,7 @@ FEW: Final = {
     "renew_home_lease.statement": 1,
     "fence_home.statement": 1,
     "record_launch.statement": 1,
-    "begin_checks.statement": 1,
+    "record_check_start.statement": 1,
     "schedule_relaunch.statement": 2,
     "record_output.statement": 1,
     "adopt_attempt.statement": 1,
@@ -127,11 +127,11 @@ FEW: Final = {
 }
 """What a life comes to a few times only."""
 
-APART: Final = ("prune_runs", "migrate", "snapshot", "kept", "mailbox", "check")
+APART: Final = ("prune_runs", "migrate", "snapshot", "kept_attempt", "mailbox", "check")
 """Parts whose points need a database of their own, full of ended work, or real programs."""
 KEEPING: Final = frozenset(
     {
-        *("kept", "mailbox", "check"),
+        *("kept_attempt", "mailbox", "check"),
         *(
             "renew_home_lease",
             "fence_home",
@@ -140,7 +140,7 @@ KEEPING: Final = frozenset(
             "adopt_attempt",
             "drop_kept_attempt",
         ),
-        "begin_checks",
+        "record_check_start",
     }
 )
 """Parts that real programs under real keepers come to."""
@@ -149,7 +149,15 @@ EXTRAS: Final = {"mark_stuck": ("stuck",)}
 
 ASKING: Final = {
     **dict.fromkeys(("claim_runs.committed", "attempt.begin", "attempt.end"), 2),
-    **dict.fromkeys(("kept.written", "kept.started", "kept.heard", "record_launch.committed"), 2),
+    **dict.fromkeys(
+        (
+            "kept_attempt.recorded",
+            "kept_attempt.started",
+            "kept_attempt.read",
+            "record_launch.committed",
+        ),
+        2,
+    ),
     **dict.fromkeys(("record_output.commit", "record_output.committed"), 2),
     **dict.fromkeys(("settle.begin", "settle.commit", "settle.committed", "settle.answered"), 2),
     "settle.statement": 20,

@@ -13,18 +13,18 @@ Rows = list[dict[str, Any]]
 
 TABLES = (
     *("tasks", "schedules", "runs", "attempts", "ledger", "questions"),
-    *("deliveries", "events", "workers", "keys", "requests", "state", "seen"),
-    *("deferred", "effects"),
+    *("deliveries", "events", "workers", "keys", "audit_log", "task_state", "seen_items"),
+    *("deferred_operations", "effects"),
     *("messages", "message_files"),
 )
 OPEN = (
-    "select 'run ' || id || ' is ' || state || coalesce(' ' || place, '') from {0}runs"
+    "select 'run ' || id || ' is ' || state || coalesce(' ' || queue_state, '') from {0}runs"
     " where finished_at is null"
     " union all select 'delivery ' || id || ' is ' || state from {0}deliveries"
     " where state in ('pending', 'sending')"
 )
 
-VERSION = "select value from rota.facts where name = 'schema'"
+VERSION = "select value from rota.metadata where name = 'schema'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,7 +237,7 @@ def _carrying(token: str) -> list[int]:
 
 
 TASK: Final = "asking"
-TOLD: Final = [("notice", "home"), ("notice", "ops"), ("result", "home")]
+TOLD: Final = [("notification", "home"), ("notification", "ops"), ("result", "home")]
 """What people are told of each run: its question in two places, and its result."""
 RETRY_SECONDS: Final = 0.03
 LAST_MOMENT: Final = 2.0

@@ -55,7 +55,7 @@ class _Case:
         self._runs = {run["id"]: run for run in found["runs"]}
         self._tasks = {task["id"]: task["name"] for task in found["tasks"]}
         self._attempts: dict[int, Rows] = defaultdict(list)
-        for attempt in sorted(found["attempts"], key=lambda a: a["number"]):
+        for attempt in sorted(found["attempts"], key=lambda a: a["epoch"]):
             self._attempts[attempt["run_id"]].append(attempt)
 
     def files(self) -> Iterator[str]:
@@ -105,8 +105,10 @@ class _Case:
                 yield f"the schedule of {line['task']} was acknowledged as dropped and is there"
 
     def _lost_memories(self) -> Iterator[str]:
-        kept = {(self._tasks[s["task_id"]], s["key"]): s["value"] for s in self._found["state"]}
-        seen = {(self._tasks[s["task_id"]], s["item"]) for s in self._found["seen"]}
+        kept = {
+            (self._tasks[s["task_id"]], s["key"]): s["value"] for s in self._found["task_state"]
+        }
+        seen = {(self._tasks[s["task_id"]], s["item"]) for s in self._found["seen_items"]}
         for line in self._said("remembered"):
             value = kept.get((line["task"], "kept"))
             if value != json.dumps(line["value"]) or (line["task"], line["item"]) not in seen:
@@ -121,7 +123,7 @@ class _Case:
         for line in self._said("revoked"):
             if line["key"] not in revoked:
                 yield f"key {line['key']} was acknowledged as revoked and is not"
-        answers = Counter((r["key"], r["answer"]) for r in self._found["requests"])
+        answers = Counter((r["key"], r["answer"]) for r in self._found["audit_log"])
         for line in self._said("asked"):
             count = answers[line["key"], line["answer"]]
             if count != 1:
@@ -171,7 +173,7 @@ class _Case:
         """Attempts are numbered without a gap, and a success is the last of them."""
         for run_id, run in self._runs.items():
             found = self._attempts[run_id]
-            numbers = [attempt["number"] for attempt in found]
+            numbers = [attempt["epoch"] for attempt in found]
             if numbers != list(range(1, run["epoch"] + 1)):
                 yield f"run {run_id} at epoch {run['epoch']} has the attempts {numbers}"
             outcomes = [attempt["outcome"] for attempt in found]
@@ -184,7 +186,7 @@ class _Case:
         """Work was done only by attempts on record, once each, and one after the other."""
         begun = Counter((line["run"], line["epoch"]) for line in self._said("begin"))
         ended = Counter((line["run"], line["epoch"]) for line in self._said("end"))
-        known = {(a["run_id"], a["number"]): a for a in self._found["attempts"]}
+        known = {(a["run_id"], a["epoch"]): a for a in self._found["attempts"]}
         for which, count in (begun | ended).items():
             if count > 1:
                 yield f"attempt {which} was made {count} times"

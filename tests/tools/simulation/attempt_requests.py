@@ -62,13 +62,13 @@ class TalkJudge:
     def committed(self, changes: Mapping[str, Sequence[Change]], commit: Commit) -> None:
         """Judge what a transaction did to deferred operations, and to what they are about."""
         gone: list[Row] = []
-        for change in changes.get("deferred", ()):
+        for change in changes.get("deferred_operations", ()):
             if change.new is not None:
                 self._deferred(change.new)
             else:
                 gone.append(self._rows.pop((change.old.run_id, change.old.epoch, change.old.seq)))
         moved = {c.new.id: c for c in changes.get("runs", ()) if c.old and c.new}
-        done = {c.new.item: c for c in changes.get("seen", ()) if c.new is not None}
+        done = {c.new.item: c for c in changes.get("seen_items", ()) if c.new is not None}
         for row in gone:
             run = moved.get(row.run_id)
             if run is None:

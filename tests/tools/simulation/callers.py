@@ -238,7 +238,7 @@ class Caller:
         run = self._sea.checker.picture.runs.get(run_id)
         if run is None:
             return
-        if run.state not in FINISHED and run.cancel_at is None:
+        if run.state not in FINISHED and run.cancel_requested_at is None:
             self._broken("what was acknowledged is there", f"run {run_id} was cancelled")
         begun = "not begun" if run.state == "cancelled" and run.epoch == 0 else "begun"
         self._sea.sometimes.hit(f"a cancelled run had {begun}")

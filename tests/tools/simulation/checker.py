@@ -173,15 +173,15 @@ class Checker:
             _broken("losses are bounded", f"run {new.id} was lost {new.losses} times")
 
     def _claimed(self, old: Row, new: Row, commit: Commit) -> None:
-        worker = self.picture.workers.get(new.holder)
-        if process_of(new.holder) != commit.process:
-            _broken("a lease belongs to who claimed it", f"run {new.id} held by {new.holder}")
+        worker = self.picture.workers.get(new.worker_id)
+        if process_of(new.worker_id) != commit.process:
+            _broken("a lease belongs to who claimed it", f"run {new.id} held by {new.worker_id}")
         if (worker is None and self.clocks_agree) or (worker is not None and worker.fenced):
-            _broken("a fenced worker gets nothing", f"run {new.id} went to {new.holder}")
+            _broken("a fenced worker gets nothing", f"run {new.id} went to {new.worker_id}")
         if self._paused:
             _broken("nothing begins while everything is paused", f"run {new.id}")
-        if old.place == "later":
-            _broken("only ready runs are claimed", f"run {new.id} was {old.place}")
+        if old.queue_state == "delayed":
+            _broken("only ready runs are claimed", f"run {new.id} was {old.queue_state}")
         if self.clocks_agree and new.available_at > commit.at:
             _broken("nothing starts early", f"run {new.id}")
         if new.cause == "retry":
@@ -195,7 +195,7 @@ class Checker:
         run_id, epoch, worker = commit.args[:3]
         change = batch.of("runs", run_id)
         run = self.picture.runs.get(run_id) if change is None else change.new
-        if run is not None and (run.state, run.epoch, run.holder) == ("running", epoch, worker):
+        if run is not None and (run.state, run.epoch, run.worker_id) == ("running", epoch, worker):
             self._note_delivery(run)
 
     def _note_delivery(self, run: Row) -> None:
@@ -206,15 +206,15 @@ class Checker:
             self._to_deliver.discard(run.id)
 
     def _ended(self, old: Row, new: Row, commit: Commit, batch: _Batch) -> None:
-        worker = self.picture.workers.get(old.holder)
-        if process_of(old.holder) != commit.process and worker is not None and not worker.fenced:
-            detail = f"run {new.id} of {old.holder} was ended by {commit.process}"
+        worker = self.picture.workers.get(old.worker_id)
+        if process_of(old.worker_id) != commit.process and worker is not None and not worker.fenced:
+            detail = f"run {new.id} of {old.worker_id} was ended by {commit.process}"
             _broken("only its holder ends a running run", detail)
         outcome = batch.outcome(new.id, new.epoch)
-        if old.cancel_at is not None and new.state == "queued":
+        if old.cancel_requested_at is not None and new.state == "queued":
             _broken("a cancelled run is not tried again", f"run {new.id} was {outcome}")
         lost = "lost" in {new.error_code, outcome}
-        said = process_of(old.holder) == commit.process and not lost
+        said = process_of(old.worker_id) == commit.process and not lost
         ended = said and outcome == new.state and new.state in {"succeeded", "failed"}
         ended = ended or (said and new.state == "waiting")
         if ended and new.id in self._to_deliver and not batch.sends(new.id):
@@ -229,7 +229,7 @@ class Checker:
     def _attempt(self, change: Change, commit: Commit, batch: _Batch) -> None:
         old, new = change.old, change.new
         if old is not None and (new is not None or commit.operation != PRUNE):
-            _broken("an attempt's row is written once", f"run {old.run_id} epoch {old.number}")
+            _broken("an attempt's row is written once", f"run {old.run_id} epoch {old.epoch}")
         if new is not None:
             run = batch.of("runs", new.run_id)
             if run is None or run.old is None or run.old.state != "running":
@@ -241,8 +241,14 @@ class Checker:
             run = batch.of("runs", new.run_id)
             ended = run is not None and run.old is not None and run.new.state in FINISHED
             goes_on = self.picture.runs[new.run_id].state == "running"
-            asks = run is not None and run.new.state == "waiting" and new.asking == run.new.epoch
-            if not (goes_on if new.early else asks if new.asking is not None else ended):
+            asks = (
+                run is not None
+                and run.new.state == "waiting"
+                and new.question_epoch == run.new.epoch
+            )
+            if not (
+                goes_on if new.during_run else asks if new.question_epoch is not None else ended
+            ):
                 _broken("a message leaves with its run's end", f"delivery {new.id}")
         elif new is None:
             if old.state in DELIVERY_MOVES or commit.operation != PRUNE:
@@ -275,9 +281,9 @@ class Checker:
                 _broken("a worker's id is never used again", new.id)
             self._workers_ever.add(new.id)
         elif new is None:
-            held = [r.id for r in self.picture.runs.values() if r.holder == old.id]
+            held = [r.id for r in self.picture.runs.values() if r.worker_id == old.id]
             still = [
-                i for i in held if (c := batch.of("runs", i)) is None or c.new.holder == old.id
+                i for i in held if (c := batch.of("runs", i)) is None or c.new.worker_id == old.id
             ]
             if still:
                 _broken("a worker leaves with empty hands", f"{old.id} held {still}")
@@ -354,7 +360,7 @@ class _Batch:
             if change.table == "runs":
                 self._rows["runs", row.id] = change
             elif change.table == "attempts":
-                self._rows["attempts", row.run_id, row.number] = change
+                self._rows["attempts", row.run_id, row.epoch] = change
 
     def of(self, *key: object) -> Change | None:
         """Return what happened to one row, or None."""

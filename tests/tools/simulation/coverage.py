@@ -169,7 +169,7 @@ def _run(old: Row, new: Row, commit: Commit) -> Iterator[str]:
             yield "a missed slot is caught up"
     elif old.state != new.state:
         yield from _moved(old, new)
-    elif new.cancel_at != old.cancel_at and commit.operation in PLANNING:
+    elif new.cancel_requested_at != old.cancel_requested_at and commit.operation in PLANNING:
         yield "a running run is stopped by a newer slot"
     elif new.stuck > old.stuck:
         yield "a run is stuck"
@@ -186,7 +186,7 @@ def _moved(old: Row, new: Row) -> Iterator[str]:
         yield "a run is lost for the last time"
     if new.error == REPLACED:
         yield "a waiting slot is replaced by a newer one"
-    if new.state == "cancelled" and old.state == "running" and old.cancel_at is not None:
+    if new.state == "cancelled" and old.state == "running" and old.cancel_requested_at is not None:
         yield "a running run is cancelled"
 
 
@@ -198,7 +198,7 @@ def _attempt(old: Row, new: Row, commit: Commit) -> Iterator[str]:
 def _delivery(old: Row, new: Row, commit: Commit) -> Iterator[str]:
     if old is not None and new is not None and old.state != new.state:
         yield f"delivery {new.state}"
-    elif old is None and new.kind == "notice" and new.asking is None:
+    elif old is None and new.kind == "notification" and new.question_epoch is None:
         yield "people are told of a run"
 
 
@@ -231,7 +231,7 @@ def _ledger(old: Row, new: Row, commit: Commit) -> Iterator[str]:
 def _event(old: Row, new: Row, commit: Commit) -> Iterator[str]:
     if old is None and new.name == "run.late_result":
         yield "a late result is refused"
-    elif old is None and new.name == "run.noticed" and json.loads(new.data)["below"]:
+    elif old is None and new.name == "run.notified" and json.loads(new.data)["below"]:
         yield "a place is told nothing that matters less"
 
 

@@ -16,16 +16,16 @@ from rota.store.transactions import StoreCache
 from tests.tools.power_cut import BreakingTransaction
 
 MEMORY = ":memory:"
-UNWATCHED = frozenset({"heads", "pings", "threads", "facts", "sqlite_sequence"})
+UNWATCHED = frozenset({"queue_heads", "claim_hints", "threads", "metadata", "sqlite_sequence"})
 """Caches, and what never changes: nothing is promised about their rows."""
 
 KEYS = {
     "attempts": 2,
     "limits": 2,
     "workers": 1,
-    "state": 2,
-    "seen": 3,
-    "deferred": 3,
+    "task_state": 2,
+    "seen_items": 3,
+    "deferred_operations": 3,
     "effects": 3,
 }
 """How many leading columns name a row of a table that has no row ids."""
@@ -79,7 +79,7 @@ class Database:
 
     def forget_caches(self) -> None:
         """Lose what claiming keeps beside the runs, as after a bad restore."""
-        self._connection.execute("delete from heads; delete from pings")
+        self._connection.execute("delete from queue_heads; delete from claim_hints")
 
     def rows(self, table: str) -> list[Row]:
         """Return every row of a table as it stands."""
@@ -151,9 +151,9 @@ def _columns(connection: apsw.Connection, table: str) -> list[str]:
 @lru_cache(maxsize=1)
 def _emptying() -> str:
     """Return what makes a used database a new one, but for the id it was given."""
-    tables = [table for table in _tables(_connected()) if table != "facts"]
+    tables = [table for table in _tables(_connected()) if table != "metadata"]
     deletes = "".join(f"delete from {table};" for table in tables)  # noqa: S608
-    deletes += "delete from facts where name <> 'incarnation';"
+    deletes += "delete from metadata where name <> 'incarnation';"
     return f"pragma foreign_keys = off; begin; {deletes} commit; pragma foreign_keys = on"
 
 

@@ -100,9 +100,9 @@ class Healing:
         """Say what is left to do, but for what waits for a time to come."""
         now = self._store.now()
         for run in self._picture.runs.values():
-            to_come = run.place == "later" and run.available_at > now
+            to_come = run.queue_state == "delayed" and run.available_at > now
             if run.state not in FINISHED and not to_come:
-                yield f"run {run.id} is {run.place or run.state} e{run.epoch}"
+                yield f"run {run.id} is {run.queue_state or run.state} e{run.epoch}"
         for delivery in self._picture.deliveries.values():
             due = delivery.state == "pending" and delivery.available_at <= now
             if due or delivery.state == "sending":

@@ -60,7 +60,7 @@ def _moves(changes: Sequence[Change]) -> str:
         if change.table == "runs" and new is not None:
             was = "" if old is None else f"{old.state}>"
             words.append(
-                f"run {new.id} {was}{new.state}{(new.place and '/' + new.place) or ''} e{new.epoch}"
+                f"run {new.id} {was}{new.state}{(new.queue_state and '/' + new.queue_state) or ''} e{new.epoch}"
             )
         elif change.table == "deliveries" and new is not None:
             words.append(f"delivery {new.id} {new.state}")

@@ -15,7 +15,7 @@ from tests.tools.simulation.machines import SLACK, Home, Keeper
 from tests.tools.simulation.picture import Commit, Picture, process_of
 
 OUTPUT = "run.output"
-WATCHED = frozenset({"runs", "kept", "homes", "events"})
+WATCHED = frozenset({"runs", "kept_attempts", "homes", "events"})
 
 
 class KeptJudge:
@@ -72,7 +72,7 @@ class KeptJudge:
         row = self._promises.get(home.name)
         if row is None:
             _broken("the store is told before the keepers", home.name)
-        believed = self._seconds(row.until)
+        believed = self._seconds(row.lease_until)
         if self.clocks_agree and believed < until + SLACK:
             detail = f"{home.name}: until {believed:.3f}, keepers until {until + SLACK:.3f}"
             _broken("a keeper ends before its lease", detail)
@@ -99,7 +99,7 @@ class KeptJudge:
             if change.old is not None and change.new is not None:
                 self._run(change.old, change.new, commit)
         told = self._told(changes)
-        for change in changes.get("kept", ()):
+        for change in changes.get("kept_attempts", ()):
             self._row(change, told, commit)
         for (run_id, stream), lines in told.items():
             _broken("output is recorded with its offset", f"run {run_id} {stream}: {lines[0]!r}")
@@ -107,7 +107,7 @@ class KeptJudge:
             self._promises[change.new.id] = change.new
 
     def _run(self, old: Row, new: Row, commit: Commit) -> None:
-        if (old.state, new.state) == ("running", "running") and old.holder != new.holder:
+        if (old.state, new.state) == ("running", "running") and old.worker_id != new.worker_id:
             self._adopted(old, new, commit)
         if old.state == "running" and new.state != "running":
             for keeper in self._living(new.id):
@@ -122,29 +122,36 @@ class KeptJudge:
     def _ended(self, old: Row, new: Row, row: Row, commit: Commit) -> None:
         if new.state == "succeeded":
             self._whole(new, row)
-        if process_of(old.holder) != commit.process:
+        if process_of(old.worker_id) != commit.process:
             self._sometimes.hit("a kept run is lost because nobody came back for it")
 
     def _whole(self, run: Row, row: Row) -> None:
         for keeper in self._trees[run.id]:
             if keeper.kept.epoch == run.epoch:
-                for stream, at in ((OutputStream.OUT, row.out_at), (OutputStream.ERR, row.err_at)):
+                for stream, at in (
+                    (OutputStream.OUT, row.out_offset),
+                    (OutputStream.ERR, row.err_offset),
+                ):
                     if at != len(keeper.spool(stream)):
                         detail = f"run {run.id} {stream}: {at} of {len(keeper.spool(stream))}"
                         _broken("everything that was said is on record", detail)
 
     def _adopted(self, old: Row, new: Row, commit: Commit) -> None:
         row = self._rows.get(new.id)
-        holder = self._picture.workers.get(old.holder)
+        holder = self._picture.workers.get(old.worker_id)
         if row is None or row.epoch != new.epoch or commit.operation != "adopt_attempt":
             _broken("only kept runs are adopted", f"run {new.id} by {commit.operation}")
         if holder is not None and not holder.fenced:
-            _broken("only runs of fenced workers are adopted", f"run {new.id} of {old.holder}")
+            _broken("only runs of fenced workers are adopted", f"run {new.id} of {old.worker_id}")
         home = self.homes[row.home].holder
-        if home is None or home.name != commit.process or process_of(new.holder) != commit.process:
+        if (
+            home is None
+            or home.name != commit.process
+            or process_of(new.worker_id) != commit.process
+        ):
             _broken("only who has the home adopts", f"run {new.id} by {commit.process}")
         self._sometimes.hit("a kept run is adopted")
-        if process_of(old.holder) != commit.process:
+        if process_of(old.worker_id) != commit.process:
             self._sometimes.hit("a kept run is adopted by another process")
 
     def fenced(self, worker: Row, commit: Commit) -> None:
@@ -175,13 +182,13 @@ class KeptJudge:
             return
         self._rows[new.run_id] = new
         if old is None or old.nonce != new.nonce:
-            if (new.out_at, new.err_at) != (0, 0):
+            if (new.out_offset, new.err_offset) != (0, 0):
                 _broken("an attempt begins unheard", f"run {new.run_id}")
             return
         trees = [tree for tree in self._trees[new.run_id] if tree.kept.nonce == new.nonce]
         for stream, start, end in (
-            (OutputStream.OUT, old.out_at, new.out_at),
-            (OutputStream.ERR, old.err_at, new.err_at),
+            (OutputStream.OUT, old.out_offset, new.out_offset),
+            (OutputStream.ERR, old.err_offset, new.err_offset),
         ):
             lines = told.pop((new.run_id, stream.value), [])
             written = trees[0].written(stream)[start:end].decode().splitlines() if trees else []

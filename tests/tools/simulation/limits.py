@@ -61,8 +61,8 @@ class Limits:
         scopes: list[tuple[object, ...]] = []
         if run.metered:
             scopes += [("total",), ("pool", run.pool), ("space", run.pool, run.space_id)]
-        if run.grp:
-            scopes.append(("group", run.grp))
+        if run.limit_group:
+            scopes.append(("group", run.limit_group))
         if run.lane is not None:
             scopes.append(("lane", run.space_id, run.lane))
         return scopes
@@ -91,15 +91,15 @@ class Limits:
                 self._sometimes.hit(f"the {scope[0]} limit is full")
 
     def _within_rate(self, run: Row, now: int) -> None:
-        if run.grp not in self._rates or not self._clocks_agree:
+        if run.limit_group not in self._rates or not self._clocks_agree:
             return
-        rate, period = self._rates[run.grp]
-        starts = self._starts.setdefault(run.grp, deque())
+        rate, period = self._rates[run.limit_group]
+        starts = self._starts.setdefault(run.limit_group, deque())
         starts.append(now)
         while starts[0] <= now - period:
             starts.popleft()
         if len(starts) > 2 * rate:  # a full bucket, and what a period refills
-            detail = f"{len(starts)} runs of {run.grp} started in one period of {rate}"
+            detail = f"{len(starts)} runs of {run.limit_group} started in one period of {rate}"
             raise Violation("rates hold", detail)
         if len(starts) == rate:
             self._sometimes.hit("a rate is spent")

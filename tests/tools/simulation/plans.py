@@ -151,7 +151,7 @@ def _skips(
             continue
         for other in picture.runs.values():
             beside = (other.task_id, other.lane) == (run.task_id, run.lane)
-            if beside and other.holder and other.started_at < commit.asked:
+            if beside and other.worker_id and other.started_at < commit.asked:
                 _broken("a slot is skipped beside another run", schedule, f"{other.id}, {run.id}")
 
 
@@ -164,7 +164,7 @@ def _queued_as_its_task_stands(
     for change in changes.get("runs", ()):
         run = change.new
         if change.old is None and run.schedule_id == schedule.id:
-            queued = (run.pool, run.priority, run.grp, bool(run.metered))
+            queued = (run.pool, run.priority, run.limit_group, bool(run.metered))
             if queued != wanted:
                 _broken("a slot is queued as its task stands", schedule, f"{queued}, not {wanted}")
 

@@ -39,7 +39,7 @@ from tests.tools.simulation.processes import Process, SimClock, Time
 from tests.tools.simulation.runners import OTHER_ROUTE, ROUTE, SimChannel, SimRunner, Works
 
 MOST_STEPS = 200_000
-EVERY_ROLE = ("planner", "worker", "postman", "caretaker")
+EVERY_ROLE = ("planner", "worker", "sender", "maintenance")
 BEGINNINGS = (
     datetime(2026, 3, 2, 12, 0, tzinfo=UTC),
     datetime(2026, 3, 29, 0, 59, 20, tzinfo=UTC),  # Berlin's clocks are about to leap

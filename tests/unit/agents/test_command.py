@@ -63,7 +63,7 @@ def test_the_last_line_can_be_the_result():
 
 def test_agreed_on_lines_a_program_that_gives_no_result_has_failed():
     _, verdict = told(b"one", output=OutputFormat.LINES)
-    assert verdict.fault is AgentErrorKind.NO_RESULT
+    assert verdict.error is AgentErrorKind.NO_RESULT
     assert verdict.outcome.message.endswith("one")
 
 
@@ -111,7 +111,7 @@ def test_a_question_or_a_result_that_cannot_be_kept_is_shown_and_is_a_failure(li
     shown = "".join(one.text for one in said if isinstance(one, AgentText))
     assert shown == json.dumps(line) + "more"
     assert isinstance(verdict.outcome, Failed)
-    assert (verdict.fault, lacks in verdict.outcome.message) == (AgentErrorKind.BAD_RESULT, True)
+    assert (verdict.error, lacks in verdict.outcome.message) == (AgentErrorKind.BAD_RESULT, True)
     _, better = told(line, {"rota": "result", "text": "in the end"})
     assert better.text == "in the end"
 
@@ -136,7 +136,7 @@ def test_data_are_kept_as_they_are():
 )
 def test_data_that_nobody_could_read_again_are_a_bad_result(data):
     _, verdict = told(f'{{"rota": "result", "text": "a", "data": {data}}}'.encode())
-    assert (verdict.fault, verdict.outcome.result if verdict.fault is None else None) == (
+    assert (verdict.error, verdict.outcome.result if verdict.error is None else None) == (
         AgentErrorKind.BAD_RESULT,
         None,
     )
@@ -149,7 +149,7 @@ def test_data_of_a_hundred_levels_are_kept():
 
 def test_data_that_are_too_long_are_a_bad_result():
     _, verdict = told({"rota": "result", "data": "x" * (LONGEST_RESULT + 1)})
-    assert verdict.fault is AgentErrorKind.BAD_RESULT
+    assert verdict.error is AgentErrorKind.BAD_RESULT
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_a_question_without_a_result_asks():
 
 def test_a_program_cannot_say_that_somebody_stopped_it():
     _, verdict = told({"rota": "error", "class": "cancelled", "message": "x"})
-    assert verdict.fault is AgentErrorKind.OTHER
+    assert verdict.error is AgentErrorKind.OTHER
 
 
 def test_a_line_that_is_too_long_is_text():
     long = json.dumps({"rota": "result", "text": "x" * 1_100_000}).encode()
     said, verdict = told(long, output=OutputFormat.LINES)
-    assert verdict.fault is AgentErrorKind.NO_RESULT
+    assert verdict.error is AgentErrorKind.NO_RESULT
     assert all(isinstance(one, AgentText) for one in said)
 
 

@@ -95,7 +95,7 @@ def test_an_answer_of_codex_that_is_too_long_to_be_read_is_no_result(size):
             reader.feed(line[at : at + part], cut=at + part < len(line))
     verdict = reader.end(ProcessExit(code=0))
     read = size < 1024 * 1024
-    assert (verdict.fault, verdict.text == "x" * size) == (
+    assert (verdict.error, verdict.text == "x" * size) == (
         None if read else AgentErrorKind.NO_RESULT,
         read,
     )

@@ -30,7 +30,7 @@ ROOM = AgentWorkspace(folder="/attempt", cwd="/work", home="/home/x", steered=Tr
 BY_LINES = AgentSpec(instructions="say hello", program=("prog",), prompt_by=PromptInput.LINES)
 SAID = ThreadMessage(
     id=171, thread="cli:default", sender='Ann" <root>', body="stop <now>\nand “wait”",
-    at=datetime(2026, 3, 1, 12, tzinfo=UTC), state=MessageState.PENDING, reader=9, run_id=None,
+    at=datetime(2026, 3, 1, 12, tzinfo=UTC), state=MessageState.PENDING, reader_run_id=9, run_id=None,
     epoch=None, read_at=None,
 )  # fmt: skip
 NAME = "00000000-0000-4000-8000-0000000000ab"

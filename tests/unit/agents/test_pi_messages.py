@@ -136,7 +136,7 @@ def test_after_an_error_it_is_asked_whether_it_goes_on():
     assert not of(AgentError, said)
     said, verdict = heard(START, told("say hello"), BROKEN, END, state(2))
     assert said[-1] == AgentInputClosed()
-    assert verdict.fault is AgentErrorKind.OVERLOAD
+    assert verdict.error is AgentErrorKind.OVERLOAD
 
 
 def test_one_that_tries_again_by_itself_is_not_over():
@@ -148,7 +148,7 @@ def test_one_that_tries_again_by_itself_is_not_over():
     given_up = {"type": "auto_retry_end", "success": False, "finalError": "529 Overloaded"}
     said, verdict = heard(*again, START, BROKEN, END, given_up)
     assert said[-1] == AgentInputClosed()
-    assert verdict.fault is AgentErrorKind.OVERLOAD
+    assert verdict.error is AgentErrorKind.OVERLOAD
 
 
 def test_a_newer_one_says_itself_when_it_has_settled():
@@ -175,13 +175,13 @@ def test_an_extension_that_asks_a_person_is_told_that_there_is_nobody():
 
 def test_a_run_that_breaks_without_a_message_is_a_failure():
     end = {"type": "agent_end", "messages": [BROKEN["message"]]}
-    assert heard(START, told("say hello"), end, state(2))[1].fault is AgentErrorKind.OVERLOAD
+    assert heard(START, told("say hello"), end, state(2))[1].error is AgentErrorKind.OVERLOAD
 
 
 def test_a_prompt_that_begins_nothing_is_over():
     said, verdict = heard(state(1))
     assert said[-1] == AgentInputClosed()
-    assert verdict.fault is AgentErrorKind.NO_RESULT
+    assert verdict.error is AgentErrorKind.NO_RESULT
     assert not of(AgentInputClosed, heard(state(1, streaming=True))[0])
     assert not of(AgentInputClosed, heard(START, state(1))[0])
 
@@ -190,7 +190,7 @@ def test_a_prompt_that_is_refused_is_over():
     refused = {"id": "prompt", "type": "response", "success": False, "error": "No API key found"}
     said, verdict = heard(refused, since=OPENING[:1])
     assert said[-1] == AgentInputClosed()
-    assert verdict.fault is AgentErrorKind.AUTHENTICATION
+    assert verdict.error is AgentErrorKind.AUTHENTICATION
 
 
 @pytest.mark.parametrize("size", [LONGEST_LINE, 3 * LONGEST_LINE])
@@ -212,7 +212,7 @@ def test_an_answer_that_is_too_long_to_be_read_is_none_and_has_taken_its_message
     ]
     said = [*reader.feed(line_of(END)), *reader.feed(line_of(state(2)))]
     assert said[-1] == AgentInputClosed()
-    assert reader.end(ProcessExit(code=0)).fault is AgentErrorKind.NO_RESULT
+    assert reader.end(ProcessExit(code=0)).error is AgentErrorKind.NO_RESULT
 
 
 def in_pieces(reader, line, size=64 * 1024):

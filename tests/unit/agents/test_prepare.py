@@ -10,7 +10,7 @@ from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.pi.agent import PiAgent
 from rota.errors import Invalid
-from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import AgentSpec, OutputFormat, PromptInput, SessionMode
 from rota.ports.agent import AgentWorkspace, McpServer
 
 AGENTS = {a.name: a for a in (ClaudeAgent(), CodexAgent(), CommandAgent(), PiAgent())}
@@ -319,4 +319,4 @@ def test_a_room_that_does_not_fit_is_refused(agent, field, changes):
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_every_agent_can_go_on_with_a_session(agent):
-    AGENTS[agent].check(replace(OWN[agent], context=SessionContext.GROUP))
+    AGENTS[agent].check(replace(OWN[agent], session=SessionMode.SHARED))

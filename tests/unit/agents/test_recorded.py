@@ -68,7 +68,7 @@ def test_a_recording_is_read_as_before(path):
 
 def test_an_error_is_told_apart(path):
     about = json.loads(path.read_text())
-    assert about["verdict"]["fault"] == FAULTS[path.stem.partition("-")[2]]
+    assert about["verdict"]["error"] == FAULTS[path.stem.partition("-")[2]]
 
 
 def test_a_line_in_pieces_is_read_as_one(path):

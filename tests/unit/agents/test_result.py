@@ -37,7 +37,7 @@ def test_a_result_and_a_good_exit_are_a_success():
 
 
 def test_an_exit_without_a_result_is_a_failure():
-    assert verdict().fault is AgentErrorKind.NO_RESULT
+    assert verdict().error is AgentErrorKind.NO_RESULT
 
 
 def test_of_two_results_the_last_one_counts():
@@ -54,12 +54,12 @@ def test_a_result_that_says_nothing_takes_no_other_ones_place():
 
 def test_a_fault_after_the_result_is_a_failure_and_the_result_can_be_read():
     judged = verdict(DONE, LIMITED)
-    assert judged.fault is AgentErrorKind.RATE_LIMIT
+    assert judged.error is AgentErrorKind.RATE_LIMIT
     assert judged.text == "done"
 
 
 def test_a_result_after_a_fault_is_a_success():
-    assert verdict(LIMITED, DONE).fault is None
+    assert verdict(LIMITED, DONE).error is None
 
 
 def test_a_result_after_a_cancellation_is_kept_and_does_not_count():
@@ -71,7 +71,7 @@ def test_a_result_after_a_cancellation_is_kept_and_does_not_count():
 @pytest.mark.parametrize("stop", [StopReason.TIMEOUT, StopReason.IDLE])
 def test_a_stop_for_time_is_a_timeout_also_after_a_result(stop):
     judged = verdict(DONE, end=ProcessExit(signal=9, stopped=stop))
-    assert judged.fault is AgentErrorKind.TIMEOUT
+    assert judged.error is AgentErrorKind.TIMEOUT
     assert judged.outcome.retryable
 
 
@@ -86,7 +86,7 @@ def test_a_stop_for_time_is_a_timeout_also_after_a_result(stop):
 )
 def test_a_kill_that_was_not_ours_is_out_of_memory_and_not_tried_again(end):
     judged = verdict(DONE, end=end)
-    assert judged.fault is AgentErrorKind.OUT_OF_MEMORY
+    assert judged.error is AgentErrorKind.OUT_OF_MEMORY
     assert not judged.outcome.retryable
     assert not judged.transient
 
@@ -103,7 +103,7 @@ def test_no_other_end_is_a_success(end):
 def test_a_program_that_cannot_be_started_is_not_tried_again():
     words = b"cannot start claude: No such file or directory"
     judged = verdict(end=ProcessExit(code=126, stderr_tail=words, begun=False))
-    assert judged.fault is AgentErrorKind.NOT_STARTED
+    assert judged.error is AgentErrorKind.NOT_STARTED
     assert not judged.outcome.retryable
 
 
@@ -185,7 +185,7 @@ def test_what_an_agent_tells_itself_is_the_reason():
 
 def test_a_failing_exit_keeps_the_kind_that_was_told():
     assert (
-        verdict(LIMITED, end=ProcessExit(code=1, stderr_tail=b"boom")).fault
+        verdict(LIMITED, end=ProcessExit(code=1, stderr_tail=b"boom")).error
         is AgentErrorKind.RATE_LIMIT
     )
 
@@ -216,18 +216,18 @@ def test_want_of_memory_is_told_by_standard_error_and_not_tried_again(words, has
     for tail in (words, trace):
         end = ProcessExit(signal=6, stderr_tail=tail.encode())
         judged = agent_result(AgentTranscript(has_provider=has_provider), end)
-        assert judged.fault is AgentErrorKind.OUT_OF_MEMORY
+        assert judged.error is AgentErrorKind.OUT_OF_MEMORY
         assert not judged.outcome.retryable
 
 
 def test_words_about_memory_are_no_want_of_it():
     for words in (b"no such file: memory.txt", b"KeyError: 'memory'", b"a memory leak was found"):
-        assert verdict(end=ProcessExit(code=1, stderr_tail=words)).fault is AgentErrorKind.OTHER
+        assert verdict(end=ProcessExit(code=1, stderr_tail=words)).error is AgentErrorKind.OTHER
 
 
 def test_an_empty_answer_is_a_result_only_of_an_agent_that_did_something():
     empty = AgentAnswer(text="")
-    assert verdict(empty).fault is AgentErrorKind.NO_RESULT
+    assert verdict(empty).error is AgentErrorKind.NO_RESULT
     assert verdict(AgentToolCall(name="Bash"), empty).outcome == Succeeded()
 
 
@@ -257,7 +257,7 @@ def test_an_empty_answer_is_a_result_only_of_an_agent_that_did_something():
 def test_an_answer_that_is_only_a_banner_is_a_failure(banner, kind):
     judged = verdict(AgentAnswer(text=banner))
     assert isinstance(judged.outcome, Failed)
-    assert judged.fault is kind
+    assert judged.error is kind
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_an_answer_that_is_only_a_banner_is_a_failure(banner, kind):
 )
 def test_an_answer_about_errors_is_an_answer(answer):
     assert not is_banner(answer)
-    assert verdict(AgentAnswer(text=answer)).fault is None
+    assert verdict(AgentAnswer(text=answer)).error is None
 
 
 def test_a_limit_tells_when_it_is_lifted():
@@ -289,7 +289,7 @@ def test_a_question_is_asked_when_nothing_came_after_it():
     question = AgentQuestion(text="Which?", options=("a", "b"))
     assert verdict(question).outcome == WaitingForAnswer(question="Which?", options=("a", "b"))
     assert verdict(question, DONE).outcome == Succeeded(result='"done"')
-    assert verdict(question, end=ProcessExit(code=1)).fault is AgentErrorKind.OTHER
+    assert verdict(question, end=ProcessExit(code=1)).error is AgentErrorKind.OTHER
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_errors_are_told_apart(words, status, kind):
 def test_what_a_program_says_itself_is_never_tried_again_on_a_guess(words, kind):
     heard = AgentTranscript(own_errors=True)
     judged = agent_result(heard, ProcessExit(code=1, stderr_tail=words.encode()))
-    assert (judged.fault, judged.transient) == (kind, False)
+    assert (judged.error, judged.transient) == (kind, False)
     heard.note(LIMITED)
     assert agent_result(heard, ProcessExit(code=1)).transient
 

@@ -8,7 +8,7 @@ import pytest
 
 from rota.agents.command.agent import ScriptAgent
 from rota.errors import Invalid
-from rota.model.agents import AgentSpec, OutputFormat, ProcessExit, SessionContext
+from rota.model.agents import AgentSpec, OutputFormat, ProcessExit, SessionMode
 from rota.model.attempts import Succeeded
 from rota.ports.agent import AgentWorkspace
 
@@ -67,8 +67,8 @@ def test_what_is_no_function_is_a_program(word):
 
 
 def test_a_script_has_no_wishes_of_an_agent():
-    with pytest.raises(Invalid, match="context"):
-        AGENT.check(AgentSpec(program=("p",), instructions="null", context=SessionContext.GROUP))
+    with pytest.raises(Invalid, match="session"):
+        AGENT.check(AgentSpec(program=("p",), instructions="null", session=SessionMode.SHARED))
 
 
 CASES = {

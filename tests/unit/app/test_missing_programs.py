@@ -88,4 +88,4 @@ async def test_a_daemon_tells_what_its_machine_lacks_and_a_terminal_does_not_gue
     task = await put_task(desk.store, LOCAL, "job", route="script", **script("gone"))
     app = AppContext(store=desk.store, chance=FixedChance(), sites=LocalSiteChecker(settings))
     office = RequestContext(app=app, caller=LOCAL, local=local)
-    assert (await show_task(office, TaskSelector(task=task.name))).lacks == told
+    assert (await show_task(office, TaskSelector(task=task.name))).missing_programs == told

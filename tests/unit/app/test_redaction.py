@@ -80,7 +80,7 @@ def test_what_a_gate_hands_on_to_the_work_is_looked_through():
     store = Store()
     kept = KeptAttempt(
         run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
-        gate=f'{{"wake": true, "input": "{REAL}"}}', said=f"Go. {REAL}",
+        gate_reply=f'{{"wake": true, "input": "{REAL}"}}', prompt_text=f"Go. {REAL}",
     )  # fmt: skip
     asyncio.run(with_redaction(store, KNOWS).write(record_launch, kept, "w"))
     assert REAL not in str(store.told)

@@ -21,7 +21,7 @@ from rota.flow.define.policies import resolve_agent
 from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
 from rota.model.agents import AgentUsage
-from rota.model.attempts import Cancelled, Drained, Failed, Succeeded, WaitingForAnswer
+from rota.model.attempts import Cancelled, Failed, Released, Succeeded, WaitingForAnswer
 from rota.model.budgets import Amounts, BudgetCaps, BudgetScope, Price
 from rota.model.instants import from_micros
 from rota.model.runs import RunState
@@ -87,7 +87,7 @@ async def test_at_the_cap_of_a_run_its_program_is_ended_politely_and_a_person_as
     await settle_attempts(desk.store, [(given, report)], chance)
     assert await desk.state(given.lease.run_id) is RunState.WAITING
     (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
-    assert spent.stopped == "budget: this run may use 100 tokens"
+    assert spent.stop_reason == "budget: this run may use 100 tokens"
 
 
 async def stopped(desk, chance, **wish):
@@ -157,7 +157,7 @@ async def test_a_day_that_is_spent_holds_the_next_start_back(desk, chance):
     claimed = await desk.claimed(1, routes=["agent"])
     (next_,) = make_assignments(claimed, desk.store.database.incarnation)
     report = await work_on(desk.store, ManyYard(), chance).run(next_)
-    assert isinstance(report.outcome, Drained)
+    assert isinstance(report.outcome, Released)
     assert report.outcome.reason == "the task's budget of 100 tokens for today has 0 tokens left"
     assert report.outcome.until > desk.store.now()
     assert report.outcome.until - desk.store.now() <= timedelta(days=1) / timedelta(microseconds=1)
@@ -359,7 +359,7 @@ async def test_at_the_cap_of_its_time_a_script_is_ended_politely_and_a_person_as
     assert await desk.state(given.lease.run_id) is RunState.WAITING
     (spent,) = await desk.store.read(usage_of_run, given.lease.run_id)
     assert spent.used == Amounts(seconds=61)
-    assert spent.stopped == "budget: this run may use 60 seconds"
+    assert spent.stop_reason == "budget: this run may use 60 seconds"
 
 
 async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
@@ -383,7 +383,7 @@ async def test_a_day_whose_time_is_used_holds_the_next_script_back(desk, clock):
     assert isinstance(report.outcome, WaitingForAnswer)
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
-    assert isinstance(report.outcome, Drained)
+    assert isinstance(report.outcome, Released)
     assert report.outcome.reason == "the space's budget of 60 seconds for today has 0 seconds left"
     assert report.outcome.until - desk.store.now() > GIVEN_BACK / timedelta(microseconds=1)
 
@@ -395,7 +395,7 @@ async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, 
     await yard.going.wait()
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
-    assert isinstance(report.outcome, Drained)
+    assert isinstance(report.outcome, Released)
     assert report.outcome.until - desk.store.now() == GIVEN_BACK / timedelta(microseconds=1)
     assert report.outcome.reason.endswith("1 seconds are set aside for what runs now")
     clock.advance(timedelta(seconds=2))
@@ -441,7 +441,7 @@ async def test_the_time_of_scripts_is_known_without_any_budget(desk, clock):
     assert isinstance(report.outcome, Succeeded)
     await settle_attempts(desk.store, [(given, report)], Counting())
     known = await forecast_of(desk.store, given.task)
-    assert (known.runs, known.usual) == (1, Amounts(seconds=7))
+    assert (known.runs, known.median) == (1, Amounts(seconds=7))
 
 
 @pytest.mark.parametrize(

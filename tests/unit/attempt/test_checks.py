@@ -67,8 +67,8 @@ async def test_a_success_whose_checks_hold_is_verified(desk):
     yard = ManyYard({"out": b"all is well\n"})
     report = await ran(desk, yard, checks=[{"min_length": 3}, {"not_like": "error"}])
     assert report.outcome == Succeeded(result='"all is well"')
-    assert report.aside.checked is CheckState.VERIFIED
-    assert len(json.loads(report.aside.checks)) == 2
+    assert report.notes.check_state is CheckState.VERIFIED
+    assert len(json.loads(report.notes.check_results)) == 2
 
 
 async def test_a_success_that_a_check_contradicts_is_a_failure_that_may_be_tried_again(desk):
@@ -76,13 +76,13 @@ async def test_a_success_that_a_check_contradicts_is_a_failure_that_may_be_tried
     report = await ran(desk, yard, checks=[{"not_like": "could not"}, {"min_length": 3}])
     assert isinstance(report.outcome, Failed)
     assert (report.outcome.code, report.outcome.retryable) == ("check_failed", True)
-    assert report.aside.checked is CheckState.CONTRADICTED
-    assert [one["passed"] for one in json.loads(report.aside.checks)] == [False, True]
+    assert report.notes.check_state is CheckState.CONTRADICTED
+    assert [one["passed"] for one in json.loads(report.notes.check_results)] == [False, True]
 
 
 async def test_without_checks_nothing_is_said(desk):
     report = await ran(desk, ManyYard({"out": b"x\n"}))
-    assert report.aside is None
+    assert report.notes is None
 
 
 async def test_a_failure_is_not_checked(desk):
@@ -112,7 +112,7 @@ async def test_a_failure_is_not_checked(desk):
 async def test_what_is_looked_at_outside_counts(desk, eyes, check, passed):
     report = await ran(desk, ManyYard({"out": b"x\n"}), eyes, checks=[check])
     assert isinstance(report.outcome, Succeeded) is passed
-    assert json.loads(report.aside.checks)[0]["evidence"]
+    assert json.loads(report.notes.check_results)[0]["evidence"]
 
 
 async def test_files_are_noted_before_the_work_begins_and_not_before_its_gate(desk):
@@ -129,7 +129,7 @@ async def test_files_are_noted_before_the_work_begins_and_not_before_its_gate(de
 
     yard.start = start
     report = await work_on(desk.store, yard, Counting(), probes=eyes).run(given)
-    assert report.aside.checked is CheckState.VERIFIED
+    assert report.notes.check_state is CheckState.VERIFIED
     lease = given.lease
     assert eyes.noted == [((lease.run_id, lease.epoch), "main", "out", ["x"], True)]
     assert begun == [0, 1]
@@ -149,7 +149,7 @@ async def test_a_program_of_a_check_runs_beside_and_is_told_the_result(
     yard = ManyYard({"out": b"done\n"}, program)
     report = await ran(desk, yard, checks=[{"command": ["verify", "--all"]}])
     assert isinstance(report.outcome, Succeeded) is passed
-    assert words in json.loads(report.aside.checks)[0]["evidence"]
+    assert words in json.loads(report.notes.check_results)[0]["evidence"]
     check = yard.started[1]
     assert check.argv == ("verify", "--all")
     assert json.loads(check.stdin)["result"] == "done"
@@ -185,7 +185,7 @@ async def test_what_an_earlier_process_left_beside_is_ended_first(desk):
     yard.outs["left"] = b""
     yard.left_beside = [left]
     report = await work_on(desk.store, yard, Counting()).run(given)
-    assert report.aside.checked is CheckState.VERIFIED
+    assert report.notes.check_state is CheckState.VERIFIED
     assert yard.cancelled == ["it is no longer needed"]
 
 
@@ -271,7 +271,7 @@ async def test_a_tool_that_was_called_is_known_from_the_stream(desk):
     checks = [{"tool_called": "Write"}]
     wish = {"instructions": "Do it", "agent": "command", "output": "lines", "checks": checks}
     report = await ran(desk, ManyYard({"out": said}), kind=TaskKind.AGENT, **wish)
-    assert report.aside.checked is CheckState.VERIFIED
+    assert report.notes.check_state is CheckState.VERIFIED
 
 
 GATE = {"command": ["anything-new"]}
@@ -281,7 +281,10 @@ async def test_a_gate_that_says_no_wakes_nobody(desk):
     yard = ManyYard({"out": b'{"wake": false, "reason": "no mail", "state": {"n": 3}}\n'})
     report = await ran(desk, yard, gate=GATE)
     assert report.outcome == Succeeded(result='"no mail"')
-    assert (report.aside.mark, report.aside.remembered) == (SuppressionReason.QUIET, '{"n": 3}')
+    assert (report.notes.suppressed, report.notes.remembered) == (
+        SuppressionReason.BY_GATE,
+        '{"n": 3}',
+    )
     assert [command.argv for command in yard.started] == [("anything-new",)]
 
 
@@ -290,7 +293,7 @@ async def test_a_gate_that_says_yes_hands_on_and_is_remembered_with_the_success(
     yard = ManyYard({"out": json.dumps(wake).encode()}, {"out": b"done\n"})
     report = await ran(desk, yard, gate=GATE)
     assert report.outcome == Succeeded(result='"done"')
-    assert (report.aside.mark, report.aside.remembered) == (None, "7")
+    assert (report.notes.suppressed, report.notes.remembered) == (None, "7")
     assert json.loads(yard.started[1].stdin) == {"input": "3 mails"}
 
 
@@ -331,7 +334,7 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     first = asyncio.ensure_future(work.run(given))
     await yard.going.wait()
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
-    assert kept.gate == ""
+    assert kept.gate_reply == ""
     work.let_go(given.lease.run_id)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -341,7 +344,7 @@ async def test_a_gate_that_runs_is_carried_on_as_a_gate(desk):
     report = await work_on(desk.store, yard, Counting()).run(given._replace(kept=kept))
     assert report.outcome == Succeeded(result='"done"')
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
-    assert json.loads(kept.gate)["wake"] is True
+    assert json.loads(kept.gate_reply)["wake"] is True
 
 
 async def carried_on(desk, yard, **spec):
@@ -351,7 +354,7 @@ async def carried_on(desk, yard, **spec):
     first = asyncio.ensure_future(work.run(given))
     await yard.going.wait()
     async with asyncio.timeout(5):
-        while (kept := (await desk.store.read(list_kept_attempts, yard.home))[0]).out_at < len(
+        while (kept := (await desk.store.read(list_kept_attempts, yard.home))[0]).out_offset < len(
             yard.outs[kept.nonce]
         ):
             await asyncio.sleep(0)
@@ -408,9 +411,9 @@ async def test_a_gate_that_is_heard_anew_is_heard_by_a_new_reader(desk):
         usual_agent="",
         offered={},
     )
-    stale = replace(given.kept, out_at=0)
+    stale = replace(given.kept, out_offset=0)
     report = await work.run(given._replace(kept=stale))
-    assert report.aside.mark is SuppressionReason.QUIET
+    assert report.notes.suppressed is SuppressionReason.BY_GATE
     assert len(script.fed) > 1
     assert all(lines.count(b"one\n") == 1 for lines in script.fed)
 
@@ -420,5 +423,5 @@ async def test_an_agent_chooses_when_it_looks_again_within_bounds(desk):
     yard = ManyYard({"out": said})
     report = await ran(desk, yard, next_check={"min": "10m", "max": "1d"})
     assert report.outcome.silent
-    template = report.aside.next_check.template
+    template = report.notes.next_check.template
     assert template.available_at - desk.store.now() == 600 * 1_000_000

@@ -67,7 +67,7 @@ async def answering(desk, name="talk", thread=HERE, **spec):
     desk.routes = ["agent"]
     return await put_task(
         desk.store, LOCAL, name, kind=TaskKind.AGENT, route="agent", thread=thread,
-        spec={**TALK, "answers": True, "context": "group", **spec},
+        spec={**TALK, "answers": True, "session": "shared", **spec},
         policy=Policy(on_lost=OnLost.RETRY),
     )  # fmt: skip
 
@@ -90,8 +90,8 @@ async def test_what_was_said_is_the_prompt_of_the_next_run_and_its_session_the_t
     yard = Trial(said(line("session", id="s-1") + DONE), said(DONE))
     house = House(desk, yard)
     given = await claim(desk)
-    assert (given.lease.run_id, given.lease.thread) == (one.reader, HERE)
-    assert (await desk.run(one.reader)).pool == "foreground", "somebody waits for the answer"
+    assert (given.lease.run_id, given.lease.thread) == (one.reader_run_id, HERE)
+    assert (await desk.run(one.reader_run_id)).pool == "foreground", "somebody waits for the answer"
     given = await next_run_after(desk, given, await house.work.run(given), "more")
     told = yard.started[0].stdin.decode()
     assert told.startswith('Talk.\n\n<message sender="Ann" time="')
@@ -102,8 +102,8 @@ async def test_what_was_said_is_the_prompt_of_the_next_run_and_its_session_the_t
     assert [room.session for room in yard.rooms] == [None, "s-1"]
     found = await desk.store.read(list_messages, HERE, None, 1 << 62, 10)
     assert [(m.body, m.state, m.run_id) for m in reversed(found[1:])] == [
-        (one.body, MessageState.GIVEN, one.reader),
-        (two.body, MessageState.GIVEN, one.reader),
+        (one.body, MessageState.ASSIGNED, one.reader_run_id),
+        (two.body, MessageState.ASSIGNED, one.reader_run_id),
     ]
     (session,) = await desk.store.read(list_sessions, SessionFilter())
     assert (session.title, session.agent) == (
@@ -122,12 +122,12 @@ async def test_without_a_task_that_answers_an_agent_is_asked_once_in_the_thread(
     await desk.worker("w1")
     await desk.space("main")
     (message,) = await tell(desk, "Hello?")
-    run = await desk.run(message.reader)
+    run = await desk.run(message.reader_run_id)
     assert (run.task, run.lane, run.pool) == ("once-agent", HERE, "foreground")
     told = json.loads(run.payload)
-    assert (told["agent"], told["context"], told["payload"]) == (
+    assert (told["agent"], told["session"], told["payload"]) == (
         "claude",
-        "group",
+        "shared",
         {"messages": True},
     )
 
@@ -153,7 +153,7 @@ async def test_what_is_said_while_a_run_waits_to_go_on_reaches_it_with_the_answe
     (question,) = await desk.store.read(list_questions, [given.lease.run_id])
     await answer_question(desk.store, LOCAL, question.id, "yes")
     (two,) = await tell(desk, "two")
-    assert two.reader == given.lease.run_id
+    assert two.reader_run_id == given.lease.run_id
     for more in ("", f"\n\n{INTERRUPTED}"):  # the attempt that was told first is lost
         given = await claim(desk)
         await settle_attempts(desk.store, [(given, await work.run(given))], Random(1))
@@ -166,7 +166,7 @@ async def test_what_is_said_while_a_run_waits_to_go_on_reaches_it_with_the_answe
 
 async def test_runs_of_one_session_go_on_one_after_the_other(desk):
     first, second = await answering(desk), await answering(desk, "beside")
-    alone = await answering(desk, "alone", thread=None, context="isolated")
+    alone = await answering(desk, "alone", thread=None, session="isolated")
     for task in (first, second, first, alone, alone):
         await enqueue(desk.store, task, None)
     leases = await desk.claim(10)
@@ -198,17 +198,17 @@ async def test_what_would_let_them_overlap_is_refused(desk, policy, field):
     with pytest.raises(Invalid) as refused:
         await put_task(
             desk.store, LOCAL, "talk", kind=TaskKind.AGENT, route="agent",
-            spec={**TALK, "context": "group"}, policy=policy,
+            spec={**TALK, "session": "shared"}, policy=policy,
         )  # fmt: skip
     assert refused.value.field == field
 
 
 async def test_an_agent_never_goes_on_in_a_session_of_another(desk):
-    given = await agent_run(desk, context="group")
+    given = await agent_run(desk, session="shared")
     yard = Trial(said(line("session", id="s-1") + DONE), said(b""))
     work = House(desk, yard).work
     given = await next_run(desk, given, await work.run(given))
-    spec = {"instructions": "Look.", "agent": "codex", "context": "group"}
+    spec = {"instructions": "Look.", "agent": "codex", "session": "shared"}
     await work.run(given._replace(task=replace(given.task, spec=spec)))
     assert [room.session for room in yard.rooms] == [None, None]
 
@@ -254,7 +254,7 @@ async def test_internal_text_is_on_record_and_is_not_told_to_anybody(desk):
     run_id = given.lease.run_id
     assert await desk.state(run_id) is RunState.SUCCEEDED
     assert await desk.store.read(list_deliveries, run_id, 10) == []
-    assert (await desk.run(run_id)).mark is SuppressionReason.SILENT
+    assert (await desk.run(run_id)).suppressed is SuppressionReason.BY_RESULT
     output = [event.data["text"] for event in await desk.store.read(list_run_output, run_id, 10)]
     assert output == ["<internal>kestrel</internal>"]
 
@@ -307,7 +307,7 @@ async def test_what_an_agent_asks_for_beside_its_result_is_not_lost_with_interna
 async def test_ist_39_people_wait_for_what_reads_them_and_a_named_pool_wins(desk):
     task = await answering(desk)
     assert (await enqueue(desk.store, task, None)).created
-    runs = [await desk.run(message.reader) for message in await tell(desk, "one")]
+    runs = [await desk.run(message.reader_run_id) for message in await tell(desk, "one")]
     (asked, *_) = await desk.store.read(list_runs, RunFilter(task_id=task.id, limit=2))
     assert (asked.id, runs[0].pool) == (runs[0].id, Pool.FOREGROUND)
     first = await desk.store.read(list_runs, RunFilter(before=asked.id))
@@ -322,7 +322,7 @@ async def test_ist_39_people_wait_for_what_reads_them_and_a_named_pool_wins(desk
         spec=dict(named.spec), policy=policy, replace=True,
     )  # fmt: skip
     (other,) = await tell(desk, "two", thread="talk:there")
-    assert (await desk.run(other.reader)).pool is Pool.BACKGROUND
+    assert (await desk.run(other.reader_run_id)).pool is Pool.BACKGROUND
 
 
 async def test_g2_49_a_registered_task_answers_in_many_threads(desk):
@@ -331,7 +331,7 @@ async def test_g2_49_a_registered_task_answers_in_many_threads(desk):
     for key in ("talk:one", "talk:two"):
         await desk.store.write(put_thread, NewThread(owner.id, key, {"task_id": task.id}))
         (message,) = await tell(desk, "Hello?", thread=key)
-        run = await desk.run(message.reader)
+        run = await desk.run(message.reader_run_id)
         assert (run.task, run.lane) == ("talk", key)
 
 

@@ -103,7 +103,11 @@ async def test_a_message_moves_when_it_is_acknowledged_with_all_before_it(going)
         await until(desk.box, 3)
         read = desk.offering.acknowledged
         assert await read(held(desk), 2) == 2
-        assert await states(desk) == [MessageState.TAKEN, MessageState.TAKEN, MessageState.PENDING]
+        assert await states(desk) == [
+            MessageState.ACKNOWLEDGED,
+            MessageState.ACKNOWLEDGED,
+            MessageState.PENDING,
+        ]
         assert await read(held(desk), 1) == 0
         assert await read(held(desk), 3) == 1
 
@@ -237,7 +241,7 @@ def steer(yard):
 def message(number, text="x"):
     return ThreadMessage(
         id=number, thread="cli:default", sender="ann", body=text,
-        at=datetime(2026, 3, 1, tzinfo=UTC), state=MessageState.PENDING, reader=2, run_id=None,
+        at=datetime(2026, 3, 1, tzinfo=UTC), state=MessageState.PENDING, reader_run_id=2, run_id=None,
         epoch=None, read_at=None,
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ class SilentYard:
 
     async def sign(self, kept):
         return AttemptSample(
-            run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, beat=self.beat, pane=self.pane
+            run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, heartbeat=self.beat, pane=self.pane
         )
 
     def rouse(self, kept, *, for_good):
@@ -169,7 +169,7 @@ async def test_what_fails_at_one_look_leaves_out_that_one_alone(caplog):
     watch = KeeperWatchdog(PartlyBlind(fail), least=0.0)
     assert [sign.run_id for sign in await watch.look(many(3))] == [0, 2]
     assert [sign.state for sign in await watch.look(many(3))] == ["silent", "silent"]
-    told = [record for record in caplog.records if record.message == "run.unseen"]
+    told = [record for record in caplog.records if record.message == "attempt.sample_failed"]
     assert [(record.run_id, record.error) for record in told] == [
         (1, "Unavailable: the folder does not answer")
     ] * 2

@@ -228,7 +228,7 @@ async def test_a_run_that_has_asked_is_told_again_where_the_files_are(desk):
     made = house(desk, yard)
     given = await claim(desk)
     await settle_attempts(desk.store, [(given, await made.work.run(given))], Random(1))
-    (question,) = await desk.store.read(list_questions, [message.reader])
+    (question,) = await desk.store.read(list_questions, [message.reader_run_id])
     await answer_question(desk.store, LOCAL, question.id, "yes")
     await made.run(await claim(desk))
     assert yard.rooms[1].session == "s-1"
@@ -307,7 +307,7 @@ async def test_what_nobody_began_to_read_is_unread_and_told_to_the_next_run_once
     await ended(desk, works)
     told = [started.stdin.decode() for started in works.started]
     assert [text.count("cancel the flight") for text in told] == [1, 0]
-    assert [state for _, state in await states(desk)] == [MessageState.GIVEN] * 3
+    assert [state for _, state in await states(desk)] == [MessageState.ASSIGNED] * 3
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ async def test_a_program_that_began_has_read_what_it_was_given(desk, yard):
     await answering(desk)
     await tell(desk, "cancel the flight")
     assert await desk.state(await ended(desk, yard())) is RunState.FAILED
-    assert await states(desk) == [("cancel the flight", MessageState.GIVEN)]
+    assert await states(desk) == [("cancel the flight", MessageState.ASSIGNED)]
 
 
 async def test_what_was_given_to_a_worker_that_died_before_it_began_is_unread(desk):

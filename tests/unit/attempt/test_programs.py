@@ -408,7 +408,7 @@ async def test_what_cannot_be_discarded_is_logged_and_tried_again(desk, chance, 
     yard.forget = once
     with pytest.raises(OSError, match="no descriptor"):
         await renewed(work)
-    assert "run.undiscarded" in caplog.text
+    assert "attempt.discard_failed" in caplog.text
     await renewed(work)
     assert (yard.forgotten, await desk.store.read(list_kept_attempts, yard.home)) == (
         [given.lease.run_id],
@@ -469,6 +469,6 @@ async def test_what_has_asked_is_not_tried_again_when_its_provider_refuses(desk,
     yard.end(OVERLOAD, code=1)
     report = await work_on(desk.store, yard, chance).run(given)
     assert len(yard.started) == 1
-    assert json.loads(report.ending)["code"] == 1
+    assert json.loads(report.exit)["code"] == 1
     assert all(await settle_attempts(desk.store, [(given, report)], chance))
     assert await desk.state(given.lease.run_id) is RunState.WAITING

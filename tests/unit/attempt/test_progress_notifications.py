@@ -34,7 +34,7 @@ async def talking(desk, **policy):
     told = {"deliver_to": "log:ann", "on_lost": OnLost.RETRY, **policy}
     return await put_task(
         desk.store, LOCAL, "talk", kind=TaskKind.AGENT, route="agent", thread=HERE,
-        spec={**TALK, "answers": True, "context": "group"}, policy=Policy(**told),
+        spec={**TALK, "answers": True, "session": "shared"}, policy=Policy(**told),
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ async def test_every_result_is_a_message_of_its_own_as_it_comes(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given, DeliveryKind.RESULT) == ["one", "two", "two", "three"]
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"three"', None)
+    assert (run.result, run.suppressed) == ('"three"', None)
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -92,7 +92,7 @@ async def test_whoever_carries_an_attempt_on_tells_nothing_of_it_again(desk):
     yard = Trial(said(first))
     await House(desk, yard).work.run(given)
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
-    assert kept.out_at == len(first)
+    assert kept.out_offset == len(first)
     yard.end(results("three"))
     report = await House(desk, yard).work.run(given._replace(kept=kept))
     await settled(desk, given, report)
@@ -139,7 +139,7 @@ async def test_of_a_last_word_that_says_nothing_new_nothing_is_sent_twice(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == ["one"]
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"one"', SuppressionReason.SILENT)
+    assert (run.result, run.suppressed) == ('"one"', SuppressionReason.BY_RESULT)
 
 
 async def test_who_is_tried_again_and_says_the_same_is_not_heard_twice(desk):
@@ -168,7 +168,7 @@ async def test_who_delivers_nowhere_tells_nobody(desk):
     await settled(desk, given, report)
     assert await bodies(desk, given) == []
     run = await desk.run(given.lease.run_id)
-    assert (run.result, run.mark) == ('"two"', None)
+    assert (run.result, run.suppressed) == ('"two"', None)
 
 
 @pytest.mark.parametrize("thread", [None, HERE])
@@ -191,7 +191,7 @@ async def test_outside_a_conversation_only_the_last_result_is_sent(desk, thread)
 async def test_the_begin_of_work_is_acknowledged_once_and_on_no_retry(desk):
     await talking(desk, acknowledge=True, retry=Retry(attempts=2, base=timedelta(seconds=1)))
     given, report = await heard(desk, b"", code=1)
-    (begun,) = await bodies(desk, given, DeliveryKind.NOTICE)
+    (begun,) = await bodies(desk, given, DeliveryKind.NOTIFICATION)
     assert begun in BEGUN
     await settled(desk, given, report)
     desk.clock.advance(timedelta(seconds=10))
@@ -209,7 +209,7 @@ async def test_a_second_try_inside_an_attempt_acknowledges_nothing(desk):
     report = await House(desk, yard).work.run(given)
     await settled(desk, given, report)
     assert len(yard.started) == 2
-    assert len(await bodies(desk, given, DeliveryKind.NOTICE)) == 1
+    assert len(await bodies(desk, given, DeliveryKind.NOTIFICATION)) == 1
 
 
 async def test_nothing_is_acknowledged_that_nobody_has_written(desk):

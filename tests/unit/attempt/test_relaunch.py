@@ -22,10 +22,10 @@ from rota.model.agents import AgentErrorKind, AgentResult
 from rota.model.attempts import (
     AttemptReport,
     Cancelled,
-    Drained,
     ExitReason,
     ExitRecord,
     Failed,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -113,7 +113,7 @@ async def agent_run(desk, **spec):
 
 async def faults(desk, run_id):
     events = await desk.store.read(list_run_events, run_id)
-    return [event.data for event in events if event.name is EventName.FAULT]
+    return [event.data for event in events if event.name is EventName.AGENT_ERROR]
 
 
 async def test_what_is_refused_twice_and_then_done_is_one_attempt(desk):
@@ -237,7 +237,7 @@ async def test_a_process_that_dies_between_two_tries_loses_none_and_adds_none(
     assert outcome == Succeeded(result='"done"')
     assert len(yard.started) == 2
     (row,) = await desk.store.read(list_kept_attempts, yard.home)
-    assert row.tries == 1
+    assert row.launches == 1
     assert await texts(desk, given.lease.run_id) == ["a"]
     retries = [data["retry"] for data in await faults(desk, given.lease.run_id) if "retry" in data]
     assert retries == [1]
@@ -274,7 +274,7 @@ async def session_of(desk, given, agent):
 
 
 async def test_the_next_run_goes_on_in_the_session_of_the_last(desk):
-    given = await agent_run(desk, context="group")
+    given = await agent_run(desk, session="shared")
     yard = Trial(said(line("session", id="s-1") + DONE), said(line("session", id="s-1") + DONE))
     work = House(desk, yard).work
     given = await next_run(desk, given, await work.run(given))
@@ -293,7 +293,7 @@ async def test_a_run_whose_task_keeps_no_session_begins_anew(desk):
 
 
 async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk):
-    given = await agent_run(desk, context="group")
+    given = await agent_run(desk, session="shared")
     yard = Trial(
         said(line("session", id="s-1") + DONE),
         said(LOST, code=1),
@@ -306,7 +306,7 @@ async def test_a_lost_session_is_forgotten_and_the_attempt_goes_on_without(desk)
     assert house.waited == []
     kept = await session_of(desk, given, "command")
     assert kept.id == "s-2"
-    assert (await desk.store.read(list_kept_attempts, yard.home))[-1].tries == 0
+    assert (await desk.store.read(list_kept_attempts, yard.home))[-1].launches == 0
 
 
 def codex(total, text="hi"):
@@ -320,7 +320,7 @@ def codex(total, text="hi"):
 
 
 async def test_what_a_session_used_before_is_not_counted_again(desk):
-    given = await agent_run(desk, agent="codex", context="group", output="text")
+    given = await agent_run(desk, agent="codex", session="shared", output="text")
     yard = Trial(said(codex(10)), said(codex(25)))
     work = House(desk, yard).work
     first = given.lease.run_id
@@ -337,7 +337,7 @@ async def test_what_a_session_used_before_is_not_counted_again(desk):
 
 @pytest.mark.parametrize("keep", [False, True])
 async def test_an_answer_reaches_the_agent_in_the_session_that_asked(desk, keep):
-    given = await agent_run(desk, context="group" if keep else "isolated")
+    given = await agent_run(desk, session="shared" if keep else "isolated")
     asks = line("session", id="s-1") + line("question", text="Which colour?", options=["red"])
     yard = Trial(said(asks), said(DONE))
     work = House(desk, yard).work
@@ -411,7 +411,7 @@ async def test_a_limit_that_is_lifted_later_gives_the_run_back_until_then(desk):
     given = await agent_run(desk)
     house = House(desk, Trial(said(limit(3600, desk), code=1)))
     outcome = await house.run(given)
-    assert isinstance(outcome, Drained)
+    assert isinstance(outcome, Released)
     assert outcome.until == desk.store.now() + 3600 * 1_000_000
     assert "accepts no requests until 2026-" in outcome.reason
     assert house.waited == []
@@ -428,7 +428,7 @@ async def test_nobody_waits_in_vain_for_a_limit_to_be_lifted(desk, seconds, chan
         AttemptReport(outcome=Failed(code="rate_limit", message="")),
         AgentResult(
             outcome=Failed(code="rate_limit", message=""),
-            fault=AgentErrorKind.RATE_LIMIT,
+            error=AgentErrorKind.RATE_LIMIT,
             until=desk.clock.now() + timedelta(seconds=seconds),
         ),
         work,

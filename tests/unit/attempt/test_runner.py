@@ -17,7 +17,15 @@ from rota.flow.attempt.output import END, OutputParser
 from rota.flow.attempt.prepare import USUAL
 from rota.flow.attempt.programs import PART, OutputFollower, ProgramControl
 from rota.model.agents import OutputFormat, ProcessExit
-from rota.model.attempts import Cancelled, Drained, ExitReason, Failed, KeptAttempt, Lost, Succeeded
+from rota.model.attempts import (
+    Cancelled,
+    ExitReason,
+    Failed,
+    KeptAttempt,
+    Lost,
+    Released,
+    Succeeded,
+)
 from rota.model.programs import ResourceLimits
 from rota.model.tasks import Policy, TaskKind
 from rota.model.text import MORE
@@ -279,7 +287,7 @@ async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard
     yard.end(b"half\n", code=None, **facts)
     report = await work_on(desk.store, yard, chance).run(given)
     assert report.outcome.message == sentence
-    told = json.loads(report.ending)
+    told = json.loads(report.exit)
     assert told["reason"] == facts["reason"].value
     assert told["killed"] is facts.get("killed", False)
     assert told["proven"] is facts.get("proven", True)
@@ -289,7 +297,7 @@ async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one(des
     yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
     yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
     kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
-                out_at=len(yard.out))  # fmt: skip
+                out_offset=len(yard.out))  # fmt: skip
     hearing = OutputParser(CommandReader(OutputFormat.TEXT))
     await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
         kept, "w1", hearing
@@ -312,7 +320,7 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
     beside = asyncio.ensure_future(others())
     await asyncio.sleep(0)
     kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
-                out_at=len(yard.out))  # fmt: skip
+                out_offset=len(yard.out))  # fmt: skip
     await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
         kept, "w1", OutputParser(CommandReader(OutputFormat.TEXT))
     )
@@ -337,7 +345,7 @@ async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, 
         await work_on(desk.store, yard, chance).run(given)
         (kept,) = await desk.store.read(list_kept_attempts, yard.home)
         given = given._replace(kept=kept)
-    assert kept.out_at == len(yard.out)
+    assert kept.out_offset == len(yard.out)
     events = await desk.store.read(list_run_output, given.lease.run_id, 1_000)
     as_it_came = [event.data["text"] for event in events if END not in event.data]
     assert as_it_came == ["a line"] * 19 + [MORE]
@@ -356,7 +364,7 @@ async def test_a_cancelled_one_is_stopped_and_waited_for(desk, chance, yard):
     running.cancel()
     report = await running
     assert isinstance(report.outcome, Cancelled)
-    assert json.loads(report.ending)["reason"] == "cancelled"
+    assert json.loads(report.exit)["reason"] == "cancelled"
     assert yard.cancelled == ["cancelled"]
 
 
@@ -467,7 +475,7 @@ async def test_what_was_recorded_after_the_last_look_is_not_recorded_again(desk,
     yard.ending = None
     (kept,) = await desk.store.read(list_kept_attempts, yard.home)
     yard.end(b"three\n")
-    stale = dataclasses.replace(kept, out_at=4)
+    stale = dataclasses.replace(kept, out_offset=4)
     async with asyncio.timeout(5):
         report = await work_on(desk.store, yard, chance).run(given._replace(kept=stale))
     assert report.outcome == Succeeded(result='"three"')
@@ -548,7 +556,7 @@ async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(desk
     await asked.wait()
     work.let_go(given.lease.run_id)
     running.cancel()
-    assert (await running).outcome == Drained()
+    assert (await running).outcome == Released()
     assert yard.started == []
 
 
@@ -561,7 +569,7 @@ SECOND_MICROS = 1_000_000
     ("facts", "away", "left"),
     [
         ({}, 65, 15.0),  # killed between writing it down and starting its program
-        ({"tries": 1, "until": 5}, 60, 10.0),  # killed while it waited for its next try
+        ({"launches": 1, "relaunch_at": 5}, 60, 10.0),  # killed while it waited for its next try
     ],
 )
 async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
@@ -570,11 +578,11 @@ async def test_what_is_carried_on_later_has_all_the_time_that_is_left(
     given = await assignment(desk, policy=Policy(timeout=timedelta(seconds=15)))
     yard, began = ManyYard({"out": b"done\n"}), desk.store.now()
     told = dict(facts)
-    if "until" in told:
-        told["until"] = began + told["until"] * SECOND_MICROS
+    if "relaunch_at" in told:
+        told["relaunch_at"] = began + told["relaunch_at"] * SECOND_MICROS
     kept = KeptAttempt(
         run_id=given.lease.run_id, epoch=given.lease.epoch, home=yard.home, nonce="n",
-        boot=yard.boot, executor="process", began=began, **told,
+        boot=yard.boot, executor="process", started_at=began, **told,
     )  # fmt: skip
     assert await desk.store.write(record_launch, kept, "w1")
     clock.advance(timedelta(seconds=65))

@@ -49,7 +49,7 @@ def test_the_whole_action_is_shown_with_the_words_that_approve_it(rota, approval
     assert ACTION in out
     assert "\\u202eprod" in out
     assert f"rota answer 1 approve --hash {approval}" in out
-    (waiting,) = rota.json("questions")["waiting"]
+    (waiting,) = rota.json("questions")["questions"]
     asked = waiting["question"]
     assert (asked["kind"], asked["action"], asked["action_hash"]) == ("approval", ACTION, approval)
 

@@ -39,12 +39,12 @@ def over(rota, hello):
             )
             spender = BudgetHolder(
                 run_id=lease.run_id, epoch=lease.epoch, space_id=lease.space_id,
-                task_id=lease.task_id, day="2026-03-01", began=store.now(),
+                task_id=lease.task_id, day="2026-03-01", started_at=store.now(),
                 units=USABLE[TaskKind.AGENT],
             )  # fmt: skip
             await store.write(reserve_budget, spender, "w", Amounts(), Amounts(tokens=9))
             asked = WaitingForAnswer(question="Go on?", options=(CONTINUE, STOP, PAUSE))
-            report = AttemptReport(outcome=asked, aside=AttemptNotes(stopped=stopped))
+            report = AttemptReport(outcome=asked, notes=AttemptNotes(stop_reason=stopped))
             context = SettlementContext(policy=claimed.tasks[lease.task_id].policy, now=store.now())
             assert await store.write(
                 store_settlement.settle, [settle(running(lease), report, context)]

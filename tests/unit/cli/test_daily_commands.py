@@ -165,12 +165,12 @@ def test_a_task_keeps_values(rota, hello):
 
 def test_requests_tell_who_changed_what(rota, hello):
     rota.ok("run", hello)
-    found = rota.json("requests")["requests"]
+    found = rota.json("audit")["entries"]
     assert [(one["caller"], one["command"]) for one in found] == [
         ("local", "run_task"),
         ("local", "create_task"),
     ]
-    assert "task=hello" in rota.ok("requests").out
+    assert "task=hello" in rota.ok("audit").out
 
 
 def test_watch_shows_status_and_runs(rota, hello):
@@ -227,7 +227,7 @@ def test_a_dry_run_of_any_write_changes_nothing(rota, words):
     rota.ok("task", "create", "hello", *HELLO, "--cron", "0 7 * * *")
     rota.ok("run", "hello")
     looks = (
-        ("ls",), ("runs",), ("space", "list"), ("key", "list"), ("limit", "list"), ("requests",),
+        ("ls",), ("runs",), ("space", "list"), ("key", "list"), ("limit", "list"), ("audit",),
         ("state", "list", "hello"),
     )  # fmt: skip
     before = [rota.json(*look) for look in looks]

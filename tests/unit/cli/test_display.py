@@ -40,9 +40,9 @@ def an_event(number, name, **data):
 
 
 def test_a_fault_and_the_wait_that_follows_are_told_once():
-    busy = an_event(1, "run.fault", kind="overload", detail="busy at provider")
+    busy = an_event(1, "run.agent_error", kind="overload", detail="busy at provider")
     wait = {"kind": "overload", "retry": 1, "of": 3, "at": "2026-11-15T12:00:05Z"}
-    again, end = an_event(2, "run.fault", **wait), an_event(3, "run.settled")
+    again, end = an_event(2, "run.agent_error", **wait), an_event(3, "run.settled")
     one, last = told_once([busy, again, end])
     told = "The model's provider is overloaded (busy at provider); Rota tries again"
     assert fault_words(one["data"], "UTC") == f"{told} at 2026-11-15 12:00:05 (1 of 3)."

@@ -24,7 +24,7 @@ def say(form, stream, *, level="info"):
     log.info("run.settled", extra=facts)
     failed = {**facts, "outcome": "failed", "attempt": 2, "ms": 1500.0, "error": "ValueError: no"}
     log.info("run.settled", extra=failed)
-    log.warning("service.stuck", extra={"service": "planner", "why": "two words"})
+    log.warning("poller.stuck", extra={"service": "planner", "why": "two words"})
     log.debug("not.shown")
     return stream.getvalue().splitlines()
 

@@ -25,7 +25,7 @@ MAKING = [
     ("space", "create", "ann"),
     ("key", "create", "ann", "--space", "main"),
     ("limit", "set", "pool", "background", "--cap", "2"),
-    ("notify", "set", "log:"),
+    ("notification", "set", "log:"),
     ("once",),
 ]
 

@@ -49,8 +49,8 @@ def test_wishes_to_an_agent_are_taken_off(rota):
     off = [word for name in WISHES for word in (f"--{name}", "none")]
     left = rota.json("task", "edit", "x", *off)
     for _, field in WISHES.values():
-        assert made["wish"][field]
-        assert not left["wish"].get(field)
+        assert made["agent_spec"][field]
+        assert not left["agent_spec"].get(field)
 
 
 def test_a_task_that_followed_another_follows_nobody(rota, hello):

@@ -59,7 +59,9 @@ def test_what_nothing_holds_is_said_with_what_to_do():
 
 def test_processors_that_a_named_executor_cannot_bound_here_are_refused_at_once(rota):
     task = ("task", "create", "y", "--command", "true", "--cpus", "64", "--executor", "process")
-    held = rota.json("task", "create", "x", "--command", "true", "--cpus", "64")["site"]["held"]
+    held = rota.json("task", "create", "x", "--command", "true", "--cpus", "64")["site"][
+        "enforced_limits"
+    ]
     if held["cpus"] == LimitEnforcement.TOGETHER:
         rota.ok(*task)
     else:
@@ -69,7 +71,7 @@ def test_processors_that_a_named_executor_cannot_bound_here_are_refused_at_once(
 @pytest.mark.parametrize("bound", ["memory", "cpus", "processes"])
 def test_a_task_with_a_bound_says_how_it_is_held_here(rota, bound):
     made = rota.json("task", "create", "x", "--command", "true", f"--{bound}", "64")
-    (held,) = made["site"]["held"].values()
+    (held,) = made["site"]["enforced_limits"].values()
     assert held in set(LimitEnforcement)
     told = rota.ok("task", "edit", "x", "--title", "same").out
     assert ("  ! nothing here bounds" in told) == (held == LimitEnforcement.NOT)
@@ -84,5 +86,5 @@ def test_doctor_says_what_a_bound_on_processors_needs(rota):
         one for one in rota("doctor", "--json").json["executors"] if one["name"] == "process"
     ]
     missing = {one["what"]: one["to_do"] for one in plain["missing"]}
-    unheld = made["site"]["held"]["cpus"] == LimitEnforcement.NOT
+    unheld = made["site"]["enforced_limits"]["cpus"] == LimitEnforcement.NOT
     assert ("hand the cpu controller" in missing.get("a bound on processors", "")) == unheld

@@ -132,7 +132,7 @@ def test_a_question_is_shown_and_answered_once(rota):
     rota.ok("task", "create", "ask", "--call", "rota.samples:approve")
     rota.ok("task", "run", "ask")
     rota.ok("once")
-    waiting = rota.json("questions")["waiting"][0]
+    waiting = rota.json("questions")["questions"][0]
     asked = waiting["question"]
     assert (asked["question"], asked["options"], waiting["run"]["task"]) == (
         "Shall I go on?",

@@ -323,7 +323,7 @@ def test_results_go_only_where_something_leads(rota):
 
 
 def test_results_are_sent_nowhere_any_more(rota):
-    rota.ok("notify", "set", "log:home", "--default")
+    rota.ok("notification", "set", "log:home", "--default")
     made = rota.json("task", "create", "x", *HELLO)
     assert made["policy"]["deliver_to"] == "log:home"
     assert rota.json("task", "edit", "x", "--deliver-to", "none")["policy"]["deliver_to"] is None
@@ -332,14 +332,14 @@ def test_results_are_sent_nowhere_any_more(rota):
 
 
 def test_places_are_set_listed_and_removed(rota):
-    told = rota.ok("notify", "set", "log:ops", "--least", "high").out
+    told = rota.ok("notification", "set", "log:ops", "--level", "high").out
     assert told == "main is told in log:ops from high up.\n"
-    (found,) = rota.json("notify", "list")["preferences"]
-    assert (found["space"], found["to"], found["least"]) == ("main", "log:ops", "high")
-    assert "use log" in rota.refused("notify", "set", "pigeon:ops")
-    rota.ok("notify", "remove", "log:ops", "--yes")
-    rota.refused("notify", "remove", "log:ops", "--yes", code=3)
-    assert rota.json("notify", "list")["preferences"] == []
+    (found,) = rota.json("notification", "list")["targets"]
+    assert (found["space"], found["to"], found["min_level"]) == ("main", "log:ops", "high")
+    assert "use log" in rota.refused("notification", "set", "pigeon:ops")
+    rota.ok("notification", "remove", "log:ops", "--yes")
+    rota.refused("notification", "remove", "log:ops", "--yes", code=3)
+    assert rota.json("notification", "list")["targets"] == []
 
 
 def test_a_rehearsed_deletion_tells_what_would_go(rota):

@@ -34,22 +34,22 @@ NUMBER_SIGNS = {"\u06dd", "\u070f", "\u08e2", "\U000110bd", "\U000110cd"} | set(
 """They are formats by name, and can be seen."""
 
 TEXTS = {
-    "attempts": ["worker", "error"],
+    "attempts": ["worker_id", "error"],
     "deliveries": ["target", "body", "error"],
+    "audit_log": ["caller"],
     "homes": ["host"],
     "keys": ["name", "created_by"],
     "limits": ["key"],
+    "machine_samples": ["host"],
     "messages": ["sender", "body"],
-    "preferences": ["target"],
+    "notification_targets": ["target"],
     "questions": ["question", "context", "answered_by", "fallback"],
-    "readings": ["host"],
-    "requests": ["caller"],
     "runs": ["error", "error_code"],
     "schedules": ["note"],
-    "seen": ["provider", "item"],
-    "session_runs": ["said"],
+    "seen_items": ["provider", "item"],
+    "session_runs": ["prompt_text"],
     "sessions": ["name", "title"],
-    "state": ["updated_by"],
+    "task_state": ["updated_by"],
     "tasks": ["title", "disabled_reason"],
     "threads": ["title", "trigger_word"],
     "workers": ["host"],
@@ -57,9 +57,9 @@ TEXTS = {
 """What programs, members and strangers may have chosen, whatever it is held to when it is made."""
 VALUES = {
     "runs": ["payload", "result"],
-    "state": ["value"],
-    "seen": ["data"],
-    "requests": ["answer"],
+    "task_state": ["value"],
+    "seen_items": ["data"],
+    "audit_log": ["answer"],
 }
 """The same as JSON."""
 
@@ -73,14 +73,14 @@ READING = {
     "limit list": ["limit", "list"],
     "logs": ["logs", "1"],
     "ls": ["ls"],
-    "machine agents": ["machine", "agents"],
-    "machine history": ["machine", "history"],
+    "machine attempts": ["machine", "attempts"],
+    "machine samples": ["machine", "samples"],
     "machine list": ["machine", "list"],
     "messages": ["messages", "telegram:chat:42"],
     "next": ["next", "every 5 minutes"],
-    "notify list": ["notify", "list"],
+    "notification list": ["notification", "list"],
     "questions": ["questions"],
-    "requests": ["requests"],
+    "audit": ["audit"],
     "run": ["run", "1"],
     "runs": ["runs"],
     "schedule list": ["schedule", "list", "greet"],
@@ -106,12 +106,12 @@ READING = {
 }
 TELLING = {
     "logs", "ls", "messages", "questions", "run", "runs", "session list", "session show", "sql",
-    "state get", "state list", "task show", "thread list", "watch", "notify list", "key list",
+    "state get", "state list", "task show", "thread list", "watch", "notification list", "key list",
 }  # fmt: skip
 """Those of which it is known that they tell what somebody has chosen."""
 WRITING = {
     "add", "answer", "apply", "backfill", "backup", "budget set", "cancel", "key create",
-    "key revoke", "limit remove", "limit set", "notify remove", "notify set", "once", "pause-all",
+    "key revoke", "limit remove", "limit set", "notification remove", "notification set", "once", "pause-all",
     "restore", "resume-all", "retry", "say", "secret remove", "secret set", "seen mark",
     "service install", "service start", "service status", "service stop", "session archive",
     "session clear", "session resume", "space create", "space set", "start", "state delete",
@@ -179,7 +179,7 @@ def home(tmp_path_factory):
             ["say", "telegram:chat:42", "good day"],
             ["key", "create", "laptop"],
             ["limit", "set", "group", "printers", "--cap", "3"],
-            ["notify", "set", "log:here"],
+            ["notification", "set", "log:here"],
             ["state", "set", "greet", "note", '{"text": "x"}'],
             ["seen", "mark", "greet", "item"],
         ):
@@ -219,7 +219,7 @@ def _fill(db):
     db.execute("insert into session_runs values (1, 1, 1, ?, 'said')", [at])
     db.execute("insert into homes values ('h', 'host', ?)", [at + 10**10])
     db.execute(
-        "insert into readings (home, at, host, running, agents, panes, spaces)"
+        "insert into machine_samples (home, at, host, running, agents, panes, spaces)"
         " values ('h', ?, 'host', 0, 0, 0, 1)",
         [at],
     )
@@ -362,7 +362,7 @@ def test_titles_and_names_that_hide_something_are_refused_in_one_sentence(rota, 
         ["key", "create", name],
         ["state", "set", "x", name, "1"],
         ["seen", "mark", "x", name],
-        ["notify", "set", f"log:{name}"],
+        ["notification", "set", f"log:{name}"],
     ):
         assert sign not in rota.refused(*words), words
     answer = rota("apply", str(file))

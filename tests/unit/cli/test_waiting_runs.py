@@ -43,7 +43,7 @@ def ended(rota, hello):
                 context = SettlementContext(
                     policy=claimed.tasks[lease.task_id].policy, now=store.now()
                 )
-                report = AttemptReport(outcome=outcome, aside=aside)
+                report = AttemptReport(outcome=outcome, notes=aside)
                 assert await store.write(
                     store_settlement.settle, [settle(running(lease), report, context)]
                 ) == [True]
@@ -100,7 +100,7 @@ def test_the_sentence_of_a_failure_is_told_with_its_remedy(rota, ended):
 
 
 def test_a_gate_that_woke_nobody_is_told_as_that(rota, ended):
-    ended(Succeeded(result='"no new mail"'), AttemptNotes(mark=SuppressionReason.QUIET))
+    ended(Succeeded(result='"no new mail"'), AttemptNotes(suppressed=SuppressionReason.BY_GATE))
     assert rota.ok("run", "1", "--wait").out == "Its gate woke nobody: no new mail\n"
     for words in ((), ("--task", "hello"), ("--state", "succeeded")):
         assert rota.ok("runs", *words).out == "No runs but 1 quiet one: --all shows them.\n"

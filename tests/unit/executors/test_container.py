@@ -31,7 +31,7 @@ PODMAN = ContainerEngine(
 DOCKER = ContainerEngine(program="/bin/sh", kind="docker")
 MOUNTS = MountAllowlist([AllowedMount(folder="/srv")])
 IMAGE = "registry.example/agent@sha256:" + "0a" * 32
-OUTLET = EgressSocket(socket="/srv/g.sock", port=80)
+EGRESS = EgressSocket(socket="/srv/g.sock", port=80)
 OWN = f"{os.geteuid()}:{os.getegid()}"
 
 
@@ -66,7 +66,7 @@ def test_there_is_always_a_bound_on_processes_and_never_an_engines_socket():
     assert not any(".sock" in word for word in words)
 
 
-@pytest.mark.parametrize("network", [NetworkAccess.NONE, NetworkAccess.OUTLET])
+@pytest.mark.parametrize("network", [NetworkAccess.NONE, NetworkAccess.EGRESS])
 def test_only_an_open_network_is_a_network(network):
     words = run_arguments(PODMAN, room(network=network))
     assert words[words.index("--network") + 1] == "none"
@@ -121,19 +121,19 @@ def test_a_local_image_is_taken_by_its_id_where_that_is_allowed():
 
 
 def test_a_container_with_ways_out_shares_the_network_of_its_lobby():
-    asked = room(outlet=OUTLET, network=NetworkAccess.OUTLET)
+    asked = room(egress=EGRESS, network=NetworkAccess.EGRESS)
     words = run_arguments(DOCKER, asked)
     assert words[words.index("--network") + 1] == "container:rota-a-1-lobby"
     assert "--hostname" not in words, "an engine refuses it beside a network that is shared"
     words = run_arguments(replace(PODMAN, users=UserMapping.MAPPED), asked)
     assert words[-4:-1] == ["--userns", "container:rota-a-1-lobby", "--user"]
-    assert not any(OUTLET.socket in word for word in words)
+    assert not any(EGRESS.socket in word for word in words)
 
 
 def test_the_lobby_word_for_word():
     system = SystemFolders((("usr/bin", "/bin"),), ("/usr", "/lib"))
     desk = EgressSocket(socket="/srv/desk/mcp.sock", port=81, alone=True)
-    words = lobby(DOCKER, room(outlet=OUTLET, desk=desk), PYTHON, system)
+    words = lobby(DOCKER, room(egress=EGRESS, desk=desk), PYTHON, system)
     shown = [word for word in words if word.startswith("type=bind")]
     assert [word.split(",")[1] for word in shown if "ld.so.cache" not in word] == [
         *("source=/usr", "source=/lib", "source=/opt/python", f"source={FORWARD}"),
@@ -148,9 +148,9 @@ def test_the_lobby_word_for_word():
         "--pids-limit", "16", "--ulimit", "core=0:0",
         "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096", "--user", OWN,
         "--held", "/var/rota/a-1/held", "/run/rota/held",
-        "--outlet", "/srv/g.sock", "/run/rota/outlet", "--folder", "/srv/desk", "/run/rota/desk",
+        "--egress", "/srv/g.sock", "/run/rota/egress", "--folder", "/srv/desk", "/run/rota/desk",
         packed(system)[0], "/opt/python/bin/python3", "-I", "-S", "/run/rota/forward.py",
-        "80", "/run/rota/outlet", "81", "/run/rota/desk/mcp.sock", "--while", "/run/rota/held",
+        "80", "/run/rota/egress", "81", "/run/rota/desk/mcp.sock", "--while", "/run/rota/held",
     ]  # fmt: skip
 
 

@@ -92,12 +92,12 @@ def test_the_last_steps_word_for_word():
     seen, steps = last_steps(
         PYTHON, ["--limit", "CORE", "0"], EgressSocket(socket="/srv/g.sock", port=80)
     )
-    assert seen[::3] == ["--ro-bind", "--ro-bind", "--outlet"]
-    assert seen[-2:] == ["/srv/g.sock", "/run/rota/outlet.sock"]
+    assert seen[::3] == ["--ro-bind", "--ro-bind", "--egress"]
+    assert seen[-2:] == ["/srv/g.sock", "/run/rota/egress.sock"]
     python = ["/opt/python/bin/python3", "-I", "-S"]
     assert steps == [
         *(*python, "/run/rota/start.py", "--limit", "CORE", "0", "--"),
-        *(*python, "/run/rota/forward.py", "80", "/run/rota/outlet.sock", "--"),
+        *(*python, "/run/rota/forward.py", "80", "/run/rota/egress.sock", "--"),
     ]
     assert closing(Program(argv=(), cwd="/srv/x/../y/")) == [
         "--remount-ro",
@@ -111,7 +111,7 @@ def test_what_carries_the_ways_out_does_not_count_as_the_programs():
     way, bounds = EgressSocket(socket="/srv/g.sock", port=80), ResourceLimits(processes=5)
     assert with_carriers(room(bounds=bounds)).bounds.processes == 5
     assert with_carriers(room(bounds=bounds, desk=way)).bounds.processes == 7
-    assert with_carriers(room(bounds=bounds, desk=way, outlet=way)).bounds.processes == 8
+    assert with_carriers(room(bounds=bounds, desk=way, egress=way)).bounds.processes == 8
     assert with_carriers(room(desk=way)).bounds.processes is None
 
 
@@ -259,7 +259,7 @@ def test_an_environment_that_cannot_be_handed_over_is_refused(name, value):
         {"readable": ["/srv/"]},
         {"guarded": ["../x"]},
         {"guarded": ["/etc"]},
-        {"outlet": EgressSocket(socket="g", port=1)},
+        {"egress": EgressSocket(socket="g", port=1)},
     ],
 )
 def test_a_room_is_made_of_plain_names_and_absolute_paths(changes):

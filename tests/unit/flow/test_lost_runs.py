@@ -66,7 +66,7 @@ async def begin_and_lose(desk, chance, given, *, instead=None):
         ({"executor": "tmux"}, RunState.WAITING),
         ({"executor": "sandbox", "network": "open"}, RunState.WAITING),
         ({"executor": "sandbox"}, RunState.QUEUED),
-        ({"executor": "sandbox", "network": "outlet"}, RunState.QUEUED),
+        ({"executor": "sandbox", "network": "egress"}, RunState.QUEUED),
         ({"space": "ann"}, RunState.QUEUED),
     ],
 )
@@ -210,16 +210,16 @@ async def test_where_the_home_of_a_lost_attempt_is_gone_what_it_could_do_counts(
 ):
     given = await assignment(desk)
     await desk.store.write(renew_home_lease, "elsewhere", "there", desk.store.now() + 1)
-    kept = replace(kept_for(given.lease), home="elsewhere", writes=could)
+    kept = replace(kept_for(given.lease), home="elsewhere", can_write_outside=could)
     assert await desk.store.write(record_launch, kept, "w1")
     desk.clock.advance(timedelta(days=1))
     await rescue(desk.store, chance, fence=True)
     assert await desk.state(given.lease.run_id) == state
 
 
-@pytest.mark.parametrize("context", ["group", "isolated"])
-async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, context):
-    given = await agent_run(desk, context=context, policy=Policy(on_lost=OnLost.RETRY))
+@pytest.mark.parametrize("session", ["shared", "isolated"])
+async def test_gen_35_a_lost_agent_goes_on_in_its_session_and_is_told(desk, session):
+    given = await agent_run(desk, session=session, policy=Policy(on_lost=OnLost.RETRY))
     yard = Trial(said(line("session", id="s-1"), reason=ExitReason.INIT_KILLED), said(DONE))
     work = House(desk, yard).work
     report = await work.run(given)

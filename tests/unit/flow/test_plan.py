@@ -66,7 +66,11 @@ async def test_caught_up_slots_are_paced_oldest_first(desk):
     runs = await desk.slots(task)
     assert [run.slot_key for run in runs] == ["g1:1", "g1:2", "g1:3"]
     assert [run.available_at - desk.clock.now() for run in runs] == [0 * pace, pace, 2 * pace]
-    assert [run.place for run in runs] == [QueueState.HELD, QueueState.LATER, QueueState.LATER]
+    assert [run.queue_state for run in runs] == [
+        QueueState.HELD,
+        QueueState.DELAYED,
+        QueueState.DELAYED,
+    ]
 
 
 async def test_a_rule_of_every_second_over_a_weekend_is_few_rows(desk):
@@ -233,7 +237,7 @@ async def test_delayed_runs_come_to_their_time_though_planning_fails(desk, monke
     monkeypatch.setattr("rota.flow.plan.plan_schedule", fail)
     with pytest.raises(MemoryError):
         await plan(desk.store)
-    assert (await desk.run(run_id)).place is not QueueState.LATER
+    assert (await desk.run(run_id)).queue_state is not QueueState.DELAYED
 
 
 async def test_between_long_steps_others_find_the_database_free(desk, monkeypatch):

@@ -82,7 +82,7 @@ async def keep(desk, lease):
 
 async def silences(desk, lease):
     events = await desk.store.read(list_run_events, lease.run_id)
-    return [event.data["reason"] for event in events if event.name.value == "run.silent"]
+    return [event.data["reason"] for event in events if event.name.value == "run.heartbeat_missed"]
 
 
 async def test_a_run_whose_worker_tells_of_it_is_left_alone_over_midnight(desk, care):
@@ -105,7 +105,7 @@ async def test_a_worker_that_lives_and_tells_nothing_is_noted_once_and_keeps_its
     assert await silences(desk, lease) == [WORKER_BUSY]
     await care.beat(lease)
     heard = (await desk.store.read(get_heartbeats, [lease.run_id]))[lease.run_id]
-    assert heard.silence is None
+    assert heard.missed_reason is None
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_with_nothing_to_reach_nothing_is_told(plan):
     assert ways(plan, unusable).told("3-2", (3, 2), "ann", {}, SCOPE, walled=True) == {}
 
 
-def test_an_outlet_of_the_operators_takes_the_place_of_the_gateway_behind_walls(plan):
+def test_an_egress_socket_of_the_operators_takes_the_place_of_the_gateway_behind_walls(plan):
     known = ways(plan, {"anthropic": "sk-ant-real-1"}, inside=None)
     offered = {"ANTHROPIC_API_KEY": "sk-ant-real-1"}
     assert known.told("3-2", (3, 2), "ann", offered, SCOPE, walled=True) == {}

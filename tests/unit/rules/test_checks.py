@@ -93,7 +93,7 @@ URL = [{"url": "https://a.example/"}]
     [
         ({}, SpaceRole.MAIN, True),
         ({}, SpaceRole.MEMBER, False),
-        ({"network": "outlet"}, SpaceRole.MEMBER, False),
+        ({"network": "egress"}, SpaceRole.MEMBER, False),
         ({"executor": "sandbox"}, SpaceRole.MAIN, False),
         ({"executor": "sandbox", "network": "open"}, SpaceRole.MAIN, True),
     ],

@@ -10,12 +10,12 @@ from rota.rules.effects import write_scope
 FIRST = Lease(
     run_id=7, epoch=1, space_id=2, task_id=3, route="process", cause="schedule", retries=0,
     losses=0, created_micros=5_000_000, expires_micros=None, slot_micros=None, slot_key=None,
-    depth=0, asked=0, thread=None, key=None, payload="{}",
+    depth=0, question_count=0, thread=None, key=None, payload="{}",
 )  # fmt: skip
 
 
 def test_every_attempt_of_a_run_writes_for_the_same():
-    again = FIRST._replace(epoch=2, retries=1, cause="retry", losses=1, asked=1)
+    again = FIRST._replace(epoch=2, retries=1, cause="retry", losses=1, question_count=1)
     assert write_scope(again).key == write_scope(FIRST).key
     assert write_scope(FIRST).space_id == 2
 

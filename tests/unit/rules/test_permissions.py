@@ -98,7 +98,7 @@ def test_two_fires_keep_apart():
     [
         OPEN,
         Site(executor="tmux"),
-        Site(executor="sandbox", isolated=True, network=NetworkAccess.OUTLET),
+        Site(executor="sandbox", isolated=True, network=NetworkAccess.EGRESS),
         Site(executor="sandbox", isolated=True, network=NetworkAccess.OPEN),
         Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/"),)),
         Site(executor="sandbox", isolated=True, mounts=(SharedFolder(path="/data2"),)),
@@ -151,7 +151,7 @@ def test_no_agent_changes_what_it_is_judged_by():
 
 
 def test_bounds_are_handed_on():
-    own = {**OWN, "executor": "sandbox", "network": "outlet"}
+    own = {**OWN, "executor": "sandbox", "network": "egress"}
     told = inherit_settings(own, {"instructions": "y"})
     assert told == {**own, "instructions": "y"}
     assert inherit_settings(own, {"instructions": "y", "executor": "tmux"}).get("network") is None
@@ -160,7 +160,7 @@ def test_bounds_are_handed_on():
     assert inherit_settings(own, {"command": ["x"]}) == {
         "command": ["x"],
         "executor": "sandbox",
-        "network": "outlet",
+        "network": "egress",
     }
 
 

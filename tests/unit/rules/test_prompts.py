@@ -192,7 +192,7 @@ def test_what_was_said_is_told_with_the_place_of_its_files():
     facts = MessageFile("clip.mp4", "video/mp4", 3, "0" * 64)
     said = ThreadMessage(
         id=7, thread="cli:default", sender="Ann", body="Look.", at=AT, state="pending",
-        reader=1, run_id=None, epoch=None, read_at=None, files=(facts, facts._replace(name="b")),
+        reader_run_id=1, run_id=None, epoch=None, read_at=None, files=(facts, facts._replace(name="b")),
     )  # fmt: skip
     told = sender_line(said, "/box/in/files", numbered=True)
     assert told.count('<message id="7" sender="Ann"') == 2

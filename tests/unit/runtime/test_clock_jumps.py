@@ -24,7 +24,7 @@ from rota.store.views import list_events
 from tests.unit.runtime.conftest import Stage
 
 TWO_HOURS = timedelta(hours=2)
-LEAPS = ("clock_leapt", "clock_returned", "slots_passed_over")
+LEAPS = ("clock_jumped", "clock_returned", "slots_passed_over")
 
 
 class Life:
@@ -52,7 +52,7 @@ class Life:
 
 
 async def announced(bench):
-    names = {EventName.CLOCK_LEAPT, EventName.CLOCK_RETURNED}
+    names = {EventName.CLOCK_JUMPED, EventName.CLOCK_RETURNED}
     events = await bench.store.read(list_events, 0, 100)
     return [
         (e.name.value, e.data["from"][11:16], e.data["to"][11:16])
@@ -96,9 +96,9 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
     task = await made(bench)
     async with Life(bench, chance) as life:
         await is_ahead(bench, life)
-        assert await announced(bench) == [("clock.leapt", "12:30", "14:31")]
+        assert await announced(bench) == [("clock.jumped", "12:30", "14:31")]
         ((code, told),) = await warned(bench)
-        assert code == "clock_leapt"
+        assert code == "clock_jumped"
         assert "slots from 2026-03-02 12:30" in told
     async with Life(bench, chance) as life:  # nobody who lives has seen the leap
         bench.clock.advance(minutes=30)
@@ -107,7 +107,7 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
         bench.clock.set(bench.clock.now() - TWO_HOURS)
         await life.hears("events")
     assert await announced(bench) == [
-        ("clock.leapt", "12:30", "14:31"),
+        ("clock.jumped", "12:30", "14:31"),
         ("clock.returned", "12:30", "15:00"),
     ]
     assert await codes(bench) == ["clock_returned", "slots_passed_over"]
@@ -124,14 +124,14 @@ async def test_slots_that_a_clock_ahead_passed_over_are_told_and_brought_back(be
     assert sorted(ids) == sorted(run.id for run in runs)
     assert [(f"{r.slot_at:%H:%M}", r.place) for r in runs] == [
         ("13:00", QueueState.HELD if runs[0].lane else QueueState.READY),
-        ("13:30", QueueState.LATER),
-        ("14:00", QueueState.LATER),
+        ("13:30", QueueState.DELAYED),
+        ("14:00", QueueState.DELAYED),
     ]
     assert await backfill(bench.store, LOCAL, "job", start, end) == []
     assert await codes(bench) == ["clock_returned"]
     bench.clock.advance(hours=1)
     await plan(bench.store)
-    assert [r.place for r in await bench.slots(task)].count(QueueState.LATER) == 0
+    assert [r.place for r in await bench.slots(task)].count(QueueState.DELAYED) == 0
     bench.clock.advance(minutes=59)  # 15:01: the schedule fires by itself again
     assert await codes(bench) == []
     bench.clock.advance(minutes=30)
@@ -152,7 +152,7 @@ async def test_a_return_that_nobody_saw_is_told_from_the_database(bench, chance)
         async with Life(bench, chance):
             pass
         assert await announced(bench) == [
-            ("clock.leapt", "12:30", "14:31"),
+            ("clock.jumped", "12:30", "14:31"),
             ("clock.returned", "12:30", "14:30"),
         ]
     assert await codes(bench) == ["clock_returned", "slots_passed_over"]
@@ -186,10 +186,10 @@ async def test_a_clock_that_is_put_right_forward_is_told_once(bench, chance):
         leap = (await bench.store.read(get_clock_jumps)).forward
         assert not await bench.store.write(record_clock_jump, leap)
     bench.clock.advance(hours=2)
-    assert await codes(bench) == ["clock_leapt"]
+    assert await codes(bench) == ["clock_jumped"]
     bench.clock.advance(days=1)
     assert await codes(bench) == []
-    assert await announced(bench) == [("clock.leapt", "12:30", "14:31")]
+    assert await announced(bench) == [("clock.jumped", "12:30", "14:31")]
 
 
 async def test_a_slot_that_does_not_fire_again_says_why(bench, chance):
@@ -200,7 +200,7 @@ async def test_a_slot_that_does_not_fire_again_says_why(bench, chance):
     slot = bench.clock.now().replace(hour=13, minute=30, second=0)
     span = WhySpan(start=slot, end=slot + timedelta(seconds=59), instant=slot)
     why = explain(await load_facts(bench.store, task, span), ZoneInfo("UTC"))
-    assert [(story.verdict, story.count) for story in why.stories] == [("coalesced", 3)]
+    assert [(story.outcome, story.count) for story in why.stories] == [("coalesced", 3)]
     assert why.stories[0].sentence.endswith("the clock was ahead then")
     assert any("rota backfill job --from" in note for note in why.notes)
 

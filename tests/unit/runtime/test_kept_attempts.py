@@ -79,7 +79,7 @@ class KeptPuppet:
         if assignment.kept is None:
             kept = KeptAttempt(
                 run_id=lease.run_id, epoch=lease.epoch, home=HOME, nonce="n", boot="b",
-                executor="p", began=self.desk.store.now(),
+                executor="p", started_at=self.desk.store.now(),
             )  # fmt: skip
             assert await self.desk.store.write(record_launch, kept, self.worker())
             machine.ends[lease.run_id] = asyncio.get_running_loop().create_future()
@@ -169,7 +169,7 @@ async def test_a_process_that_leaves_lets_it_go_on_and_the_next_carries_it_on(de
     run = await desk.run(run_id)
     assert (run.epoch, run.result) == (1, '"done"')
     (attempt,) = await desk.store.read(list_attempts, run_id)
-    assert attempt.worker == "two"
+    assert attempt.worker_id == "two"
 
 
 async def left_by_another(desk, chance, machine):
@@ -208,7 +208,7 @@ async def test_the_log_tells_how_long_it_worked_in_all_lives(desk, chance, caplo
     desk.clock.advance(timedelta(seconds=69))
     async with Life(desk, chance, machine, "two").lived():
         await machine.begun.get()
-        machine.end(run_id, Succeeded(), ending="{}", away=63_000_000)
+        machine.end(run_id, Succeeded(), exit="{}", away=63_000_000)
         await until(desk, run_id, RunState.SUCCEEDED)
     (settled,) = (each for each in caplog.records if each.message == "run.settled")
     assert settled.ms == 6_000.0
@@ -243,7 +243,7 @@ async def test_who_lost_its_lease_and_not_its_home_carries_on_its_own_work(desk,
         await until(desk, run_id, RunState.SUCCEEDED)
     assert machine.stopped == []
     (attempt,) = await desk.store.read(list_attempts, run_id)
-    assert attempt.worker == "one~1"
+    assert attempt.worker_id == "one~1"
 
 
 @pytest.mark.usefixtures("shared")
@@ -350,7 +350,7 @@ async def test_nothing_is_adopted_for_a_home_that_was_let_go_meanwhile(desk, cha
             machine.end(run_id, Succeeded())
             await until(desk, run_id, RunState.SUCCEEDED)
     (attempt,) = await desk.store.read(list_attempts, run_id)
-    assert attempt.worker == "two"
+    assert attempt.worker_id == "two"
 
 
 async def test_a_deadline_for_beginning_does_not_end_what_has_begun(desk, chance):

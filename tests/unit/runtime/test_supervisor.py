@@ -125,7 +125,7 @@ async def test_starting_registers_and_stopping_retires(desk, stage):
     async with on.working():
         (view,) = await desk.store.read(list_workers)
         assert (view.id, view.routes, view.slots) == ("me", ("python:job",), 10)
-        assert view.roles == "caretaker,planner,postman,worker"
+        assert view.roles == "maintenance,planner,sender,worker"
     assert await desk.store.read(list_workers) == []
     await on.crew.stop()
 
@@ -135,7 +135,7 @@ async def test_draining_gives_back_what_does_not_end(desk, stage):
     async with stage().working() as on:
         await on.begun()
     run = await desk.run(run_id)
-    assert (run.state, run.cause.value, run.retries) == (RunState.QUEUED, "drained", 0)
+    assert (run.state, run.cause.value, run.retries) == (RunState.QUEUED, "released", 0)
 
 
 class SharedStore(MemoryDatabase):
@@ -166,7 +166,7 @@ async def test_a_fenced_crew_stops_its_work_and_comes_back_as_somebody_else(
         on.crew.pulse.wake()
         await stopped.wait()
         assert on.crew.worker.id != "me"
-        on.crew.caretaker.wake()
+        on.crew.maintenance.wake()
         again = await on.begun()
         assert (again.lease.run_id, again.lease.epoch) == (run_id, 2)
         await on.crew.idle()
@@ -246,7 +246,7 @@ async def test_who_works_until_idle_stays_for_what_is_about_to_come_back(beside,
         while not idle.done():
             beside.clock.advance(seconds=1)
             on.crew.pulse.wake()
-            on.crew.caretaker.wake()
+            on.crew.maintenance.wake()
             await asyncio.sleep(0)
         (run,) = await beside.store.read(list_runs, RunFilter())
         assert (run.state, run.losses) == (RunState.SUCCEEDED, 1)
@@ -341,7 +341,7 @@ async def test_a_run_that_comes_back_waits_for_its_earlier_attempt_to_end(
         await desk.store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         while (await desk.run(run_id)).epoch == 1:
-            on.crew.caretaker.wake()
+            on.crew.maintenance.wake()
             await asyncio.sleep(0)
         assert told == [("begin", 1)]
         release.set()
@@ -525,14 +525,14 @@ async def test_a_run_that_came_back_is_not_begun_any_more(clock, chance, opened_
         await store.write(fence_other_workers, "nobody")
         on.crew.pulse.wake()
         while (await desk.run(run_id)).epoch == 1:
-            on.crew.caretaker.wake()
+            on.crew.maintenance.wake()
             await asyncio.sleep(0)
         stopping = asyncio.ensure_future(on.crew.stop())
         await asyncio.sleep(0)
         work.let_go.set()
         await stopping
     run = await desk.run(run_id)
-    assert (work.begun, run.state, run.cause.value) == ([1], RunState.QUEUED, "drained")
+    assert (work.begun, run.state, run.cause.value) == ([1], RunState.QUEUED, "released")
 
 
 async def test_what_goes_on_is_not_taken_up_again_by_who_leaves(desk, chance):

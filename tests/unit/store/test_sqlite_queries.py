@@ -11,7 +11,7 @@ from rota.store.sqlite.queries import load_sqlite_queries, to_sqlite
 REWRITES = {
     "select id from rota.runs r where r.id = :id::bigint": "select id from runs r where r.id = :id",
     "select :a::double precision, :b::text[], (x = 1)::int": "select :a, :b, (x = 1)",
-    "select cast(value as bigint) from rota.facts": "select cast(value as bigint) from facts",
+    "select cast(value as bigint) from rota.metadata": "select cast(value as bigint) from metadata",
     "select id from rota.runs order by id for update": "select id from runs order by id",
     "select 1 from rota.runs q for update of q skip locked": "select 1 from runs q",
     "select 1 from rota.runs for no key update": "select 1 from runs",

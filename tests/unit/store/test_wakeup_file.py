@@ -138,8 +138,8 @@ async def test_noise_on_the_socket_is_ignored(tmp_path):
     caller = WakeupFile(str(tmp_path / "x"), hear)
     caller.ring(["nonsense", "../x"])
     caller.ring([])
-    caller.ring(["later"])
+    caller.ring(["delayed"])
     await ears.wait()
-    assert ears.heard == ["later"]
+    assert ears.heard == ["delayed"]
     caller.close()
     await bell.stop_listening()

@@ -282,7 +282,9 @@ class SnapshotWriter:
                 "thread": each.key,
                 "title": each.title,
                 "task": each.task,
-                "said_at": None if each.said_at is None else each.said_at.isoformat(),
+                "said_at": None
+                if each.last_message_at is None
+                else each.last_message_at.isoformat(),
             }
             for each in found
         ]

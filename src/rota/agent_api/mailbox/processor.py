@@ -135,7 +135,9 @@ class MailboxProcessor:
         try:
             await self._snapshots.fill(self.held, self._box, self.off)
         except OSError as fault:
-            log.warning("mailbox.unfilled", extra={"run_id": self.held.run_id, "error": str(fault)})
+            log.warning(
+                "mailbox.fill_failed", extra={"run_id": self.held.run_id, "error": str(fault)}
+            )
 
     async def begin(self) -> None:
         """Start serving the mailbox."""
@@ -330,12 +332,14 @@ class MailboxProcessor:
             caller=self.held.name,
             space=self.held.space,
             command="mailbox_rejected",
-            about={"run": self.held.run_id, **facts},
+            subject={"run": self.held.run_id, **facts},
         )
         try:
             await HookedStore(self._store, RequestAudit(self._store, noted)).write(record_request)
         except RotaError as fault:
-            log.warning("mailbox.unnoted", extra={"run_id": self.held.run_id, "error": str(fault)})
+            log.warning(
+                "mailbox.note_failed", extra={"run_id": self.held.run_id, "error": str(fault)}
+            )
 
     async def _keep(self, name: str, error: Mapping[str, Any], found: MailboxFile | None) -> None:
         """Store a rejected file for people."""
@@ -355,7 +359,7 @@ class MailboxProcessor:
         try:
             await self.off(self._errors.keep, self._store.now(), short, facts, content)
         except OSError as fault:
-            log.warning("mailbox.unkept", extra={"run_id": held.run_id, "error": str(fault)})
+            log.warning("mailbox.write_failed", extra={"run_id": held.run_id, "error": str(fault)})
 
 
 def _weight(found: MailboxFile | None) -> float:
@@ -458,7 +462,7 @@ class FolderWatcher:
     def _complain(self) -> None:
         if not self._complained:
             self._complained = True
-            log.warning("mailbox.unwatched", extra={"error": os.strerror(ctypes.get_errno())})
+            log.warning("mailbox.watch_failed", extra={"error": os.strerror(ctypes.get_errno())})
 
     def _hear(self) -> None:
         try:

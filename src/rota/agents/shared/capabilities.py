@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.errors import Invalid
-from rota.model.agents import MAX_TURNS, AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import MAX_TURNS, AgentSpec, OutputFormat, PromptInput, SessionMode
 from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer
 from rota.rules.task_spec import is_session
 
@@ -27,8 +27,8 @@ def check(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
         _able(agent, "max_turns", wish.max_turns, able=abilities.max_turns)
         if not 0 < wish.max_turns <= MAX_TURNS:
             raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MAX_TURNS}")
-    if wish.context is SessionContext.GROUP:
-        _able(agent, "context", wish.context, able=abilities.resume)
+    if wish.session is SessionMode.SHARED:
+        _able(agent, "session", wish.session, able=abilities.resume)
     _program(agent, abilities, wish)
 
 

@@ -138,7 +138,7 @@ def agent_result(heard: AgentTranscript, end: ProcessExit, stray: str = "") -> A
     fault = _fault(heard, end, stray)
     return AgentResult(
         outcome=_outcome(heard, fault),
-        fault=None if fault is None else fault.kind,
+        error=None if fault is None else fault.kind,
         text=heard.answer,
         usage=heard.usage,
         session=heard.session,

@@ -20,8 +20,8 @@ class LogChannel:
         told: dict[str, object] = {
             "target": delivery.target, "body": delivery.body, "run_id": delivery.run_id,
         }  # fmt: skip
-        if delivery.files:
-            told["files"] = [file.name for file in delivery.files]
+        if delivery.attachments:
+            told["files"] = [file.name for file in delivery.attachments]
         log.info("message.sent", extra=told)
 
 

@@ -184,7 +184,7 @@ def no_network_arguments(room: ExecutionSpec) -> list[str]:
 
 def has_ways(room: ExecutionSpec) -> bool:
     """Say whether a program is to reach something of the host."""
-    return bool(room.outlet or room.desk)
+    return bool(room.egress or room.desk)
 
 
 def lobby_name(room: ExecutionSpec) -> str:

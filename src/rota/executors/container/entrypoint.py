@@ -138,7 +138,7 @@ def looked_at(words: list[str]) -> tuple[list[InspectedPath], list[str]]:
     kept = []
     rest = iter(words)
     for word in rest:
-        if word not in {"--lend", "--show", "--guard", "--outlet", "--folder"}:
+        if word not in {"--lend", "--show", "--guard", "--egress", "--folder"}:
             kept.append(word)
             continue
         first, second = next(rest), next(rest)
@@ -146,7 +146,7 @@ def looked_at(words: list[str]) -> tuple[list[InspectedPath], list[str]]:
             guarded.setdefault(first, []).append(second)
         elif word == "--folder":
             seen[second] = InspectedPath(first, open_below(first, first), second, write=False)
-        elif word == "--outlet":
+        elif word == "--egress":
             held = open_below(os.path.dirname(first), first)  # noqa: PTH120
             if not stat.S_ISSOCK(os.fstat(held).st_mode):
                 raise NotPermitted(f"{shown(first)} is no socket: start what answers there first")

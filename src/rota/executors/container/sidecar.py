@@ -38,7 +38,7 @@ FORWARD = str(Path(port_forward.__file__))
 FORWARD_INSIDE = "/run/rota/forward.py"
 HELD_INSIDE = "/run/rota/held"
 DESK_INSIDE = "/run/rota/desk"
-OUTLET_INSIDE = "/run/rota/outlet"
+EGRESS_INSIDE = "/run/rota/egress"
 PROCESSES = 16
 FILES = 1024
 LIBRARIES = "/etc/ld.so.cache"
@@ -52,10 +52,10 @@ def lobby(
         return []
     shown: list[str] = []
     ways: list[str] = []
-    for way, inside in ((room.outlet, OUTLET_INSIDE), (room.desk, DESK_INSIDE)):
+    for way, inside in ((room.egress, EGRESS_INSIDE), (room.desk, DESK_INSIDE)):
         if way:
             folder, _, name = way.socket.rpartition("/")
-            shown += ["--folder", folder, inside] if way.alone else ["--outlet", way.socket, inside]
+            shown += ["--folder", folder, inside] if way.alone else ["--egress", way.socket, inside]
             ways += [str(way.port), f"{inside}/{name}" if way.alone else inside]
     words = ["--detach", *held(room), "--name", lobby_name(room), *no_network_arguments(room)]
     words += ["--pids-limit", str(PROCESSES), *limits(FILES), *user(engine)]

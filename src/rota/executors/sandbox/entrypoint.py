@@ -25,7 +25,7 @@ from rota.executors.shared.exec_program import (
 )
 from rota.keeper.paths import guard, open_below
 
-OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet", "--folder"})
+OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--egress", "--folder"})
 
 
 def main(words: list[str]) -> int:
@@ -63,7 +63,7 @@ def furnished(words: list[str]) -> list[str]:
         first, second = next(rest), next(rest)
         if word == "--text":
             made += ["--ro-bind-data", str(remembered(second.encode())), first]
-        elif word == "--outlet":
+        elif word == "--egress":
             made += ["--ro-bind-fd", str(a_socket(first)), second]
         elif word == "--folder":
             made += ["--ro-bind-fd", str(inherited(open_below(first, first))), second]

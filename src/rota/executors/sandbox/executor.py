@@ -3,7 +3,7 @@
 Beside bubblewrap's own words there are six that `enter` replaces just before it becomes
 bubblewrap, because they need something open: `--show ROOT PATH` and `--lend ROOT PATH` (a path of
 the host, read-only or writable, reached without following links), `--guard PATH NAME` (what a tool
-of the host would run later), `--outlet SOCKET PATH`, `--folder FOLDER PATH` (that holds nothing but
+of the host would run later), `--egress SOCKET PATH`, `--folder FOLDER PATH` (that holds nothing but
 a socket) and `--text PATH CONTENT` (a small file).
 """
 
@@ -118,7 +118,7 @@ class SandboxExecutor:
         held = limit_arguments(with_carriers(room), self._hierarchy, counts_alone=True)
         if held.inside and os.geteuid() == 0:
             refuse(self.name, [UNBOUNDED])
-        seen, steps = last_steps(self._python, held.inside, room.outlet, room.desk)
+        seen, steps = last_steps(self._python, held.inside, room.egress, room.desk)
         words = [
             *held.outside,
             self._bubblewrap(),
@@ -188,7 +188,7 @@ def with_carriers(room: ExecutionSpec) -> ExecutionSpec:
 
     It is one process for each way, and one more while they are made.
     """
-    ways, most = [way for way in (room.outlet, room.desk) if way], room.bounds.processes
+    ways, most = [way for way in (room.egress, room.desk) if way], room.bounds.processes
     if not ways or most is None:
         return room
     return replace(room, bounds=replace(room.bounds, processes=most + len(ways) + 1))
@@ -225,9 +225,9 @@ START = str(Path(exec_program.__file__))
 START_INSIDE = "/run/rota/start.py"
 FORWARD = str(Path(port_forward.__file__))
 FORWARD_INSIDE = "/run/rota/forward.py"
-SOCKET_INSIDE = "/run/rota/outlet.sock"
+SOCKET_INSIDE = "/run/rota/egress.sock"
 DESK_INSIDE = "/run/rota/desk"
-FOLDER_INSIDE = "/run/rota/outlet"
+FOLDER_INSIDE = "/run/rota/egress"
 
 NAMESPACES = (
     "--unshare-all",
@@ -343,7 +343,7 @@ def _own(room: ExecutionSpec, mounts: Sequence[Mount]) -> list[str]:
 def last_steps(
     python: Interpreter,
     limits: Sequence[str],
-    outlet: EgressSocket | None,
+    egress: EgressSocket | None,
     desk: EgressSocket | None = None,
 ) -> tuple[list[str], list[str]]:
     """Return what the last steps before the program need to see, and the steps themselves.
@@ -356,17 +356,17 @@ def last_steps(
         seen += ["--ro-bind", START, START_INSIDE]
         steps += [*python.script(START_INSIDE), *limits, "--"]
     ways: list[str] = []
-    if outlet or desk:
+    if egress or desk:
         seen += ["--ro-bind", FORWARD, FORWARD_INSIDE]
-    if outlet:
+    if egress:
         socket = SOCKET_INSIDE
-        if outlet.alone:
-            folder, _, name = outlet.socket.rpartition("/")
+        if egress.alone:
+            folder, _, name = egress.socket.rpartition("/")
             seen += ["--folder", folder, FOLDER_INSIDE]
             socket = f"{FOLDER_INSIDE}/{name}"
         else:
-            seen += ["--outlet", outlet.socket, SOCKET_INSIDE]
-        ways += [str(outlet.port), socket]
+            seen += ["--egress", egress.socket, SOCKET_INSIDE]
+        ways += [str(egress.port), socket]
     if desk:
         folder, _, name = desk.socket.rpartition("/")
         seen += ["--ro-bind", folder, DESK_INSIDE]

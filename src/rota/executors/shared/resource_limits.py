@@ -108,7 +108,7 @@ def settle_in(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> N
             wish = " ".join(f"+{name}" for name in sorted(WANTED & offered))
             (folder.parent / "cgroup.subtree_control").write_text(wish)
         except OSError as fault:
-            log.warning("groups.not_delegated", extra={"error": str(fault)})
+            log.warning("cgroup.not_delegated", extra={"error": str(fault)})
 
 
 def _memberships(own: str) -> list[list[str]]:

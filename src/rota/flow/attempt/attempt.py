@@ -25,7 +25,6 @@ from rota.model.attempts import (
     Assignment,
     AttemptReport,
     Cancelled,
-    Drained,
     ExitReason,
     ExitRecord,
     Failed,
@@ -35,6 +34,7 @@ from rota.model.attempts import (
     Outcome,
     OutputStream,
     Relaunch,
+    Released,
     Succeeded,
     WaitingForAnswer,
 )
@@ -125,10 +125,10 @@ class Attempt:
 
         An attempt that was recorded and never started should have started at once.
         """
-        if self.kept is None or self.kept.until is None:
+        if self.kept is None or self.kept.relaunch_at is None:
             return self.kept is None
-        late = max(0, now - self.kept.until)
-        self.kept = replace(self.kept, began=self.kept.began + late)
+        late = max(0, now - self.kept.relaunch_at)
+        self.kept = replace(self.kept, started_at=self.kept.started_at + late)
         self.away += late
         return True
 
@@ -221,7 +221,7 @@ def attempt_report(
     if ending.reason in TIMEOUTS and isinstance(outcome, Failed):
         message = f"{_overdue(ending.reason, bounds)}, and {_end_of(ending)}"
         outcome = replace(outcome, message=message)
-    return AttemptReport(outcome=outcome, ending=exit_text(ending), away=gone_report(ending))
+    return AttemptReport(outcome=outcome, exit=exit_text(ending), away=gone_report(ending))
 
 
 def gone_report(ending: ExitRecord) -> int:
@@ -314,7 +314,7 @@ def _outcome(ending: ExitRecord, verdict: AgentResult | None, kind: TaskKind) ->
     if verdict is None:
         return _not_run(ending, kind)
     outcome = verdict.outcome
-    if verdict.fault is AgentErrorKind.NOT_STARTED and isinstance(outcome, Failed):
+    if verdict.error is AgentErrorKind.NOT_STARTED and isinstance(outcome, Failed):
         outcome = replace(outcome, code=f"{kind.value}_unavailable", retryable=False)
     return outcome
 
@@ -352,7 +352,7 @@ async def has_started(minding: ProgramControl, kept: KeptAttempt, ending: ExitRe
 
     A program that started may have read its input, whatever its outcome.
     """
-    return kept.tries > 0 or await _begun_now(minding, kept, ending)
+    return kept.launches > 0 or await _begun_now(minding, kept, ending)
 
 
 async def _begun_now(minding: ProgramControl, kept: KeptAttempt, ending: ExitRecord) -> bool:
@@ -382,7 +382,7 @@ def has_written(yard: KeeperHome, kept: KeptAttempt, *, unseen: bool) -> bool | 
     seen = yard.wrote(kept)
     if unseen:
         return seen or None
-    return seen if seen is not None or kept.writes else False
+    return seen if seen is not None or kept.can_write_outside else False
 
 
 OF_THE_SESSION = frozenset({AgentErrorKind.SESSION_LOST, AgentErrorKind.CONTEXT_TOO_LONG})
@@ -412,9 +412,9 @@ def decide_relaunch(
 
     The launch must start before the timeout of the attempt.
     """
-    if verdict is None or verdict.fault is None:
+    if verdict is None or verdict.error is None:
         return None
-    fault = verdict.fault
+    fault = verdict.error
     if fault in OF_THE_SESSION and kept.session is not None:
         why: dict[str, object] = {
             "kind": fault.value,
@@ -422,25 +422,28 @@ def decide_relaunch(
             "new_session": True,
         }
         return Relaunch(
-            replace(kept, session=None, until=now), NewEvent(EventName.FAULT, why), kept.session
+            replace(kept, session=None, relaunch_at=now),
+            NewEvent(EventName.AGENT_ERROR, why),
+            kept.session,
         )
     wait, lifted = patience.wait // timedelta(microseconds=1), limit_lifted_at(verdict)
     until = max(now + wait, lifted)
-    timeout = None if hard_seconds is None else kept.began + int(hard_seconds * 1_000_000)
+    timeout = None if hard_seconds is None else kept.started_at + int(hard_seconds * 1_000_000)
     too_late = timeout is not None and until >= timeout
-    if not verdict.transient or kept.tries >= patience.retries or too_late:
+    if not verdict.transient or kept.launches >= patience.retries or too_late:
         return None
     if lifted > now + wait * patience.retries:
         return None
     why = {
         "kind": fault.value,
         "message": fault.sentence,
-        "retry": kept.tries + 1,
+        "retry": kept.launches + 1,
         "of": patience.retries,
         "at": from_micros(until).isoformat(),
     }
     return Relaunch(
-        replace(kept, tries=kept.tries + 1, until=until), NewEvent(EventName.FAULT, why)
+        replace(kept, launches=kept.launches + 1, relaunch_at=until),
+        NewEvent(EventName.AGENT_ERROR, why),
     )
 
 
@@ -460,7 +463,7 @@ def requeue_until_lifted(
     if not now < lifted <= now + LONGEST or lease.thread or lease.epoch >= MOST_BEGUN:
         return report
     reason = f"its model's provider accepts no requests until {from_micros(lifted):%F %H:%M} UTC"
-    return replace(report, outcome=Drained(until=soon, reason=reason), messages=())
+    return replace(report, outcome=Released(until=soon, reason=reason), messages=())
 
 
 def remaining_limits(bounds: ResourceLimits, gone: int) -> ResourceLimits:

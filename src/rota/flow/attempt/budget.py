@@ -24,10 +24,10 @@ from rota.model.attempts import (
     Assignment,
     AttemptReport,
     Cancelled,
-    Drained,
     ExitReason,
     ExitRecord,
     Failed,
+    Released,
 )
 from rota.model.budgets import (
     MICROS,
@@ -130,7 +130,7 @@ class BudgetEnforcer:
         Attempts that are continued have their reservation already.
         """
         assignment = going.assignment
-        if assignment.kept is not None and assignment.kept.gate != ASKING:
+        if assignment.kept is not None and assignment.kept.gate_reply != ASKING:
             if assignment.answers:
                 going.assignment = _told(assignment, await self._purse(assignment, {}))
             return None
@@ -182,7 +182,7 @@ class BudgetEnforcer:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
             if not watch.cancelled() and watch.exception() is not None:
-                log.error("run.unwatched", exc_info=watch.exception())
+                log.error("attempt.watch_failed", exc_info=watch.exception())
 
     async def asking(self, report: AttemptReport, going: Attempt, reason: str) -> AttemptReport:
         """Return the report of an attempt that was ended at its budget, with a question."""
@@ -193,9 +193,9 @@ class BudgetEnforcer:
         seconds = max(0, self._seconds(going) - report.away // MICROS)
         used = sum((one.used for one in spent), Amounts(seconds=seconds))
         options = rules.options_for(models_of(assignment))
-        aside = replace(report.aside or NOTHING, stopped=reason)
+        aside = replace(report.notes or NOTHING, stop_reason=reason)
         return replace(
-            report, outcome=rules.budget_question(reason, used, options), messages=(), aside=aside
+            report, outcome=rules.budget_question(reason, used, options), messages=(), notes=aside
         )
 
     async def _watch(self, going: Attempt) -> None:
@@ -264,11 +264,11 @@ class BudgetEnforcer:
             space_id=lease.space_id,
             task_id=lease.task_id,
             day=rules.day_of(from_micros(now), space.timezone),
-            began=now,
+            started_at=now,
             units=USABLE[kind],
         )
         answers, own = rules.BudgetAnswers(), assignment.answers
-        if any(one.stopped is not None for one in spent):
+        if any(one.stop_reason is not None for one in spent):
             questions = await until_available(
                 lambda: self._store.read(list_questions, [lease.run_id])
             )
@@ -286,7 +286,7 @@ class BudgetEnforcer:
 
     def _seconds(self, going: Attempt) -> int:
         """Return the working time of an attempt; 0 before it starts."""
-        began = self._store.now() if going.kept is None else going.kept.began
+        began = self._store.now() if going.kept is None else going.kept.started_at
         return max(0, self._store.now() - began) // MICROS
 
     def _with_now(self, going: Attempt, purse: AttemptBudget) -> AttemptBudget:
@@ -324,7 +324,7 @@ class BudgetEnforcer:
         space = await until_available(lambda: self._store.read(find_space, assignment.task.space))
         now = from_micros(self._store.now())
         until, why = rules.held_back(refusal, now, space.timezone)
-        return AttemptReport(outcome=Drained(until=until, reason=why))
+        return AttemptReport(outcome=Released(until=until, reason=why))
 
 
 def is_stop(ending: ExitRecord) -> bool:

@@ -75,7 +75,7 @@ from rota.rules.checks import (
     reply_to_json,
     text_of,
 )
-from rota.store.attempts import begin_checks
+from rota.store.attempts import record_check_start
 from rota.store.store import Store, until_available
 from rota.store.tasks import get_state
 from rota.store.views import list_questions, list_run_events
@@ -116,7 +116,7 @@ class CheckRunner:
         """Return the report with the results of the checks; other reports are unchanged."""
         if not isinstance(report.outcome, Succeeded):
             return report
-        aside = report.aside or NOTHING
+        aside = report.notes or NOTHING
         try:
             checks = checks_in(assignment.task.spec)
         except Invalid as fault:
@@ -124,7 +124,7 @@ class CheckRunner:
         if not checks:
             return report
         looks = await until_available(
-            lambda: self._store.write(begin_checks, kept.run_id, kept.epoch)
+            lambda: self._store.write(record_check_start, kept.run_id, kept.epoch)
         )
         if looks > MOST_LOOKS:
             return replace(report, outcome=_failed(CUT_OFF, retryable=False), messages=())
@@ -136,24 +136,24 @@ class CheckRunner:
         for check in checks:
             look = _Look(self, check, outcome, assignment, ready, kept, halting)
             findings.append(await look.found())
-            reach("check.looked")
+            reach("check.evaluated")
         against = failing(findings)
         verdict = CheckState.VERIFIED if against is None else CheckState.CONTRADICTED
-        aside = replace(aside, checks=failure_text(findings), checked=verdict)
+        aside = replace(aside, check_results=failure_text(findings), check_state=verdict)
         reach("check.end")
         if against is None:
-            return replace(report, aside=aside)
-        return replace(report, outcome=_failed(against), messages=(), aside=aside)
+            return replace(report, notes=aside)
+        return replace(report, outcome=_failed(against), messages=(), notes=aside)
 
     async def _called(self, checks: Collection[Check], kept: KeptAttempt) -> set[str]:
         """Return the tools that earlier launches called, from recorded events."""
-        if kept.tries == 0 or all(check.kind is not CheckKind.TOOL_CALLED for check in checks):
+        if kept.launches == 0 or all(check.kind is not CheckKind.TOOL_CALLED for check in checks):
             return set()
-        began = from_micros(kept.began)
+        began = from_micros(kept.started_at)
         return {
             str(event.data.get("tool"))
             for event in await self._store.read(list_run_events, kept.run_id)
-            if event.name is EventName.TOOL and event.at >= began
+            if event.name is EventName.TOOL_CALL and event.at >= began
         }
 
     async def begin(self, assignment: Assignment, *, anew: bool) -> None:
@@ -327,7 +327,7 @@ class ResultChecker:
             return replace(report, outcome=asked)  # not a success, so no checks apply
         said = reply_from_json(going.gate)
         aside = replace(
-            report.aside or NOTHING,
+            report.notes or NOTHING,
             remembered=None if said is None else said.state,
             next_check=next_run(
                 assignment.task,
@@ -337,7 +337,7 @@ class ResultChecker:
             ),
         )
         if aside != NOTHING:
-            report = replace(report, aside=aside)
+            report = replace(report, notes=aside)
         return await self._checking.checked(
             report, assignment, ready, kept, hearing.tools, going.halting
         )
@@ -391,8 +391,8 @@ class GateRunner:
         A run that continues with an answer has passed its gate before.
         """
         assignment = going.assignment
-        if assignment.kept is not None and assignment.kept.gate != ASKING:
-            going.gate = assignment.kept.gate
+        if assignment.kept is not None and assignment.kept.gate_reply != ASKING:
+            going.gate = assignment.kept.gate_reply
             _hand_on(going)
             return None
         gate = gate_in(assignment.task.spec)
@@ -489,8 +489,8 @@ def _blamed(report: AttemptReport) -> AttemptReport:
 
 def _quiet(said: GateReply, ending: ExitRecord) -> AttemptReport:
     result = None if said.reason is None else json.dumps(said.reason, ensure_ascii=False)
-    aside = AttemptNotes(mark=SuppressionReason.QUIET, remembered=said.state)
+    aside = AttemptNotes(suppressed=SuppressionReason.BY_GATE, remembered=said.state)
     outcome = Succeeded(result=result)
     return AttemptReport(
-        outcome=outcome, ending=exit_text(ending), aside=aside, away=gone_report(ending)
+        outcome=outcome, exit=exit_text(ending), notes=aside, away=gone_report(ending)
     )

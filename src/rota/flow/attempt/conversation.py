@@ -94,7 +94,7 @@ class MessageOffer:
                         return False
                     await store.write(record_mailbox_number, message.id, self.name, number)
         except Unavailable as fault:
-            log.warning("run.not_offered", extra={"run_id": kept.run_id, "error": str(fault)})
+            log.warning("message.offer_failed", extra={"run_id": kept.run_id, "error": str(fault)})
             return False
         return True
 
@@ -245,7 +245,9 @@ class InputWriter:
         try:
             self._yard.write(self.kept, self._at + len(self._torn), b"", end=self._ended)
         except OSError as fault:
-            log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
+            log.warning(
+                "message.send_failed", extra={"run_id": self.kept.run_id, "error": str(fault)}
+            )
 
     def _look(self) -> None:
         """Read the current content of the file, whoever wrote it."""
@@ -289,7 +291,9 @@ class InputWriter:
         try:
             self._yard.write(self.kept, self._at, line)
         except OSError as fault:
-            log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
+            log.warning(
+                "message.send_failed", extra={"run_id": self.kept.run_id, "error": str(fault)}
+            )
             self._look()
             return False
         self._at, self._torn = self._at + len(line), b""

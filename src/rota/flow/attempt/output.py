@@ -32,7 +32,7 @@ from rota.model.agents import (
     AgentTurnAnswer,
     AgentUsage,
     Said,
-    SessionContext,
+    SessionMode,
 )
 from rota.model.attempts import (
     ASKING,
@@ -380,13 +380,13 @@ def event_of(said: Said, at: int) -> NewEvent | None:
         case AgentProgress(percent=percent, message=message):
             return NewEvent(EventName.PROGRESS, {"percent": percent, "message": message})
         case AgentToolCall(name=name, summary=summary):
-            return NewEvent(EventName.TOOL, {"tool": name, "summary": summary})
+            return NewEvent(EventName.TOOL_CALL, {"tool": name, "summary": summary})
         case AgentUsage():
             return NewEvent(EventName.USAGE, _usage(said))
         case AgentSessionStarted(id=session):
             return NewEvent(EventName.SESSION, {"session": session})
         case AgentError(kind=kind, detail=detail):
-            return NewEvent(EventName.FAULT, {"kind": kind.value, "detail": detail})
+            return NewEvent(EventName.AGENT_ERROR, {"kind": kind.value, "detail": detail})
         case AgentAnswer() | AgentQuestion():
             return _internal(said, at)
     return None
@@ -525,7 +525,7 @@ class SessionTracker:
         cls, agent: Agent, resumed: AgentSessionRef | None, wish: AgentSpec
     ) -> SessionTracker | None:
         """Return a tracker for an agent with sessions, or None."""
-        shared = wish.context is SessionContext.GROUP
+        shared = wish.session is SessionMode.SHARED
         return cls(agent.name, resumed, shared=shared) if agent.abilities.resume else None
 
     def note(self, said: Said) -> None:
@@ -572,7 +572,12 @@ def start_notices(assignment: Assignment, kept: KeptAttempt) -> NewDelivery | No
     """
     lease = assignment.lease
     there = run_conversation(assignment)
-    first = not lease.retries and not lease.asked and not kept.tries and kept.gate != ASKING
+    first = (
+        not lease.retries
+        and not lease.question_count
+        and not kept.launches
+        and kept.gate_reply != ASKING
+    )
     wanted = assignment.task.policy.acknowledge and is_reader(assignment)
     return of_begin(there) if there is not None and first and wanted else None
 

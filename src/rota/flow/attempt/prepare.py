@@ -114,7 +114,7 @@ class AttemptPreparer:
 
     def _agent(self, assignment: Assignment) -> Agent:
         kept = assignment.kept
-        began = "" if kept is None or kept.gate == ASKING else kept.agent
+        began = "" if kept is None or kept.gate_reply == ASKING else kept.agent
         name = began or agent_name(assignment, self._usual_agent)
         agent = self._agents.get(name)
         if agent is None:

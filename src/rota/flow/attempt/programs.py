@@ -76,7 +76,7 @@ class ProgramControl:
         try:
             return self._yard.look(kept)
         except OSError as fault:
-            log.warning("run.unseen", extra={"run_id": kept.run_id, "error": str(fault)})
+            log.warning("attempt.sample_failed", extra={"run_id": kept.run_id, "error": str(fault)})
             return None
 
     def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
@@ -85,7 +85,7 @@ class ProgramControl:
         try:
             self._yard.cancel(kept, grace_seconds, why)
         except OSError as fault:
-            log.warning("run.unasked", extra={"run_id": kept.run_id, "error": str(fault)})
+            log.warning("attempt.cancel_failed", extra={"run_id": kept.run_id, "error": str(fault)})
             again = partial(self._ask_again, kept, grace_seconds, why)
             loop = asyncio.get_running_loop()
             self._unasked[kept.nonce] = loop.call_later(RETRY_SECONDS, again)
@@ -127,7 +127,9 @@ class ProgramControl:
             try:
                 return read()
             except OSError as fault:
-                log.warning("run.unread", extra={"run_id": kept.run_id, "error": str(fault)})
+                log.warning(
+                    "attempt.read_failed", extra={"run_id": kept.run_id, "error": str(fault)}
+                )
                 until = min(until, self._yard.moment() + READ_SECONDS)
                 if self._yard.moment() >= until and self.look(kept) is not None:
                     raise Unavailable(f"what it wrote cannot be read: {fault}") from fault
@@ -139,7 +141,7 @@ class ProgramControl:
             await self._yard.sweep(kept)
         except Unavailable as fault:
             why = {"run_id": kept.run_id, "attempt": kept.epoch, "error": str(fault)}
-            log.warning("run.unswept", extra=why)
+            log.warning("attempt.cleanup_failed", extra=why)
             return str(fault)
         return ""
 
@@ -295,7 +297,7 @@ class SupersededAttempts:
         """Remove a finished entry; a failed one is repeated."""
         del self._going[name]
         if not going.cancelled() and going.exception() is not None:
-            log.error("run.undiscarded", extra={"keeper": name}, exc_info=going.exception())
+            log.error("attempt.discard_failed", extra={"keeper": name}, exc_info=going.exception())
 
     async def _sweep_left(self, known: Sequence[KeptAttempt]) -> None:
         """Remove what remained when a later attempt of its run took its place."""
@@ -340,7 +342,7 @@ async def stop_waiting_attempts(
 
     Repeated requests to a keeper have no effect, so this is called until the program has ended.
     """
-    going = [kept for kept in known if kept.current and kept.until is None]
+    going = [kept for kept in known if kept.current and kept.relaunch_at is None]
     if not going:
         return 0
     late = set(
@@ -348,7 +350,9 @@ async def stop_waiting_attempts(
     )
     ended = [kept for kept in going if (kept.run_id, kept.epoch) in late]
     for kept in ended:
-        log.info("run.overstays", extra={"run_id": kept.run_id, "attempt": kept.epoch})
+        log.info(
+            "attempt.overdue_after_question", extra={"run_id": kept.run_id, "attempt": kept.epoch}
+        )
         minding.cancel(kept, GRACE_SECONDS, HAS_ASKED)
     return len(ended)
 
@@ -430,22 +434,22 @@ class KeeperWatchdog:
                     return await asyncio.shield(look)
             except Exception as fault:  # noqa: BLE001 - other attempts are checked anyway
                 why = f"{type(fault).__name__}: {fault}"
-        log.warning("run.unseen", extra={"run_id": kept.run_id, "error": why})
+        log.warning("attempt.sample_failed", extra={"run_id": kept.run_id, "error": why})
         return None
 
     def _compared(self, kept: KeptAttempt, sign: AttemptSample, now: float) -> _Look:
         before = self._looks.get(kept.nonce)
-        if before is None or before.beat != sign.beat or sign.pid is None:
-            return _Look(sign.beat, 0, now)
+        if before is None or before.beat != sign.heartbeat or sign.pid is None:
+            return _Look(sign.heartbeat, 0, now)
         if now - before.at < self._least:
             return before
-        return _Look(sign.beat, before.missed + 1, now)
+        return _Look(sign.heartbeat, before.missed + 1, now)
 
     def _rouse(self, kept: KeptAttempt, look: _Look) -> None:
         for_good = look.missed >= MISSED
         struck = self._yard.rouse(kept, for_good=for_good)
         facts = {"run_id": kept.run_id, "attempt": kept.epoch, "missed": look.missed}
-        log.warning("keeper.silent", extra={**facts, "ended": struck and for_good})
+        log.warning("keeper.unresponsive", extra={**facts, "ended": struck and for_good})
         if struck and for_good:
             self.ended[kept.run_id] = SILENT
 
@@ -506,7 +510,7 @@ class OutputFollower:
         """
         try:
             ending, hearing = await self._hear(kept, holder, begin)
-            await self._record_end(kept, holder, hearing.finish(ending, kept.tries))
+            await self._record_end(kept, holder, hearing.finish(ending, kept.launches))
             return ending, hearing
         finally:
             self.followed.pop(kept.run_id, None)
@@ -555,7 +559,7 @@ class OutputFollower:
                     answers += (one for one in part.for_people if one.most is None)
                 await asyncio.sleep(0)
         if hearing.at(OutputStream.OUT) or hearing.at(OutputStream.ERR):
-            query = partial(self._store.read, count_output_events, kept.run_id, kept.began)
+            query = partial(self._store.read, count_output_events, kept.run_id, kept.started_at)
             hearing.count_kept(await until_available(query))
         if answers:
             await self._tell(kept, holder, answers)
@@ -580,8 +584,8 @@ class OutputFollower:
 
         async def once() -> None:
             newest = await self._store.read(list_run_output, kept.run_id, MOST_LOOKED_AT)
-            since = from_micros(kept.began)
-            if not any(e.at >= since and e.data.get(END) == kept.tries for e in newest):
+            since = from_micros(kept.started_at)
+            if not any(e.at >= since and e.data.get(END) == kept.launches for e in newest):
                 await write_output(self._store, kept, holder, [last])
 
         await until_available(once)
@@ -627,7 +631,9 @@ class OutputFollower:
                 if await write_output(self._store, kept, holder, heard, session):
                     return None
             except Unavailable as fault:
-                log.warning("run.unheard", extra={"run_id": kept.run_id, "error": str(fault)})
+                log.warning(
+                    "attempt.output_failed", extra={"run_id": kept.run_id, "error": str(fault)}
+                )
                 await asyncio.sleep(RETRY_SECONDS)
             rows = await until_available(
                 lambda: self._store.read(list_kept_attempts, self._yard.home)

@@ -19,7 +19,7 @@ from rota.flow.attempt.prepare import (
     payload_text,
     thread_key,
 )
-from rota.model.agents import AgentSpec, AgentUsage, SessionContext
+from rota.model.agents import AgentSpec, AgentUsage, SessionMode
 from rota.model.attempts import AgentSessionRef, Assignment, AttemptReport, Cancelled, KeptAttempt
 from rota.model.budgets import Prices
 from rota.model.runs import Question, Run, RunState
@@ -89,7 +89,7 @@ class PromptBuilder:
         if not agent.abilities.resume:
             return None
         own = await self._own_session(assignment, agent)
-        if own is not None or wish.context is SessionContext.ISOLATED:
+        if own is not None or wish.session is SessionMode.ISOLATED:
             return own
         run_id = assignment.lease.run_id
         return await until_available(
@@ -99,7 +99,7 @@ class PromptBuilder:
     async def _own_session(self, assignment: Assignment, agent: Agent) -> AgentSessionRef | None:
         """Return the session in which a run has asked, or worked when it was lost."""
         lease = assignment.lease
-        if not lease.asked and not lease.losses:
+        if not lease.question_count and not lease.losses:
             return None
         run_id = lease.run_id
         return await until_available(

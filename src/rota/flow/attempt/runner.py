@@ -64,9 +64,9 @@ from rota.model.attempts import (
     Assignment,
     AttemptReport,
     Cancelled,
-    Drained,
     KeptAttempt,
     Relaunch,
+    Released,
 )
 from rota.model.budgets import NO_PRICES, Prices
 from rota.model.executors import ExecutorRegistry
@@ -93,7 +93,7 @@ TIDY_FIRST_MICROS = 60 * 1_000_000
 TIDY_MICROS = 3600 * 1_000_000
 CANNOT_BE_HAD = (Invalid, NotPermitted, Unavailable)
 UNHEARD = "it cannot be continued"
-DRAINED = AttemptReport(outcome=Drained())
+RELEASED = AttemptReport(outcome=Released())
 CANCELLED = AttemptReport(outcome=Cancelled(reason="it was cancelled before it began"))
 
 
@@ -192,7 +192,7 @@ class AttemptRunner:
         promised = self._yard.moment() + terms.seconds
         until = self._store.now() + int(terms.promise.total_seconds() * 1_000_000)
         await self._store.write(renew_home_lease, self.home, self._yard.host, until)
-        reach("kept.promised")
+        reach("kept_attempt.lease_promised")
         self._yard.promise(promised)
         known = await self._store.read(list_kept_attempts, self.home)
         gone_on = [one for one in known if not one.current and one.run_id not in self._going]
@@ -234,7 +234,7 @@ class AttemptRunner:
                         await detach_task(work)
                         if going.written:
                             raise
-                        return going.reported(DRAINED)
+                        return going.reported(RELEASED)
                     self._stop(going)
             if work.exception() is not None and not going.left:
                 await await_uninterrupted(asyncio.ensure_future(self._end(going)))
@@ -269,7 +269,7 @@ class AttemptRunner:
         kind = going.assignment.task.kind
         while True:
             if going.starts(self._store.now()):
-                going.begun = going.kept is not None and going.kept.tries > 0
+                going.begun = going.kept is not None and going.kept.launches > 0
                 ended = await self._start(going, ready)
                 if ended is not None:
                     return ended
@@ -284,9 +284,11 @@ class AttemptRunner:
                 going.assignment, kept, watched, lambda: going.stopped
             )
             if not going.stopped and ended_before_start(kept, ending, going.assignment):
-                going.kept = replace(kept, until=self._store.now() if kept.tries else kept.began)
+                going.kept = replace(
+                    kept, relaunch_at=self._store.now() if kept.launches else kept.started_at
+                )
                 continue
-            reach("kept.heard")
+            reach("kept_attempt.read")
             going.begun = await has_started(self._minding, kept, ending)
             if kind is TaskKind.SCRIPT:
                 await read_result(self._minding, kept, going.assignment, hearing.reader)
@@ -322,9 +324,9 @@ class AttemptRunner:
             session = await self._trying.session(assignment, ready.agent, ready.wish)
             tries, began = 0, self._store.now()
         else:
-            session, tries, began = before.session, before.tries, before.began
+            session, tries, began = before.session, before.launches, before.started_at
             going.resting = True
-            await self._trying.wait(before.until or 0)
+            await self._trying.wait(before.relaunch_at or 0)
             going.resting = False
             bounds = remaining_limits(bounds, self._store.now() - began)
             if bounds.hard_seconds is not None and bounds.hard_seconds <= 0:
@@ -336,18 +338,18 @@ class AttemptRunner:
             nonce=f"{int(self._chance.random() * 2**63):016x}",
             boot=self._yard.boot,
             executor=ready.site.executor,
-            tries=tries,
-            began=began,
+            launches=tries,
+            started_at=began,
             session=session,
-            gate=going.gate,
+            gate_reply=going.gate,
             agent=ready.agent.name,
-            writes=ready.room.writes or ready.is_open_agent(assignment.task),
+            can_write_outside=ready.room.writes or ready.is_open_agent(assignment.task),
         )
         files = self._posting.files(assignment, kept)
         told = await self._trying.told(assignment, ready, going.holder, session, files)
         if isinstance(told, AttemptReport):
             return told
-        kept = replace(kept, said=told.said)
+        kept = replace(kept, prompt_text=told.said)
         room = self._posting.told(resume_session(add_steering(ready, assignment), session), kept)
         prepared = ready.agent.prepare(told.wish, room)
         if going.gate != ASKING:
@@ -366,7 +368,7 @@ class AttemptRunner:
         ):
             await self._drop(going, kept)
             return made
-        reach("kept.written")
+        reach("kept_attempt.recorded")
         start = self._yard.start(kept, room, ready.site, ready.role, made, bounds)
         await self._started(going, kept, asyncio.ensure_future(start))
         self._stop_if_told(going)
@@ -383,7 +385,7 @@ class AttemptRunner:
             await self._drop(going, kept)
             raise
         going.kept, going.begun = kept, True
-        reach("kept.started")
+        reach("kept_attempt.started")
         if left:
             raise asyncio.CancelledError
 
@@ -399,7 +401,7 @@ class AttemptRunner:
 
     async def _leave(self, kept: KeptAttempt) -> NoReturn:
         """Stop following an attempt whose run has ended or belongs to another worker."""
-        log.warning("run.not_ours", extra={"run_id": kept.run_id, "attempt": kept.epoch})
+        log.warning("run.lease_lost", extra={"run_id": kept.run_id, "attempt": kept.epoch})
         self._going[kept.run_id].left = True
         raise Fenced(kept.run_id, kept.epoch)
 

@@ -413,7 +413,7 @@ def _message(
         body=text,
         dedupe_key=key,
         mail=envelope(mail.subject, mail.format, original) if channel == MAIL else None,
-        files=files,
+        attachments=files,
     )
     return delivery, named
 

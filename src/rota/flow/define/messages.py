@@ -11,7 +11,7 @@ from rota.errors import Invalid, NotFound
 from rota.flow.define import tasks
 from rota.flow.define.policies import resolve_agent
 from rota.flow.define.runs import encode_payload, make_template
-from rota.model.agents import SessionContext
+from rota.model.agents import SessionMode
 from rota.model.runs import RunBatch, RunSource
 from rota.model.sessions import AgentSession, SessionFilter
 from rota.model.tasks import Task, TaskKind
@@ -116,7 +116,7 @@ def _kept(name: str, file: NewAttachment) -> NewFile:
 
 
 def _errand(agents: AgentRegistry, agent: str | None) -> dict[str, Any]:
-    spec = {"instructions": INSTRUCTIONS, "context": SessionContext.GROUP.value}
+    spec = {"instructions": INSTRUCTIONS, "session": SessionMode.SHARED.value}
     wanted = spec if agent is None else {**spec, "agent": agent}
     return {**resolve_agent(agents, TaskKind.AGENT, wanted), "payload": dict(READER)}
 

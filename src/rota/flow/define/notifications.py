@@ -25,7 +25,7 @@ MOST_PREFERENCES = 20
 """Maximum targets of a space; each gets a message for every failed run."""
 
 
-async def set_preference(
+async def set_target(
     store: Store,
     caller: Caller,
     channels: Sequence[str],
@@ -51,7 +51,7 @@ async def set_preference(
     return next(p for p in await store.read(list_notification_targets, owner.id) if p.to == to)
 
 
-async def remove_preference(store: Store, caller: Caller, space: str, to: str) -> None:
+async def remove_target(store: Store, caller: Caller, space: str, to: str) -> None:
     """Remove a notification target of a space."""
     check_space(caller, space)
     owner = await store.read(find_space, space)
@@ -60,9 +60,7 @@ async def remove_preference(store: Store, caller: Caller, space: str, to: str) -
         raise NotFound("preference", to, "see `rota notify list`")
 
 
-async def list_preferences(
-    store: Store, caller: Caller, space: str | None
-) -> list[NotificationTarget]:
+async def list_targets(store: Store, caller: Caller, space: str | None) -> list[NotificationTarget]:
     """Return the notification targets of a space, or of all visible spaces."""
     seen = visible_space(caller, space)
     return await store.read(
@@ -73,7 +71,7 @@ async def list_preferences(
 async def default_target(store: Store, space_id: int) -> str | None:
     """Return the default target for results of new tasks."""
     return next(
-        (p.to for p in await store.read(list_notification_targets, space_id) if p.usual), None
+        (p.to for p in await store.read(list_notification_targets, space_id) if p.is_default), None
     )
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from rota.errors import Invalid
-from rota.model.agents import SessionContext
+from rota.model.agents import SessionMode
 from rota.model.tasks import (
     MAX_ATTEMPTS,
     MAX_CATCH_UP,
@@ -23,7 +23,7 @@ from rota.model.tasks import (
 )
 from rota.ports.agent import AgentRegistry
 from rota.rules.notifications import MAX_PROGRESS
-from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_context
+from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_mode
 from rota.timing.durations import parse_duration
 
 MAX_LENGTH = timedelta(days=366)
@@ -69,7 +69,7 @@ def _values(policy: Policy) -> Iterator[tuple[str, Any]]:
 
 def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
     """Refuse options with which runs of one session could overlap."""
-    if read_session_context(spec) is SessionContext.ISOLATED:
+    if read_session_mode(spec) is SessionMode.ISOLATED:
         return
     if policy.lane is not None:
         advice = "runs with the context group use the lane of their thread; leave this out"
@@ -117,10 +117,10 @@ def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]
         return dict(spec)
     agent = agents.named(spec.get("agent"))
     spec = _with_model(agents, agent.name, spec)
-    if spec.get("answers") and not spec.get("context"):
+    if spec.get("answers") and not spec.get("session"):
         spec = {
             **spec,
-            "context": SessionContext.GROUP.value,
+            "session": SessionMode.SHARED.value,
         }  # a task that answers continues in the session of its thread
     agent.check(read_agent_spec(spec))
     return {**spec, "agent": agent.name}

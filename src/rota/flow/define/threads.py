@@ -105,7 +105,7 @@ def answering(task: Task) -> Task:
 def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of a thread, or refuse too much data."""
     if len(json.dumps(facts)) > MOST_FACTS:
-        raise Invalid("facts", "", f"keep them within {MOST_FACTS} bytes")
+        raise Invalid("metadata", "", f"keep them within {MOST_FACTS} bytes")
     return facts
 
 

@@ -16,7 +16,7 @@ from rota.model.views import DeadDeliveriesView, QueueView, SlotView, WorkerView
 from rota.rules.clock_jumps import leapt_forward, planned_too_early
 from rota.store import plans as store_plans
 from rota.store import views as store_views
-from rota.store.budgets import count_held_by_budget
+from rota.store.budgets import count_over_budget
 from rota.store.clock_jumps import get_clock_jumps
 from rota.store.plans import get_pauses
 from rota.store.store import Store
@@ -149,7 +149,7 @@ async def view_status(
         else maybe_instant(await store.read(store_plans.next_due)),
         bounds,
         maybe_instant(paused_since(await store.read(get_pauses))),
-        await store.read(count_held_by_budget, space_id),
+        await store.read(count_over_budget, space_id),
         hands.idle,
         await store.read(
             dead_deliveries, space_id, store.now() - LATELY // timedelta(microseconds=1)
@@ -244,7 +244,7 @@ def _worker_warnings(
     now: datetime, queue: QueueView, idle: IdleReason | None, next_due: datetime | None
 ) -> list[StatusWarning]:
     found = []
-    work = queue.ready or queue.later or queue.held or queue.running or queue.schedules
+    work = queue.ready or queue.delayed or queue.held or queue.running or queue.schedules
     if idle is not None and work:
         sentence = f"runs are queued and {idle.sentence()}"
         found.append(StatusWarning(code="no_worker", sentence=sentence))
@@ -267,7 +267,7 @@ def _leap_warnings(
         start, end = _utc(leap.start), _utc(leap.end)
         length = duration_text(from_micros(leap.end) - from_micros(leap.start))
         sentence = f"the clock jumped forward by {length}: slots from {start} to {end} were missed"
-        found.append(StatusWarning(code="clock_leapt", sentence=sentence))
+        found.append(StatusWarning(code="clock_jumped", sentence=sentence))
     if early is not None and from_micros(early.end) > now:
         sentence = (
             f"the clock was ahead and went back: slots up to {_utc(early.end)} "

@@ -48,9 +48,9 @@ def clock_text(instant: datetime, zone: ZoneInfo) -> str:
 def last_heartbeat_text(heard: Heartbeat, now: datetime) -> str:
     """Return the time of the last heartbeat, and its problem, if any."""
     ago = f"last heartbeat {duration_text(now - heard.at)} ago"
-    if heard.silence is not None:
-        return f"{ago}: {heard.silence}"
-    sign = heard.sign
+    if heard.missed_reason is not None:
+        return f"{ago}: {heard.missed_reason}"
+    sign = heard.sample
     state = "" if sign.state == "running" and sign.alive else f" ({sign.state})"
     return f"{ago}{state}" + (f': "{sign.last_line}"' if sign.last_line else "")
 

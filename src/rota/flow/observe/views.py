@@ -62,7 +62,7 @@ async def view_task(store: Store, caller: Caller, name: str, space: str = "main"
         counts=counts,
         activity=await view_activity(store, task.id, counts),
         recent=await store.read(
-            store_views.list_runs, RunFilter(task_id=task.id, limit=RECENT, quiet=False)
+            store_views.list_runs, RunFilter(task_id=task.id, limit=RECENT, suppressed=False)
         ),
         now=from_micros(store.now()),
     )
@@ -91,11 +91,11 @@ async def list_runs(
     state: RunState | None = None,
     before: RunId | None = None,
     limit: int = 50,
-    quiet: bool = True,
+    suppressed: bool = True,
 ) -> list[Run]:
     """Return runs, newest first; a task is looked up in the space, by default `main`.
 
-    Runs that their gate did not start are left out unless `quiet` is set.
+    Runs that their gate did not start are left out unless `suppressed` is set.
     """
     space = visible_space(caller, space)
     owner = None if space is None else (await store.read(find_space, space)).id
@@ -103,7 +103,12 @@ async def list_runs(
     if task is not None:
         task_id = (await get_task(store, caller, task, space or "main")).id
     wanted = RunFilter(
-        task_id=task_id, space_id=owner, state=state, before=before, limit=limit, quiet=quiet
+        task_id=task_id,
+        space_id=owner,
+        state=state,
+        before=before,
+        limit=limit,
+        suppressed=suppressed,
     )
     return await store.read(store_views.list_runs, wanted)
 
@@ -157,7 +162,7 @@ async def view_activity(store: Store, task_id: TaskId, counts: Mapping[str, int]
 
 async def _view_run(store: Store, run: Run) -> TaskActivity:
     ahead = question = None
-    if run.place is QueueState.READY:
+    if run.queue_state is QueueState.READY:
         ahead = await store.read(count_ahead, run.id)
     elif run.state is RunState.WAITING:
         asked = [q for q in await store.read(list_questions, [run.id]) if q.answered_at is None]
@@ -173,8 +178,8 @@ WORDS = {
 CHECKABLE = frozenset({"agent", "script"})
 """Routes of work that can have checks."""
 MARKS = {
-    SuppressionReason.QUIET: "quiet: its gate found no work",
-    SuppressionReason.SILENT: "silent: its result was not delivered",
+    SuppressionReason.BY_GATE: "suppressed: its gate found no work",
+    SuppressionReason.BY_RESULT: "suppressed: its result was not delivered",
 }
 
 
@@ -184,7 +189,7 @@ def check_state_of(run: Run) -> CheckState | None:
     Returns None for runs that failed by themselves, were not started by their gate, or are
     callables.
     """
-    if run.checked is not None or run.state is not RunState.SUCCEEDED:
-        return run.checked
-    told = run.route in CHECKABLE and run.mark is not SuppressionReason.QUIET
+    if run.check_state is not None or run.state is not RunState.SUCCEEDED:
+        return run.check_state
+    told = run.route in CHECKABLE and run.suppressed is not SuppressionReason.BY_GATE
     return CheckState.UNVERIFIED if told else None

@@ -38,7 +38,7 @@ class WhyEntry:
     """The outcome of one slot, of several slots with the same outcome, or of a requested run."""
 
     at: datetime
-    verdict: str
+    outcome: str
     sentence: str
     schedule: str | None = None
     run_id: int | None = None
@@ -72,7 +72,7 @@ def explain(facts: WhyFacts, zone: ZoneInfo) -> WhyReport:
 def explain_run(facts: WhyFacts, attempts: list[EndedAttempt], zone: ZoneInfo) -> WhyReport:
     """Return the report of one run, with its earlier attempts."""
     notes = [
-        f"Attempt {attempt.number} ended as {attempt.outcome}: {_reason(attempt.error)}."
+        f"Attempt {attempt.epoch} ended as {attempt.outcome}: {_reason(attempt.error)}."
         for attempt in attempts
         if attempt.error is not None
     ]
@@ -87,7 +87,9 @@ def _reason(error: str | None) -> str:
 
 def told_of(event: Event) -> list[str]:
     """Return which targets were notified about a run, and which were below their level."""
-    to, below = (", ".join(map(str, _list(event.data.get(name)))) for name in ("to", "below"))
+    to, below = (
+        ", ".join(map(str, _list(event.data.get(name)))) for name in ("targets", "below_level")
+    )
     said = [f"Notifications sent to {to}."] if to else []
     return said + ([f"Below the level of {below}: nothing is sent there."] if below else [])
 
@@ -206,7 +208,7 @@ class _Teller:
             sentence += self._backfilled(run)
         return WhyEntry(
             at=run.slot_at or run.created_at,
-            verdict=verdict,
+            outcome=verdict,
             sentence=f"{sentence}; run {run.id}",
             schedule=self._names.get(run.schedule_id) if run.schedule_id is not None else None,
             run_id=run.id,
@@ -320,7 +322,7 @@ class _Teller:
             at=row.first_at,
             until=row.last_at if row.count > 1 else None,
             count=row.count,
-            verdict=verdict,
+            outcome=verdict,
             sentence=f"{several}{sentence}",
             schedule=row.schedule,
         )
@@ -330,7 +332,7 @@ class _Teller:
         verdict, sentence = self._without_row(planned)
         return WhyEntry(
             at=planned.slot.at,
-            verdict=verdict,
+            outcome=verdict,
             sentence=sentence,
             schedule=planned.schedule.name,
         )
@@ -390,9 +392,9 @@ def _joined(stories: list[WhyEntry]) -> list[WhyEntry]:
 
 
 def _is_more_of(last: WhyEntry, story: WhyEntry) -> bool:
-    same = (last.verdict, last.schedule) == (story.verdict, story.schedule)
-    never = story.verdict == "no_slot" and last.sentence == story.sentence
-    return same and (story.verdict == "overdue" or never)
+    same = (last.outcome, last.schedule) == (story.outcome, story.schedule)
+    never = story.outcome == "no_slot" and last.sentence == story.sentence
+    return same and (story.outcome == "overdue" or never)
 
 
 def _covers(row: LedgerRow, planned: PlannedInstant) -> bool:
@@ -407,7 +409,10 @@ def _number(run: Run) -> int:
 def _known(run: Run) -> str:
     """Return what is known about a successful run."""
     checked = check_state_of(run)
-    told = [MARKS.get(run.mark) if run.mark else None, WORDS.get(checked) if checked else None]
+    told = [
+        MARKS.get(run.suppressed) if run.suppressed else None,
+        WORDS.get(checked) if checked else None,
+    ]
     return "".join(f", {words}" for words in told if words)
 
 
@@ -468,13 +473,13 @@ def ledger_text(
 
 def why_waiting(run: Run, facts: WhyFacts, zone: ZoneInfo) -> str:
     """Return the first reason for which a queued run waits."""
-    if run.place is QueueState.LATER:
+    if run.queue_state is QueueState.DELAYED:
         return _later(run, facts, zone)
     waited = f"in the queue for {duration_text(facts.now - run.available_at)}"
     paused = maybe_instant(paused_since(facts.pauses))
     if paused is not None:
         return f"{waited}: everything is paused since {wall_time_text(paused, zone)}"
-    before = _before(run, facts) if run.place is QueueState.HELD else None
+    before = _before(run, facts) if run.queue_state is QueueState.HELD else None
     if before is not None:
         return f"{waited}: {before}"
     taking = [worker for worker in facts.workers if worker.takes(facts.now)]
@@ -514,8 +519,14 @@ def _before(run: Run, facts: WhyFacts) -> str | None:
     for other in lane:
         if other.state is RunState.RUNNING:
             return f"its lane is busy with run {other.id} of {other.task}"
-    ready = [other for other in lane if other.place is QueueState.READY and other.id != run.id]
-    held = [other for other in lane if other.place is QueueState.HELD and _turn(other) < _turn(run)]
+    ready = [
+        other for other in lane if other.queue_state is QueueState.READY and other.id != run.id
+    ]
+    held = [
+        other
+        for other in lane
+        if other.queue_state is QueueState.HELD and _turn(other) < _turn(run)
+    ]
     for other in (*ready, *sorted(held, key=_turn)):
         return f"run {other.id} of {other.task} is ahead of it in its lane"
     return None

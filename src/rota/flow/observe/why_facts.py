@@ -167,7 +167,7 @@ async def load_facts(
         questions=await store.read(
             list_questions, [r.id for r in mine if r.state is RunState.WAITING]
         ),
-        faults=newest[EventName.FAULT],
+        faults=newest[EventName.AGENT_ERROR],
         stops=newest[EventName.CANCEL_REQUESTED],
         heartbeats=await store.read(
             get_heartbeats, [r.id for r in mine if r.state is RunState.RUNNING]
@@ -216,10 +216,10 @@ async def load_run_facts(
         ledger=[],
         after=[],
         questions=await store.read(list_questions, [run.id]),
-        faults=newest[EventName.FAULT],
+        faults=newest[EventName.AGENT_ERROR],
         stops=newest[EventName.CANCEL_REQUESTED],
         noticed=[
-            e for e in await store.read(list_run_events, run.id) if e.name is EventName.NOTICED
+            e for e in await store.read(list_run_events, run.id) if e.name is EventName.NOTIFIED
         ],
         heartbeats=await store.read(get_heartbeats, running),
     )

@@ -78,7 +78,7 @@ async def take_backup(
             facts["rows"] = rows = {}
             facts["columns"] = columns = {}
             facts["ids"] = await _newest_ids(connection, _tables(schema))
-            for table in [*_tables(schema), "facts"]:
+            for table in [*_tables(schema), "metadata"]:
                 columns[table] = [row[0] for row in await connection.fetch(_COLUMNS, table)]
                 rows[table] = await _copy_out(connection, target, table, columns[table])
     with open_backup(path, KIND) as archive:
@@ -139,7 +139,7 @@ async def _replace(
 ) -> tuple[str, RestoredSpan]:
     await connection.execute(f"{BULK}; {MIGRATION_LOCK}; {CLAIM_LOCK}")
     if await read_version(connection):
-        await connection.execute("lock table rota.facts in access exclusive mode")
+        await connection.execute("lock table rota.metadata in access exclusive mode")
         await _check_replaceable(connection, place, now, force=force)
         await _part_from_others(connection, place)
         await _drop_tables(connection)
@@ -195,13 +195,15 @@ async def _drop_tables(connection: Connection) -> None:
 async def _fill(connection: Connection, archive: BackupFile) -> None:
     backup = archive.backup
     columns = cast("dict[str, list[str]]", archive.manifest["columns"])
-    await connection.execute("create temporary table kept (like rota.facts) on commit drop")
+    await connection.execute(
+        "create temporary table kept_metadata (like rota.metadata) on commit drop"
+    )
     try:
-        for table in [*_tables(backup.schema), "facts"]:
+        for table in [*_tables(backup.schema), "metadata"]:
             with archive.part(f"{table}.copy") as part:
                 done = await connection.copy_to_table(
-                    "kept" if table == "facts" else table,
-                    schema_name="pg_temp" if table == "facts" else "rota",
+                    "kept_metadata" if table == "metadata" else table,
+                    schema_name="pg_temp" if table == "metadata" else "rota",
                     columns=columns[table],
                     source=part,
                     timeout=A_DAY,
@@ -214,7 +216,7 @@ async def _fill(connection: Connection, archive: BackupFile) -> None:
         advice = f"its rows do not fit Rota's tables ({reason})"
         raise Invalid("file", backup.path, advice) from fault
     await connection.execute(
-        "insert into rota.facts (name, value) select name, value from kept"
+        "insert into rota.metadata (name, value) select name, value from kept_metadata"
         " on conflict (name) do nothing"
     )
 

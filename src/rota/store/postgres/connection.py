@@ -93,7 +93,9 @@ async def check_schema(connection: Connection, place: str) -> None:
 
 async def read_incarnation(connection: Connection) -> str:
     """Return the id this database was given when it was made."""
-    return str(await connection.fetchval("select value from rota.facts where name = 'incarnation'"))
+    return str(
+        await connection.fetchval("select value from rota.metadata where name = 'incarnation'")
+    )
 
 
 async def _has_table(connection: Connection, name: str) -> bool:
@@ -109,9 +111,9 @@ async def _has_table(connection: Connection, name: str) -> bool:
 
 async def read_version(connection: Connection) -> int:
     """Return the number of the last migration that was applied, 0 where there is nothing."""
-    if not await _has_table(connection, "facts"):
+    if not await _has_table(connection, "metadata"):
         return 0
-    value = await connection.fetchval("select value from rota.facts where name = 'schema'")
+    value = await connection.fetchval("select value from rota.metadata where name = 'schema'")
     return 0 if value is None else int(value)
 
 
@@ -136,7 +138,7 @@ async def apply_step(connection: Connection, step: Migration) -> bool:
         if before is None:
             facts.append(("incarnation", secrets.token_hex(16)))
         await connection.executemany(
-            "insert into rota.facts (name, value) values ($1, $2)"
+            "insert into rota.metadata (name, value) values ($1, $2)"
             " on conflict (name) do update set value = excluded.value",
             facts,
         )

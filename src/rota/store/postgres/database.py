@@ -158,7 +158,7 @@ class PostgresDatabase(Database):
                 if tried == MOST_TRIES:
                     self._translated(fault)
                     raise
-                log.debug("store.tries_again", extra={"error": type(fault).__name__})
+                log.debug("store.transaction_retried", extra={"error": type(fault).__name__})
                 await asyncio.sleep(PAUSE * (tried - 1))
             except Exception as fault:
                 self._translated(fault)

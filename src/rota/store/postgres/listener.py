@@ -15,7 +15,7 @@ from rota.store.postgres.transactions import ANY, Connection
 log = logging.getLogger(__name__)
 
 CHANNEL = "rota"
-TOPICS = ("runs", "later", "schedules", "deliveries", "cancels", "keys", "events")
+TOPICS = ("runs", "delayed", "schedules", "deliveries", "cancels", "keys", "events")
 """Everything that can be announced; all of it is after a gap, because any of it may be missed."""
 
 CLOCK_EVERY = 5.0
@@ -134,7 +134,7 @@ class NotificationListener:
             await self._leave()
             self._connection = await self._come_back()
             self._announce(TOPICS)
-            log.info("store.listener_back")
+            log.info("store.listener_reconnected")
 
     async def _stay(self, connection: Connection) -> str:
         """Read the clock now and then; return why the connection was lost."""
@@ -158,5 +158,5 @@ class NotificationListener:
             try:
                 return await self._listen()
             except ANY as fault:
-                log.debug("store.listener_waits", extra={"error": str(fault)})
+                log.debug("store.listener_waiting", extra={"error": str(fault)})
             pause = min(pause * 2, LONGEST_PAUSE)

@@ -85,14 +85,14 @@ create schema {schema};
 
 -- Whose rows a connection may see is signed by Rota, for this one connection: the role can read
 -- and replace the signature, but not make one. 0 is everybody's; no valid signature, no rows.
-insert into rota.facts (name, value)
+insert into rota.metadata (name, value)
   values ('sql_key', gen_random_uuid()::text || gen_random_uuid()::text)
   on conflict (name) do nothing;
 
 create function {schema}.space() returns bigint
   language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select split_part(given.token, ':', 1)::bigint
-  from (select current_setting('{token}', true) as token) given, rota.facts f
+  from (select current_setting('{token}', true) as token) given, rota.metadata f
   where f.name = 'sql_key' and given.token = split_part(given.token, ':', 1) || ':' ||
     encode(sha256(convert_to(f.value || ':' ||
       encode(sha256(convert_to(f.value || ':' || split_part(given.token, ':', 1) || ':' ||
@@ -104,7 +104,7 @@ _TAIL = """\
 -- They belong to whom Rota's tables belong to, because they read them.
 do $$ declare made record; owner name; begin
   select tableowner into owner from pg_catalog.pg_tables
-    where schemaname = 'rota' and tablename = 'facts';
+    where schemaname = 'rota' and tablename = 'metadata';
   for made in select viewname from pg_catalog.pg_views where schemaname = '{schema}' loop
     execute format('alter view {schema}.%I owner to %I', made.viewname, owner);
   end loop;
@@ -183,7 +183,7 @@ MOST_COLUMNS = 100
 PASSED_ON: tuple[type[BaseException], ...] = (asyncpg.QueryCanceledError, *GONE)
 """What ends a question, wherever in it."""
 ROLE_WORDS = "run what `rota sql role` prints"
-_READ_KEY = "select value from rota.facts where name = 'sql_key'"
+_READ_KEY = "select value from rota.metadata where name = 'sql_key'"
 _STANDING = f"""
 select pg_catalog.obj_description(pg_catalog.to_regnamespace('{SCHEMA}'), 'pg_namespace'),
   (select r.rolsuper or r.rolbypassrls or r.rolcreaterole from pg_catalog.pg_roles r

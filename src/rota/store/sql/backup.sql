@@ -1,5 +1,5 @@
--- name: doubt_deliveries  a message that may have been tried counts as tried
-update rota.deliveries set state = 'unknown', holder = null, tries = greatest(tries, 1),
+-- name: mark_deliveries_unknown  a message that may have been tried counts as tried
+update rota.deliveries set state = 'unknown', worker_id = null, tries = greatest(tries, 1),
   error = :error::text
 where id in (
   select id from rota.deliveries where state = 'pending' and 'pending' = any(:states::text[])

@@ -1,9 +1,9 @@
--- name: open_heads  heads with a turn to come, oldest turn first, per open gate
-select h.space_id, h.route, h.grp, h.metered, h.turn, h.pool
-from unnest(:pools::text[]) as p(pool) cross join unnest(:gates::text[]) as g(gate)
+-- name: open_queue_heads  open heads of each blocking group, oldest turn first
+select h.space_id, h.route, h.limit_group, h.metered, h.turn, h.pool
+from unnest(:pools::text[]) as p(pool) cross join unnest(:gates::text[]) as g(blocking_group)
 cross join lateral (
-  select o.space_id, o.route, o.grp, o.metered, o.turn, o.pool from rota.heads o
-  where o.open = 1 and o.pool = p.pool and o.gate = g.gate
+  select o.space_id, o.route, o.limit_group, o.metered, o.turn, o.pool from rota.queue_heads o
+  where o.is_open = 1 and o.pool = p.pool and o.blocking_group = g.blocking_group
     and o.route = any(:routes::text[])
     and (o.metered = 0 or p.pool <> all(:full_pools::text[]))
   order by o.turn, o.space_id limit :most::int
@@ -18,8 +18,9 @@ select count(*) from (select 1 from rota.runs /* sqlite: indexed by runs_running
   where state = 'running' and pool = :pool::text and metered = 1 limit :cap::bigint) r;
 
 -- name: count_group
-select count(*) from (select 1 from rota.runs /* sqlite: indexed by runs_running_group */
-  where state = 'running' and grp <> '' and grp = :grp::text limit :cap::bigint) r;
+select count(*) from (select 1 from rota.runs /* sqlite: indexed by runs_running_limit_group */
+  where state = 'running' and limit_group <> '' and limit_group = :limit_group::text
+  limit :cap::bigint) r;
 
 -- name: count_spaces
 select w.space_id, r.used
@@ -32,81 +33,85 @@ cross join lateral (
   ) c
 ) r;
 
--- name: pick_runs  the best ready runs of each head, but for those that somebody holds
+-- name: pick_runs  the best ready runs of each head, without locked ones
 select r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
-  r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
-  r.priority, r.available_at, t.updated_at, w.n, r.grp, r.metered
-from jsonb_to_recordset(:rows::text::jsonb) as w(n int, space_id bigint, route text, grp text,
-  metered int, most int)
+  r.expires_at, r.slot_at, r.slot_key, r.depth, r.question_count, r.thread, r.key, r.payload,
+  r.priority, r.available_at, t.updated_at, w.n, r.limit_group, r.metered
+from jsonb_to_recordset(:rows::text::jsonb) as w(n int, space_id bigint, route text,
+  limit_group text, metered int, most int)
 cross join lateral (
   select * from rota.runs q
-  where q.place = 'ready' and q.pool = :pool::text and q.space_id = w.space_id
-    and q.route = w.route and q.grp = w.grp and q.metered = w.metered
+  where q.queue_state = 'ready' and q.pool = :pool::text and q.space_id = w.space_id
+    and q.route = w.route and q.limit_group = w.limit_group and q.metered = w.metered
   order by q.priority desc, q.available_at, q.id limit least(w.most, :most::int)
   for update skip locked
 ) r
 cross join lateral (select updated_at from rota.tasks where id = r.task_id limit 1) t;
 
--- name: take_runs  the best ready runs of one head, leased, but for those that somebody holds
+-- name: take_runs  lease the best ready runs of one head, without locked ones
 with picked as materialized (
   select id from rota.runs
-  where place = 'ready' and pool = :pool::text and space_id = :space_id::bigint
-    and route = :route::text and grp = :grp::text and metered = :metered::int
+  where queue_state = 'ready' and pool = :pool::text and space_id = :space_id::bigint
+    and route = :route::text and limit_group = :limit_group::text and metered = :metered::int
   order by priority desc, available_at, id limit :most::int
   for update skip locked
 )
-update rota.runs as r set state = 'running', place = null, epoch = r.epoch + 1,
-  holder = :worker::text, started_at = :now::bigint
+update rota.runs as r set state = 'running', queue_state = null, epoch = r.epoch + 1,
+  worker_id = :worker::text, started_at = :now::bigint
 where r.id = any(array(select id from picked))
 returning r.id, r.epoch, r.space_id, r.task_id, r.route, r.cause, r.retries, r.losses, r.created_at,
-  r.expires_at, r.slot_at, r.slot_key, r.depth, r.asked, r.thread, r.key, r.payload,
+  r.expires_at, r.slot_at, r.slot_key, r.depth, r.question_count, r.thread, r.key, r.payload,
   r.priority, r.available_at, (select t.updated_at from rota.tasks t where t.id = r.task_id);
 
 -- name: lease_runs
-update rota.runs set state = 'running', place = null, epoch = epoch + 1, holder = :worker::text,
+update rota.runs set state = 'running', queue_state = null, epoch = epoch + 1,
+  worker_id = :worker::text,
   started_at = :now::bigint
-where id = any(:ids::bigint[]) and coalesce(place, '') = 'ready';
+where id = any(:ids::bigint[]) and coalesce(queue_state, '') = 'ready';
 
--- name: drop_heads
-delete from rota.heads where id = any(array(
+-- name: delete_queue_heads
+delete from rota.queue_heads where id = any(array(
   select h.id from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, route text,
-    grp text, metered int)
+    limit_group text, metered int)
   cross join lateral (
-    select e.id from rota.heads e
-    where e.pool = :pool::text and e.space_id = w.space_id and e.route = w.route and e.grp = w.grp
+    select e.id from rota.queue_heads e
+    where e.pool = :pool::text and e.space_id = w.space_id and e.route = w.route
+    and e.limit_group = w.limit_group
       and e.metered = w.metered limit 1
   ) h));
 
--- name: turn_heads
-update rota.heads set turn = :now::bigint
+-- name: turn_queue_heads
+update rota.queue_heads set turn = :now::bigint
 where pool = :pool::text and space_id = any(:spaces::bigint[]);
 
--- name: shut_heads
-update rota.heads set open = 0
-where pool = :pool::text and metered = 1 and space_id = any(:spaces::bigint[]) and open = 1;
+-- name: close_queue_heads
+update rota.queue_heads set is_open = 0
+where pool = :pool::text and metered = 1 and space_id = any(:spaces::bigint[]) and is_open = 1;
 
 -- name: read_limits
-select scope, key, cap, rate, period, tokens, refilled_at from rota.limits;
+select scope, key, cap, rate, period, bucket_level, refilled_at from rota.limits;
 
--- name: keep_bucket
-update rota.limits set tokens = :tokens::double precision, refilled_at = :refilled_at::bigint
+-- name: set_bucket_level
+update rota.limits set bucket_level = :bucket_level::double precision,
+  refilled_at = :refilled_at::bigint
 where scope = 'group' and key = :key::text;
 
 -- name: delete_limit
 delete from rota.limits where scope = :scope::text and key = :key::text;
 
 -- name: insert_limits
-insert into rota.limits (scope, key, cap, rate, period, tokens, refilled_at)
+insert into rota.limits (scope, key, cap, rate, period, bucket_level, refilled_at)
 select w.scope, w.key, w.cap, w.rate, w.period, w.rate, w.refilled_at
 from jsonb_to_recordset(:rows::text::jsonb) as w(scope text, key text, cap bigint, rate bigint,
   period bigint, refilled_at bigint);
 
--- name: reset_gates
-update rota.heads as h set open = 1,
-  gate = case when exists (select 1 from rota.limits l where l.scope = 'group' and l.key = h.grp)
-    then h.grp else '' end;
+-- name: reset_blocking_groups
+update rota.queue_heads as h set is_open = 1,
+  blocking_group = case when exists (select 1 from rota.limits l where l.scope = 'group'
+  and l.key = h.limit_group)
+    then h.limit_group else '' end;
 
--- name: given_answers
+-- name: answers_of_runs
 select run_id, case when digest is null then answer
   else answer || ' sha256:' || digest || coalesce(' ' || outcome, '') end
 from rota.questions

@@ -1,6 +1,6 @@
--- name: read_leaps  and up to when any schedule is planned, but for those that zone data have moved
-select (select value from rota.facts where name = 'clock_leapt') as forward,
-  (select value from rota.facts where name = 'clock_returned') as returned,
+-- name: read_clock_jumps  and how far schedules are planned, without realigned ones
+select (select value from rota.metadata where name = 'clock_jumped') as forward,
+  (select value from rota.metadata where name = 'clock_returned') as returned,
   (select max(cursor) from rota.schedules where deleted_at is null and cursor <> updated_at)
     as planned;
 

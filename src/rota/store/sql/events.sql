@@ -1,7 +1,8 @@
--- name: events_after  one row without an event if there is none
-select f.pruned, f.hidden, e.id, e.at, e.name, e.space_id, e.task_id, e.run_id, e.data, e.xact::text as xact
+-- name: events_after  a single row without an event if there is none
+select f.pruned, f.hidden, e.id, e.at, e.name, e.space_id, e.task_id, e.run_id, e.data,
+  e.xact::text as xact
 from (
-  select (select value from rota.facts where name = 'events_pruned') as pruned,
+  select (select value from rota.metadata where name = 'events_pruned') as pruned,
     exists (select 1 from rota.events
       where xact >= pg_snapshot_xmin(pg_current_snapshot())) as hidden
 ) f
@@ -14,23 +15,25 @@ left join lateral (
 order by e.xact, e.id;
 
 -- name: run_events_after  the same for one run
-select f.pruned, f.hidden, e.id, e.at, e.name, e.space_id, e.task_id, e.run_id, e.data, e.xact::text as xact
+select f.pruned, f.hidden, e.id, e.at, e.name, e.space_id, e.task_id, e.run_id, e.data,
+  e.xact::text as xact
 from (
-  select (select value from rota.facts where name = 'events_pruned') as pruned,
+  select (select value from rota.metadata where name = 'events_pruned') as pruned,
     exists (select 1 from rota.events
       where xact >= pg_snapshot_xmin(pg_current_snapshot())) as hidden
 ) f
 left join lateral (
   select * from rota.events
-  where run_id = :run_id::bigint and run_id is not null and (xact, id) > (:xact::text::xid8, :after::bigint)
+  where run_id = :run_id::bigint and run_id is not null and (xact, id) > (:xact::text::xid8,
+  :after::bigint)
     and xact < pg_snapshot_xmin(pg_current_snapshot())
   order by xact, id limit :most::int
 ) e on true
 order by e.xact, e.id;
 
 -- name: events_end
-select (select value from rota.facts where name = 'events_pruned') as pruned, e.xact::text as xact,
-  e.id
+select (select value from rota.metadata where name = 'events_pruned') as pruned,
+  e.xact::text as xact, e.id
 from (select 1) one
 left join lateral (
   select * from rota.events where xact < pg_snapshot_xmin(pg_current_snapshot())
@@ -49,7 +52,7 @@ select name, case name when 'run.settled' then coalesce(data::jsonb ->> 'state',
   (array_agg(id order by xact desc, id desc))[1] as id
 from page group by 1, 2;
 
--- name: tally_lateness  of runs that began at their first attempt, by how many bounds are passed
+-- name: tally_lateness  runs settled at their first attempt, by lateness bucket
 with page as materialized (
   select id, name, run_id from rota.events
   where (xact, id) > (:xact::text::xid8, :after::bigint)
@@ -69,5 +72,5 @@ select reason, sum(count) from (
   select reason, count from rota.ledger order by id desc limit :most::int) newest
 group by reason order by reason;
 
--- name: read_fact
-select value from rota.facts where name = :name::text;
+-- name: get_metadata
+select value from rota.metadata where name = :name::text;

@@ -1,4 +1,4 @@
--- name: read_quotas  of spaces: their own caps, or what every member space has; whoever counts does so alone
+-- name: read_quotas  the caps of spaces, or the default of members; locks the spaces
 with found as materialized (
   select p.id, p.name, p.role, coalesce(
     (select l.cap from rota.limits l
@@ -13,25 +13,26 @@ held as materialized (
 )
 select f.id, f.name, f.role, f.cap from found f left join held h on h.id = f.id order by f.id;
 
--- name: count_queued  runs of a space that are queued, or will be once the run that asked succeeds
+-- name: count_queued  runs of a space that are queued, and its deferred subtasks
 select
   (select count(*) from (select 1 from rota.runs
-    where place = 'ready' and pool = 'foreground' and space_id = :space_id::bigint
+    where queue_state = 'ready' and pool = 'foreground' and space_id = :space_id::bigint
     limit :most::bigint) r)
   + (select count(*) from (select 1 from rota.runs
-    where place = 'ready' and pool = 'background' and space_id = :space_id::bigint
+    where queue_state = 'ready' and pool = 'background' and space_id = :space_id::bigint
     limit :most::bigint) r)
   + (select count(*) from (select 1 from rota.runs
-    where place = 'later' and space_id = :space_id::bigint limit :most::bigint) r)
+    where queue_state = 'delayed' and space_id = :space_id::bigint limit :most::bigint) r)
   + (select count(*) from (select 1 from rota.runs
-    where lane is not null and place = 'held' and space_id = :space_id::bigint
+    where lane is not null and queue_state = 'held' and space_id = :space_id::bigint
     limit :most::bigint) r)
   + (select count(*) from (select 1 from rota.runs r cross join lateral (
-      select 1 from rota.deferred d where d.run_id = r.id and d.kind = 'subtask' offset 0) d
-    where r.deferring = 1 and r.finished_at is null and r.space_id = :space_id::bigint
+      select 1 from rota.deferred_operations d where d.run_id = r.id
+      and d.kind = 'subtask' offset 0) d
+    where r.has_deferred = 1 and r.finished_at is null and r.space_id = :space_id::bigint
     limit :most::bigint) r);
 
--- name: count_schedules  of a space that have a slot to come
+-- name: count_schedules  schedules of a space that have a next slot
 select count(*) from (select 1 from rota.schedules /* sqlite: indexed by schedules_space */
   where next_at is not null and space_id = :space_id::bigint limit :most::bigint) s;
 

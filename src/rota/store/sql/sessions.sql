@@ -1,14 +1,14 @@
--- name: lock_space  whoever changes which session a thread goes on in does so alone
+-- name: lock_space  serialises changes of the sessions of a space
 select id from rota.spaces where id = :id::bigint for no key update;
 
--- name: current_session  what the next run of a run's thread goes on in
+-- name: current_session  the session that the next run of a run's thread continues
 select s.name, s.input, s.output, s.cached
 from rota.runs r join rota.tasks t on t.id = r.task_id
 join rota.sessions s on s.space_id = r.space_id and s.thread = coalesce(r.thread, t.thread, '')
   and s.task_id = case when coalesce(r.thread, t.thread) is null then r.task_id else 0 end
 where r.id = :run_id::bigint and s.agent = :agent::text and s.archived_at is null;
 
--- name: own_session  what a run that has asked goes on in, whatever its thread does meanwhile
+-- name: own_session  the session that a run with an answered question continues
 select s.name, s.input, s.output, s.cached
 from rota.session_runs x join rota.sessions s on s.id = x.session_id
 where x.run_id = :run_id::bigint and s.agent = :agent::text and s.cleared_at is null
@@ -28,14 +28,14 @@ update rota.sessions set name = :name::text, input = :input::bigint, output = :o
   used_at = greatest(used_at, :now::bigint)
 where id = :id::bigint;
 
--- name: archive_current  of a run's thread
+-- name: archive_current  the current session of a run's thread
 update rota.sessions set archived_at = :now::bigint
 where archived_at is null and agent = :agent::text and (space_id, thread, task_id) in (
   select r.space_id, coalesce(r.thread, t.thread, ''),
     case when coalesce(r.thread, t.thread) is null then r.task_id else 0 end
   from rota.runs r join rota.tasks t on t.id = r.task_id where r.id = :run_id::bigint);
 
--- name: archive_lost  a session of a run's thread that its agent does not know any more
+-- name: archive_unknown_session  a session that its agent no longer knows
 update rota.sessions set archived_at = coalesce(archived_at, :now::bigint)
 where agent = :agent::text and name = :name::text and (space_id, thread, task_id) in (
   select r.space_id, coalesce(r.thread, t.thread, ''),
@@ -53,12 +53,12 @@ select r.space_id, coalesce(r.thread, t.thread, ''),
 from rota.runs r join rota.tasks t on t.id = r.task_id where r.id = :run_id::bigint
 on conflict do nothing returning id;
 
--- name: what_was_said
-select said from rota.kept where run_id = :run_id::bigint and epoch = :epoch::int;
+-- name: prompt_of_attempt
+select prompt_text from rota.kept_attempts where run_id = :run_id::bigint and epoch = :epoch::int;
 
--- name: note_exchange
-insert into rota.session_runs (run_id, epoch, session_id, at, said)
-values (:run_id::bigint, :epoch::int, :session_id::bigint, :now::bigint, :said::text)
+-- name: insert_exchange
+insert into rota.session_runs (run_id, epoch, session_id, at, prompt_text)
+values (:run_id::bigint, :epoch::int, :session_id::bigint, :now::bigint, :prompt_text::text)
 on conflict (run_id, epoch) do update set session_id = excluded.session_id;
 
 -- name: list_sessions
@@ -85,15 +85,16 @@ left join rota.tasks t on t.id = s.task_id
 where s.cleared_at is null and s.id = :id::bigint;
 
 -- name: session_history
-select x.session_id, x.run_id, x.epoch, t.name as task, x.at, x.said, r.state, r.result, r.error
+select x.session_id, x.run_id, x.epoch, t.name as task, x.at, x.prompt_text, r.state, r.result,
+  r.error
 from rota.session_runs x left join rota.runs r on r.id = x.run_id
 left join rota.tasks t on t.id = r.task_id
 where x.session_id = :id::bigint and x.run_id < :before::bigint
 order by x.run_id desc, x.epoch desc limit :most::int;
 
--- name: search_sessions  in the newest of what was said, and how it was answered
-select session_id, run_id, epoch, task, at, said, state, result, error from (
-  select x.session_id, x.run_id, x.epoch, t.name as task, x.at, x.said, r.state,
+-- name: search_sessions  in the newest prompts and results
+select session_id, run_id, epoch, task, at, prompt_text, state, result, error from (
+  select x.session_id, x.run_id, x.epoch, t.name as task, x.at, x.prompt_text, r.state,
     substr(r.result, 1, :longest::int) as result, r.error
   from rota.sessions s join rota.spaces p on p.id = s.space_id
   join rota.session_runs x on x.session_id = s.id
@@ -101,7 +102,7 @@ select session_id, run_id, epoch, task, at, said, state, result, error from (
   where s.cleared_at is null and (:space::text is null or p.name = :space::text)
     and (:thread::text is null or s.thread = :thread::text)
   order by x.run_id desc, x.epoch desc limit :looked::int) as newest
-where said ilike :words::text escape '\' or result ilike :words::text escape '\'
+where prompt_text ilike :words::text escape '\' or result ilike :words::text escape '\'
 order by run_id desc, epoch desc limit :most::int;
 
 -- name: archive_session
@@ -117,7 +118,7 @@ where id = :id::bigint and cleared_at is null returning space_id;
 -- name: forget_exchanges
 delete from rota.session_runs where session_id = :id::bigint;
 
--- name: archive_beside  the one that a session takes the place of
+-- name: archive_other_session  the session that this one replaces
 update rota.sessions set archived_at = :now::bigint, title = coalesce(:title::text, title)
 where archived_at is null and id <> :id::bigint and (space_id, thread, task_id, agent) in
   (select o.space_id, o.thread, o.task_id, o.agent from rota.sessions o where o.id = :id::bigint);

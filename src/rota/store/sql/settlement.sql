@@ -1,78 +1,83 @@
--- name: thread_given_to  of what an attempt was given, and no earlier one
-select thread from rota.messages where reader = :run_id::bigint and run_id = :run_id::bigint
-  and epoch = :epoch::int and state = 'given' limit 1;
+-- name: thread_assigned_to  the thread whose messages an attempt was given
+select thread from rota.messages where reader_run_id = :run_id::bigint and run_id = :run_id::bigint
+  and epoch = :epoch::int and state = 'assigned' limit 1;
 
--- name: give_back_messages  that an attempt was given which never began
+-- name: return_messages  messages of an attempt whose program never started
 update rota.messages set state = 'pending', run_id = null, epoch = null, read_at = null
-where reader = :run_id::bigint and run_id = :run_id::bigint and epoch = :epoch::int and state = 'given';
+where reader_run_id = :run_id::bigint and run_id = :run_id::bigint and epoch = :epoch::int
+  and state = 'assigned';
 
 -- name: queued_runs_of
 select id, task_id, space_id, state, epoch, retries, losses, created_at, depth,
-  cancel_at is not null as cancelling
+  cancel_requested_at is not null as cancelling
 from rota.runs where task_id = :task_id::bigint and state in ('queued', 'waiting')
   and (:planned_only::int = 0 or source in ('slot', 'catch_up'))
 order by id limit :most::int;
 
--- name: lock_runs  in the order of their ids, so that no two transactions wait for each other
+-- name: lock_runs  in the order of their ids, which prevents deadlocks
 select id, epoch, state, lane, (exists (select 1 from rota.limits))::int as limited,
-  (cancel_at is not null)::int as cancelling, holder, deferring,
-  (exists (select 1 from rota.spending where open = 1))::int as spending
+  (cancel_requested_at is not null)::int as cancelling, worker_id, has_deferred,
+  (exists (select 1 from rota.budget_usage where is_open = 1))::int as spending
 from rota.runs where id = any(:ids::bigint[])
 order by id for update;
 
--- name: heads_of
-select id, pool, space_id, route, grp, metered, lane
+-- name: queue_heads_of
+select id, pool, space_id, route, limit_group, metered, lane
 from rota.runs where id = any(:ids::bigint[]);
 
--- name: record_attempts  an attempt's row is written once, when it has ended
-insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome)
-select id, epoch, cause, holder, started_at, :now::bigint, :outcome::text
+-- name: record_attempts  attempts that have ended
+insert into rota.attempts (run_id, epoch, cause, worker_id, started_at, ended_at, outcome)
+select id, epoch, cause, worker_id, started_at, :now::bigint, :outcome::text
 from rota.runs where id = any(:ids::bigint[]);
 
--- name: record_told_attempts  those that have an error, or processes whose ending is known
-insert into rota.attempts (run_id, number, cause, worker, started_at, ended_at, outcome, error,
-  ending, checks)
-select r.id, r.epoch, r.cause, r.holder, r.started_at,
-  greatest(r.started_at, :now::bigint - w.away), w.outcome, w.error, w.ending,
-  w.checks
+-- name: record_reported_attempts  those with an error, an exit record or check results
+insert into rota.attempts (run_id, epoch, cause, worker_id, started_at, ended_at, outcome, error,
+  exit, check_results)
+select r.id, r.epoch, r.cause, r.worker_id, r.started_at,
+  greatest(r.started_at, :now::bigint - w.away), w.outcome, w.error, w.exit,
+  w.check_results
 from jsonb_to_recordset(:rows::text::jsonb)
-  as w(run_id bigint, outcome text, error text, ending text, checks text, away bigint)
+  as w(run_id bigint, outcome text, error text, exit text, check_results text, away bigint)
 join rota.runs r on r.id = w.run_id;
 
 -- name: finish_runs
-update rota.runs set state = :state::text, place = null, holder = null, finished_at = :now::bigint,
-  cancel_at = null, error_code = null, error = null
+update rota.runs set state = :state::text, queue_state = null, worker_id = null,
+  finished_at = :now::bigint,
+  cancel_requested_at = null, error_code = null, error = null
 where id = any(:ids::bigint[]);
 
 -- name: finish_runs_with
-update rota.runs as r set state = w.state, place = null, holder = null, finished_at = :now::bigint,
-  cancel_at = null, result = w.result, error_code = w.error_code, error = w.error,
-  checked = w.checked, mark = w.mark
+update rota.runs as r set state = w.state, queue_state = null, worker_id = null,
+  finished_at = :now::bigint,
+  cancel_requested_at = null, result = w.result, error_code = w.error_code, error = w.error,
+  check_state = w.check_state, suppressed = w.suppressed
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, state text, result text,
-  error_code text, error text, checked text, mark text)
+  error_code text, error text, check_state text, suppressed text)
 where r.id = w.id;
 
--- name: count_quiet
-update rota.tasks as t set quiet = t.quiet + w.added
+-- name: count_suppressed
+update rota.tasks as t set suppressed_count = t.suppressed_count + w.added
 from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, added int)
 where t.id = w.task_id;
 
--- name: move_next_check  the one that waits, if one does
+-- name: move_next_check  the pending one, if there is one
 update rota.runs set available_at = :at::bigint
-where task_id = :task_id::bigint and place = 'later' and key is not null and key like 'next:%'
+where task_id = :task_id::bigint and queue_state = 'delayed' and key is not null
+  and key like 'next:%'
 returning id;
 
 -- name: requeue_runs
-update rota.runs as r set state = 'queued', holder = null, place = w.place,
+update rota.runs as r set state = 'queued', worker_id = null, queue_state = w.queue_state,
   available_at = w.available_at, cause = w.cause, retries = r.retries + w.retries,
   losses = r.losses + w.losses, stuck = 0, error_code = w.error_code, error = w.error,
   expires_at = case when r.state = 'waiting' then null else r.expires_at end
-from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, place text, available_at bigint,
+from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, queue_state text, available_at bigint,
   cause text, retries int, losses int, error_code text, error text)
 where r.id = w.id;
 
 -- name: await_runs
-update rota.runs as r set state = 'waiting', holder = null, asked = r.asked + 1,
+update rota.runs as r set state = 'waiting', worker_id = null,
+  question_count = r.question_count + 1,
   expires_at = w.expires_at
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, expires_at bigint)
 where r.id = w.id;
@@ -91,7 +96,7 @@ update rota.questions as q set answer = w.answer, answered_by = w.answered_by,
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, answer text, answered_by text)
 where q.id = w.id and coalesce(q.answered_at, 0) < 1;
 
--- name: note_outcome  what came of the action that an answer approved
+-- name: set_question_outcome  the outcome of an approved action
 update rota.questions set outcome = :outcome::text
 where id = :id::bigint and answered_at is not null and outcome is null
 returning id;
@@ -109,15 +114,15 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, disable_after i
 where t.id = w.task_id and t.enabled <> 0 and t.failures >= w.disable_after
 returning id, space_id, name, disabled_reason, policy;
 
--- name: disable_done  tasks that were to run until they have succeeded
+-- name: disable_done  tasks that run until they succeed
 update rota.tasks set enabled = 0, disabled_reason = 'it has succeeded, and was to run until then',
   disabled_at = :now::bigint, updated_at = greatest(:now::bigint, updated_at + 1)
 where id = any(:ids::bigint[]) and enabled = 1
 returning id;
 
 -- name: request_cancel
-update rota.runs set cancel_at = :now::bigint
-where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_at is null
+update rota.runs set cancel_requested_at = :now::bigint
+where id = any(:ids::bigint[]) and coalesce(state, '') = 'running' and cancel_requested_at is null
 returning id;
 
 -- name: cancel_reasons

@@ -49,7 +49,7 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(space_id bigint, name text, tit
   route text, spec text, policy text, after_task_id bigint, after_on text, origin text,
   thread text);
 
--- name: update_tasks  updated_at tells versions apart, so that no two are equal
+-- name: update_tasks  updated_at is the version of a task and always increases
 update rota.tasks as t set title = w.title, kind = w.kind, route = w.route, spec = w.spec,
   policy = w.policy, after_task_id = w.after_task_id, after_on = w.after_on, origin = w.origin,
   thread = w.thread, updated_at = greatest(:now::bigint, t.updated_at + 1)
@@ -59,7 +59,8 @@ where t.id = w.id;
 
 -- name: enable_task
 update rota.tasks set enabled = 1, enabled_since = :now::bigint, paused_until = null,
-  disabled_reason = null, disabled_at = null, failures = 0, updated_at = greatest(:now::bigint, updated_at + 1)
+  disabled_reason = null, disabled_at = null, failures = 0, updated_at = greatest(:now::bigint,
+  updated_at + 1)
 where id = :id::bigint;
 
 -- name: disable_task
@@ -78,7 +79,7 @@ update rota.tasks set deleted_at = :now::bigint, enabled = 0,
   updated_at = greatest(:now::bigint, updated_at + 1)
 where id = :id::bigint;
 
--- name: touch_schedules  of tasks that have changed: a plan that was made before does not apply
+-- name: touch_schedules  invalidates plans that were made before the task changed
 update rota.schedules set version = version + 1
 where id = any(array(
   select id from rota.schedules where task_id = any(:task_ids::bigint[]) and deleted_at is null
@@ -111,7 +112,8 @@ from jsonb_to_recordset(:rows::text::jsonb) as w(task_id bigint, name text, rule
 cross join rota.tasks t where t.id = w.task_id;
 
 -- name: update_schedules
-update rota.schedules as s set rule = w.rule, generation = w.generation, state = 'active', note = null,
+update rota.schedules as s set rule = w.rule, generation = w.generation, state = 'active',
+  note = null,
   cursor = w.cursor, next_at = w.next_at,
   updated_at = :now::bigint, version = s.version + 1
 from jsonb_to_recordset(:rows::text::jsonb) as w(id bigint, rule text, generation bigint,
@@ -122,38 +124,38 @@ where s.id = w.id;
 update rota.schedules set deleted_at = :now::bigint, next_at = null where id = :id::bigint;
 
 -- name: put_state
-insert into rota.state (task_id, key, value, updated_at, updated_by)
+insert into rota.task_state (task_id, key, value, updated_at, updated_by)
 values (:task_id::bigint, :key::text, :value::text, :now::bigint, :who::text)
 on conflict (task_id, key) do update set value = excluded.value, updated_at = excluded.updated_at,
   updated_by = excluded.updated_by;
 
 -- name: get_state
-select key, value, updated_at, updated_by from rota.state
+select key, value, updated_at, updated_by from rota.task_state
 where task_id = :task_id::bigint and key = :key::text;
 
 -- name: list_state
-select key, value, updated_at, updated_by from rota.state
+select key, value, updated_at, updated_by from rota.task_state
 where task_id = :task_id::bigint and key > :after::text order by key limit :most::bigint;
 
 -- name: drop_state
-delete from rota.state where task_id = :task_id::bigint and key = :key::text returning key;
+delete from rota.task_state where task_id = :task_id::bigint and key = :key::text returning key;
 
 -- name: count_state
-select count(*) from rota.state where task_id = :task_id::bigint;
+select count(*) from rota.task_state where task_id = :task_id::bigint;
 
 -- name: mark_seen
-insert into rota.seen (task_id, provider, item, data, first_at, last_at, count)
+insert into rota.seen_items (task_id, provider, item, data, first_at, last_at, count)
 select :task_id::bigint, w.provider, w.item, w.data, :now::bigint, :now::bigint, 1
 from jsonb_to_recordset(:rows::text::jsonb) as w(provider text, item text, data text) where true
 on conflict (task_id, provider, item) do update set data = excluded.data,
-  last_at = greatest(rota.seen.last_at, excluded.last_at), count = rota.seen.count + 1
+  last_at = greatest(rota.seen_items.last_at, excluded.last_at), count = rota.seen_items.count + 1
 returning provider, item, data, first_at, last_at, count;
 
 -- name: get_seen
-select provider, item, data, first_at, last_at, count from rota.seen
+select provider, item, data, first_at, last_at, count from rota.seen_items
 where task_id = :task_id::bigint and provider = :provider::text and item = :item::text;
 
--- name: standing_schedules  with the slot at the cursor: the newest that ran, or the newest ledgered
+-- name: standing_schedules  with the slot at the cursor: the newest run, or the newest ledger row
 select s.id, s.version, s.generation, s.rule, p.name || '/' || t.name || '/' || s.name as stagger,
   s.cursor, s.next_at,
   (select case when r.slot_at = s.cursor then r.slot_key end from rota.runs r

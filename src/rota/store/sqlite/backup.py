@@ -209,8 +209,8 @@ def _fill(connection: apsw.Connection, archive: BackupFile) -> None:
         for table in _tables(connection):
             _fill_table(connection, archive.backup, table)
         connection.execute(
-            "insert into main.facts (name, value) select name, value from source.facts"
-            " where name not in (select name from main.facts)"
+            "insert into main.metadata (name, value) select name, value from source.metadata"
+            " where name not in (select name from main.metadata)"
         )
         connection.execute("commit")
     except (apsw.SQLError, apsw.ConstraintError) as fault:

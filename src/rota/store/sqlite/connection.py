@@ -140,7 +140,7 @@ def check_schema(connection: apsw.Connection, path: str) -> None:
 
 def read_incarnation(connection: apsw.Connection) -> str:
     """Return the id this database was given when it was made."""
-    return str(connection.execute("select value from facts where name = 'incarnation'").get)
+    return str(connection.execute("select value from metadata where name = 'incarnation'").get)
 
 
 def read_version(connection: apsw.Connection) -> int:
@@ -164,7 +164,7 @@ def apply_step(connection: apsw.Connection, step: Migration) -> bool:
             _refuse_loss(step, before, after)
         if before is None:
             connection.execute(
-                "insert into facts (name, value) values ('incarnation', ?)",
+                "insert into metadata (name, value) values ('incarnation', ?)",
                 (secrets.token_hex(16),),
             )
         connection.execute(f"pragma user_version = {step.number}")
@@ -318,14 +318,14 @@ def leave_a_gap_after_a_cut(connection: apsw.Connection, boot: str) -> None:
 
 def _note(connection: apsw.Connection, boot: str) -> None:
     connection.execute(
-        "insert into facts (name, value) values ('light', ?) "
+        "insert into metadata (name, value) values ('light', ?) "
         "on conflict (name) do update set value = excluded.value",
         (boot,),
     )
 
 
 def _light(connection: apsw.Connection) -> object:
-    return connection.execute("select value from facts where name = 'light'").get
+    return connection.execute("select value from metadata where name = 'light'").get
 
 
 def _move(connection: apsw.Connection) -> None:

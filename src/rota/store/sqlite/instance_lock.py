@@ -97,7 +97,7 @@ def _lock_alone(file: int) -> None:
 
 log = logging.getLogger(__name__)
 
-TOPICS = ("runs", "later", "schedules", "deliveries", "cancels", "keys", "events")
+TOPICS = ("runs", "delayed", "schedules", "deliveries", "cancels", "keys", "events")
 LONGEST_RING = 1_024
 POLL_SECONDS = 1.0
 """How long a write of another process can stay unnoticed when its ring was lost."""
@@ -140,7 +140,9 @@ class WakeupFile:
             bell.bind(str(self.path))
             self.path.chmod(0o600)
         except OSError as fault:
-            log.info("store.doorbell_missing", extra={"path": str(self.path), "error": str(fault)})
+            log.info(
+                "store.wakeup_file_missing", extra={"path": str(self.path), "error": str(fault)}
+            )
             bell.close()
         else:
             self._listening = bell

@@ -23,7 +23,7 @@ async def given(office, folder, text):
 async def give(office, run_id, epoch, text=""):
     said = ThreadMessage(
         id=1, thread="cli:default", sender="ann", body=text, at=office.bench.clock.now(),
-        state=MessageState.PENDING, reader=None, run_id=None, epoch=None, read_at=None,
+        state=MessageState.PENDING, reader_run_id=None, run_id=None, epoch=None, read_at=None,
     )  # fmt: skip
     return await office.post.give(run_id, epoch, said, lambda said: {"text": said.body})
 

@@ -102,7 +102,7 @@ async def test_a_file_that_is_no_command_is_refused_and_on_record(office, tmp_pa
     (odd,) = folder.replies.glob("refused-*.json")
     assert folder.reply(odd.stem)["error"]["code"] == "bad_name"
     requests = await office.bench.store.read(list_audit_entries, None, 1 << 62, 10)
-    said = {(each.caller, each.command, each.about["why"]) for each in requests}
+    said = {(each.caller, each.command, each.subject["why"]) for each in requests}
     name = f"attempt:{folder.kept.run_id}.1"
     whys = ("symlink", "not_json", "not_a_file", "bad_name")
     assert said == {(name, "mailbox_rejected", why) for why in whys}

@@ -67,7 +67,7 @@ def test_a_daemon_anywhere_else_moves_and_changes_nothing(tmp_path, path):
 
 def test_a_leaf_whose_group_is_not_ours_is_told_and_left(tmp_path, caplog):
     settle_in(str(tmp_path), own(tmp_path, "0::/gone/rota.leaf\n"))
-    assert "groups.not_delegated" in caplog.text
+    assert "cgroup.not_delegated" in caplog.text
 
 
 def test_a_machine_without_control_groups_has_none(tmp_path):

@@ -48,11 +48,11 @@ def run(number, slot=None, **changes):
     took = changes.pop("took", timedelta(seconds=2))
     values = {
         "id": RunId(number), "space": "main", "task_id": TaskId(1), "task": "report", "state": RunState.SUCCEEDED,
-        "place": None, "source": RunSource.MANUAL if slot is None else RunSource.SLOT, "pool": Pool.BACKGROUND,
+        "queue_state": None, "source": RunSource.MANUAL if slot is None else RunSource.SLOT, "pool": Pool.BACKGROUND,
         "priority": 0, "lane": None, "route": "python", "epoch": Epoch(1), "cause": AttemptCause.FIRST, "retries": 0,
         "losses": 0, "created_at": slot or NOW, "available_at": slot or NOW, "started_at": began,
         "finished_at": None if began is None else began + took, "expires_at": None,
-        "cancel_requested_at": None, "stuck": False, "holder": None,
+        "cancel_requested_at": None, "stuck": False, "worker_id": None,
         "schedule_id": None if slot is None else ScheduleId(1),
         "slot_key": None if slot is None else f"{slot:%Y-%m-%dT%H:%M}[UTC]#0", "slot_at": slot,
         "upstream_id": None, "key": None, "payload": "null", "result": None, "error_code": None, "error": None,
@@ -61,7 +61,7 @@ def run(number, slot=None, **changes):
 
 
 def queued(number, slot=None, **changes):
-    values = {"state": RunState.QUEUED, "place": QueueState.READY, "began": None}
+    values = {"state": RunState.QUEUED, "queue_state": QueueState.READY, "began": None}
     return run(number, slot, **(values | changes))
 
 

@@ -23,7 +23,7 @@ class Loop:
 async def test_a_store_that_answers_and_loops_that_work_are_ready(clock):
     store = MemoryDatabase(clock)
     await store.open()
-    assert await readiness(store, [Loop(), Loop("postman", silent_for=3600)]) == []
+    assert await readiness(store, [Loop(), Loop("sender", silent_for=3600)]) == []
     await store.close()
 
 
@@ -34,9 +34,9 @@ async def test_a_store_that_cannot_be_read_is_told_without_its_address(clock):
 
 
 def test_a_loop_that_fails_and_a_planner_that_hangs_are_told():
-    found = service_problems([Loop("postman", "no route to 10.0.0.5"), Loop(silent_for=61.0)])
+    found = service_problems([Loop("sender", "no route to 10.0.0.5"), Loop(silent_for=61.0)])
     assert [problem.code for problem in found] == ["service_failing", "planner_late"]
-    assert found[0].sentence == "the postman fails and is retried"
+    assert found[0].sentence == "the sender fails and is retried"
     assert found[0].whole().endswith(": no route to 10.0.0.5")
     assert found[1].sentence == "the planner has not completed a step for 61 s"
 

@@ -26,7 +26,7 @@ from rota.store.views import list_workers
 
 def queue(**changes):
     values = {
-        "ready": 0, "later": 0, "held": 0, "running": 0, "waiting": 0, "stuck": 0, "oldest_ready": None,
+        "ready": 0, "delayed": 0, "held": 0, "running": 0, "waiting": 0, "stuck": 0, "oldest_ready": None,
         "oldest_running": None, "oldest_waiting": None, "unserved_routes": (), "schedules": 0, "quarantined": 0,
     }  # fmt: skip
     return QueueView(**(values | changes))
@@ -79,7 +79,7 @@ def test_messages_that_were_not_sent_are_told_with_the_last_one(make):
 
 def test_nobody_working_is_a_warning_only_when_there_is_work(make):
     gone = [make.worker(lease_until=make.NOW - timedelta(seconds=1)), make.worker(fenced=True)]
-    for work in ("ready", "later", "held", "running", "schedules"):
+    for work in ("ready", "delayed", "held", "running", "schedules"):
         assert codes(make, workers=gone, **{work: 1}) == ["no_worker"]
     assert codes(make, workers=[]) == []
 
@@ -111,7 +111,7 @@ def test_words_are_short():
 # workers
 
 CALM = QueueView(
-    ready=0, later=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
+    ready=0, delayed=0, held=0, running=0, waiting=0, stuck=0, oldest_ready=None,
     oldest_running=None, oldest_waiting=None, unserved_routes=(), schedules=1, quarantined=0,
 )  # fmt: skip
 
@@ -204,8 +204,8 @@ def test_why_and_status_name_the_step_that_helps(make):
 
 
 def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
-    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
-    behind = make.queued(6, make.at(8), place=QueueState.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), queue_state=QueueState.HELD, lane="task:1")
+    behind = make.queued(6, make.at(8), queue_state=QueueState.HELD, lane="task:1")
     asking = make.run(5, state=RunState.WAITING, lane="task:1")
     others = [mine, behind, asking]
     assert (
@@ -215,8 +215,8 @@ def test_the_head_of_a_free_lane_waits_for_a_worker_and_not_for_its_lane(make):
 
 
 def test_who_is_held_behind_another_that_is_held_names_it(make):
-    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
-    before = make.queued(6, make.at(6), place=QueueState.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), queue_state=QueueState.HELD, lane="task:1")
+    before = make.queued(6, make.at(6), queue_state=QueueState.HELD, lane="task:1")
     assert (
         told(make, mine, unfinished=[mine, before]) == "run 6 of report is ahead of it in its lane"
     )

@@ -23,7 +23,7 @@ UTC = ZoneInfo("UTC")
 
 
 def told(facts, zone=UTC):
-    return [(story.verdict, story.sentence) for story in explain(facts, zone).stories]
+    return [(story.outcome, story.sentence) for story in explain(facts, zone).stories]
 
 
 def one(make, hour=7, **changes):
@@ -103,7 +103,7 @@ def test_an_agent_that_its_provider_refused_for_a_moment_is_told_of(make, at, wh
         "at": make.at(*at).isoformat(),
     }
     fault = Event(
-        id=1, at=make.at(11), name=EventName.FAULT, space_id=1, task_id=1, run_id=1, data=data
+        id=1, at=make.at(11), name=EventName.AGENT_ERROR, space_id=1, task_id=1, run_id=1, data=data
     )
     running = make.run(1, make.at(7), state=RunState.RUNNING)
     _, sentence = one(make, runs=[running], faults={1: fault})
@@ -166,11 +166,16 @@ def test_several_slots_in_the_ledger_are_one_story(make):
     ("changes", "sentence"),
     [
         (
-            {"place": QueueState.LATER, "available": 60},
+            {"queue_state": QueueState.DELAYED, "available": 60},
             "not due before Sun 2026-11-15 12:01, in 1 min",
         ),
         (
-            {"place": QueueState.LATER, "available": 60, "cause": AttemptCause.RETRY, "epoch": 1},
+            {
+                "queue_state": QueueState.DELAYED,
+                "available": 60,
+                "cause": AttemptCause.RETRY,
+                "epoch": 1,
+            },
             "attempt 1 failed; it is retried at Sun 2026-11-15 12:01, in 1 min",
         ),
         ({}, "in the queue for 5 h: no worker is running, start `rota up`"),
@@ -192,7 +197,7 @@ def waiting(make, run, **changes):
 
 
 def test_a_busy_lane_names_the_run_that_holds_it(make):
-    mine = make.queued(1, make.at(7), place=QueueState.HELD, lane="task:1")
+    mine = make.queued(1, make.at(7), queue_state=QueueState.HELD, lane="task:1")
     holder = make.run(5, state=RunState.RUNNING, lane="task:1")
     first = make.queued(6, make.at(6), lane="task:1")
     assert waiting(make, mine, unfinished=[mine, holder]) == "its lane is busy with run 5 of report"
@@ -282,7 +287,7 @@ def test_a_disabled_task_says_since_when_if_that_is_known(make, at, note):
 def test_slots_that_nobody_planned_are_overdue_together(make):
     late = make.schedule(cursor=make.at(8))
     why = explain(make.facts(make.at(9), make.at(11), schedules=[late]), UTC)
-    assert why.stories[0].verdict == "overdue"
+    assert why.stories[0].outcome == "overdue"
     assert why.stories[0].count == 3
     assert (
         why.stories[0].sentence
@@ -344,7 +349,7 @@ def test_a_schedule_that_was_set_aside_is_noted(make):
         make.facts(make.at(7), make.at(7, 0, 59), instant=make.at(7), schedules=[bad]), UTC
     )
     assert why.notes == ["Schedule default was quarantined: its rule could not be evaluated."]
-    assert why.stories[0].verdict == "missed"
+    assert why.stories[0].outcome == "missed"
 
 
 def test_a_task_without_a_schedule_tells_of_the_runs_that_were_asked_for(make):
@@ -410,7 +415,7 @@ def test_every_slot_is_told_exactly_once(make):
 
 def told_between(make, start, end, **facts):
     found = explain(make.facts(make.at(*start), make.at(*end), **facts), ZoneInfo("UTC"))
-    return [(story.verdict, story.count, story.sentence) for story in found.stories]
+    return [(story.outcome, story.count, story.sentence) for story in found.stories]
 
 
 def test_slots_before_a_schedule_was_made_are_one_line(make):

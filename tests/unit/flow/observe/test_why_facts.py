@@ -31,7 +31,7 @@ async def opened():
 async def verdicts(store, name="x"):
     task = (await view_task(store, LOCAL, name)).task
     why = explain(await load_facts(store, task, None), ZoneInfo("UTC"))
-    return [(story.verdict, story.count) for story in why.stories], why
+    return [(story.outcome, story.count) for story in why.stories], why
 
 
 async def test_the_story_of_a_day_is_read_from_the_store():

@@ -9,7 +9,7 @@ from rota.store.views import count_runs, list_spaces
 from rota.store.workers import prune_runs
 
 MAX_RUNNING = """
-select count(*), count(*) filter (where space_id = 1), count(*) filter (where grp = 'api')
+select count(*), count(*) filter (where space_id = 1), count(*) filter (where limit_group = 'api')
 from rota.runs where state = 'running'
 """
 

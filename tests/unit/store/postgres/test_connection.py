@@ -36,7 +36,7 @@ async def test_opening_again_changes_nothing(bare_address):
 
 
 async def test_a_schema_from_a_newer_rota_is_refused(postgres_address, connection):
-    await connection.execute("update rota.facts set value = '999' where name = 'schema'")
+    await connection.execute("update rota.metadata set value = '999' where name = 'schema'")
     with pytest.raises(SchemaMismatch, match="999"):
         await PostgresDatabase(postgres_address, SystemClock()).open()
 

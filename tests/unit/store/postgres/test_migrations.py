@@ -14,6 +14,7 @@ from rota.store.sql_files import Migration, load_migrations
 from rota.store.sqlite import backup as sqlite_backup
 from rota.store.sqlite import connection as sqlite
 from rota.store.sqlite.database import SqliteDatabase
+from rota.store.views import list_tasks
 from rota.timing.rule_builders import every
 from tests.tools.store_bench import Bench
 
@@ -88,7 +89,7 @@ async def test_steps_are_applied_once_and_in_order_and_keep_the_rows(database):
         store = database.store()
         await store.open()
         assert store.incarnation == incarnation
-        assert [task.title for task in await store.list_tasks(1)] == ["green kept"]
+        assert [task.title for task in await store.read(list_tasks, 1)] == ["green kept"]
         await store.close()
     assert await database.ask("select count(*) from {0}schedules") == (1, version + 2)
 
@@ -107,7 +108,7 @@ async def test_who_may_only_look_is_told_to_start_the_daemon_first(database):
     await database.fill()
     database.install(COLOUR)
     with pytest.raises(SchemaMismatch, match="start `rota up` once"):
-        await database.store().look()
+        await database.store().open_read_only()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -22,10 +22,13 @@ HOT = {
     "ready_runs": {"runs_pkey", "runs_lane_ready"},
     "promote_runs": {"runs_pkey"},
     "request_cancel": {"runs_pkey"},
-    "held_runs": {"runs_running"},
+    "runs_of_worker": {"runs_running"},
     "lost_runs": {"runs_running"},
-    "drop_heads": {"heads_pool_space_id_route_grp_metered_key", "heads_pkey"},
-    "turn_heads": {"heads_pool_space_id_route_grp_metered_key"},
+    "delete_queue_heads": {
+        "queue_heads_pool_space_id_route_limit_group_metered_key",
+        "queue_heads_pkey",
+    },
+    "turn_queue_heads": {"queue_heads_pool_space_id_route_limit_group_metered_key"},
     "advance_schedules": {"schedules_pkey"},
     "lock_schedules": {"schedules_pkey"},
     "last_ledger": {"ledger_schedule"},
@@ -35,32 +38,32 @@ HOT = {
     "list_deliveries": {"deliveries_run", "deliveries_pkey"},
     "list_runs": {"runs_pkey"},
     "list_runs_of_task": {"runs_task"},
-    "take_pings": {"pings_pkey"},
-    "open_heads": {"heads_turn"},
+    "take_claim_hints": {"claim_hints_pkey"},
+    "open_queue_heads": {"queue_heads_turn"},
     "pick_runs": {"runs_ready"},
     "lease_runs": {"runs_pkey"},
     "count_total": {"runs_running"},
     "count_pool": {"runs_running"},
-    "count_group": {"runs_running_group"},
+    "count_group": {"runs_running_limit_group"},
     "count_spaces": {"runs_running"},
     "view_lanes": {"runs_lane_running", "runs_lane_ready", "runs_lane_queue"},
     "lock_runs": {"runs_pkey"},
     "record_attempts": {"runs_pkey"},
     "record_events": {"runs_pkey"},
     "finish_runs": {"runs_pkey"},
-    "later_due": {"runs_later"},
-    "next_due": {"schedules_due", "runs_later"},
+    "due_delayed_runs": {"runs_delayed"},
+    "next_due": {"schedules_due", "runs_delayed"},
     "due_schedules": {"schedules_due"},
     "expired_runs": {"runs_expiry"},
     "pick_deliveries": {"deliveries_pending"},
-    "find_heads": {"runs_ready"},
+    "find_queue_heads": {"runs_ready"},
     "find_lanes": {"runs_lane_queue"},
 }
 
 
-WHOLE = {"waiting_pings"}  # verify looks at every row
+WHOLE = {"waiting_claim_hints"}  # verify looks at every row
 
-SMALL = {"limits", "workers", "facts", "heads"}
+SMALL = {"limits", "workers", "metadata", "queue_heads"}
 """Tables that may be read whole: heads only when a limit changes."""
 
 
@@ -113,12 +116,12 @@ def test_parameters_are_numbered_by_first_appearance_and_casts_are_left_alone():
 
 def test_parts_of_one_statement_keep_their_parameters_apart():
     queries = {
-        "gone": "delete from rota.pings where id = any(:ids::bigint[])",
+        "gone": "delete from rota.claim_hints where id = any(:ids::bigint[])",
         "seen": "with w as (select 1) select id from rota.runs where id = any(:ids::bigint[])",
     }
     statement = Statements(queries).join(("gone", "seen"))
     assert statement.sql == (
-        "with ride_0 as (delete from rota.pings where id = any($1::bigint[])), "
+        "with ride_0 as (delete from rota.claim_hints where id = any($1::bigint[])), "
         "w as (select 1) select id from rota.runs where id = any($2::bigint[])"
     )
     assert statement.parameters == ((0, "ids"), (1, "ids"))
@@ -128,5 +131,5 @@ def test_a_query_may_not_join_a_write_to_a_table_it_touches():
     statements = Statements(QUERIES)
     assert statements.may_join("finish_runs", ["record_attempts", "record_events"])
     assert not statements.may_join("record_events", ["finish_runs"])
-    assert not statements.may_join("turn_heads", ["drop_heads"])
-    assert statements.may_join("read_limits", ["reopen_heads", "open_new_heads"])
+    assert not statements.may_join("turn_queue_heads", ["delete_queue_heads"])
+    assert statements.may_join("read_limits", ["reopen_queue_heads", "open_new_queue_heads"])

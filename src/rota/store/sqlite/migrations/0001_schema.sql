@@ -1,7 +1,7 @@
 -- Instants are microseconds since 1970 in UTC. Booleans are 0 and 1.
 
--- What is true of the whole database: its incarnation, pauses, how far events are pruned.
-create table facts (
+-- Facts about the whole database: its incarnation, pauses, how far events are pruned.
+create table metadata (
   name text primary key,
   value text not null
 ) without rowid;
@@ -14,8 +14,8 @@ create table spaces (
   created_at integer not null
 );
 
--- A conversation with people: what it is called, who answers, the word that asks for it, and what is
--- known of it elsewhere.
+-- A conversation with people: its title, the task that answers, the word that triggers it, and
+-- metadata of its provider.
 create table threads (
   id integer primary key,
   space_id integer not null references spaces (id),
@@ -23,13 +23,13 @@ create table threads (
   title text not null default '' check (length(title) <= 200),
   task_id integer,
   trigger_word text check (length(trigger_word) between 1 and 64),
-  facts text not null default '{}',
+  metadata text not null default '{}',
   created_at integer not null
 );
 create index threads_space on threads (space_id, id);
 
--- `quiet` counts the runs that woke nobody, pruned ones included. `disabled_at` is null where nobody
--- has noted since when.
+-- `suppressed_count` counts successes that were sent to nobody, pruned runs included. `disabled_at`
+-- is null where the time is not known.
 create table tasks (
   id integer primary key autoincrement,
   space_id integer not null references spaces (id),
@@ -49,18 +49,18 @@ create table tasks (
   disabled_reason text,
   disabled_at integer,
   failures integer not null default 0,
-  quiet integer not null default 0,
-  pruned text not null default '{}',
+  suppressed_count integer not null default 0,
+  pruned_counts text not null default '{}',
   created_at integer not null,
   updated_at integer not null,
   deleted_at integer
 );
 create unique index tasks_name on tasks (space_id, name) where deleted_at is null;
-create index tasks_after on tasks (after_task_id) where after_task_id is not null and deleted_at is null;
+create index tasks_after on tasks (after_task_id)
+  where after_task_id is not null and deleted_at is null;
 create index tasks_thread on tasks (thread) where thread is not null;
 
--- `space_id` is the task's: what a space has of schedules that go on is counted without looking at
--- what others have.
+-- `space_id` is that of the task, so that the schedules of a space can be counted by an index.
 create table schedules (
   id integer primary key autoincrement,
   task_id integer not null references tasks (id),
@@ -91,107 +91,110 @@ create table ledger (
   first_at integer not null,
   last_at integer not null,
   count integer not null check (count > 0),
-  noted_at integer not null
+  recorded_at integer not null
 );
 create index ledger_schedule on ledger (schedule_id, last_at);
 
--- `deferring` says whether a run may have deferred operations; who settles it reads that with the row
--- it locks, and so never too early.
+-- `has_deferred` says whether a run may have deferred operations; it is read with the locked row,
+-- so it cannot be stale.
 create table runs (
   id integer primary key autoincrement,
   space_id integer not null,
   task_id integer not null,
   state text not null,
-  place text,
+  queue_state text,
   pool text not null check (pool in ('foreground', 'background')),
   priority integer not null,
   available_at integer not null,
   route text not null,
-  grp text not null,
+  limit_group text not null,
   metered integer not null check (metered in (0, 1)),
   source text not null check (source in ('slot', 'catch_up', 'enqueue', 'manual', 'backfill', 'after')),
   epoch integer not null,
-  cause text not null check (cause in ('first', 'retry', 'lost', 'resume', 'drained')),
+  cause text not null check (cause in ('first', 'retry', 'lost', 'resume', 'released')),
   retries integer not null default 0,
   losses integer not null default 0,
   created_at integer not null,
   started_at integer,
   finished_at integer,
-  holder text,
+  worker_id text,
   lane text,
   key text check (length(key) between 1 and 256),
   expires_at integer,
-  cancel_at integer,
+  cancel_requested_at integer,
   stuck integer not null default 0,
-  asked integer not null default 0,
-  deferring integer not null default 0,
+  question_count integer not null default 0,
+  has_deferred integer not null default 0,
   schedule_id integer,
   slot_key text,
   slot_at integer,
   upstream_id integer,
   depth integer not null default 0,
   thread text,
-  checked text check (checked in ('verified', 'unverified', 'contradicted')),
-  mark text check (mark in ('quiet', 'silent')),
+  check_state text check (check_state in ('verified', 'unverified', 'contradicted')),
+  suppressed text check (suppressed in ('by_gate', 'by_result')),
   error_code text,
   error text,
   result text,
   payload text not null,
-  -- One expression, because it is evaluated at every move: a place exactly while queued, a holder
-  -- exactly while running, an end exactly when finished.
+  -- One expression, because it is evaluated at every transition: a queue state exactly while
+  -- queued, a worker exactly while running, an end exactly when finished.
   check (case state
-    when 'running' then holder is not null and place is null and finished_at is null
-    when 'succeeded' then finished_at is not null and holder is null and place is null
-    when 'queued' then coalesce(place, '') in ('ready', 'later', 'held') and holder is null
+    when 'running' then worker_id is not null and queue_state is null and finished_at is null
+    when 'succeeded' then finished_at is not null and worker_id is null and queue_state is null
+    when 'queued' then coalesce(queue_state, '') in ('ready', 'delayed', 'held')
+      and worker_id is null
       and finished_at is null
-    when 'failed' then finished_at is not null and holder is null and place is null
-    when 'waiting' then holder is null and place is null and finished_at is null
-    when 'cancelled' then finished_at is not null and holder is null and place is null
-    when 'expired' then finished_at is not null and holder is null and place is null
+    when 'failed' then finished_at is not null and worker_id is null and queue_state is null
+    when 'waiting' then worker_id is null and queue_state is null and finished_at is null
+    when 'cancelled' then finished_at is not null and worker_id is null and queue_state is null
+    when 'expired' then finished_at is not null and worker_id is null and queue_state is null
     else 0 end)
 );
-create index runs_ready on runs (pool, space_id, route, grp, metered, priority desc, available_at, id)
-  where place = 'ready';
-create index runs_later on runs (available_at, id) where place = 'later';
-create index runs_running on runs (pool, space_id, metered, holder) where state = 'running';
-create index runs_running_group on runs (grp) where grp <> '' and state = 'running';
+create index runs_ready on runs (pool, space_id, route, limit_group, metered, priority desc, available_at, id)
+  where queue_state = 'ready';
+create index runs_delayed on runs (available_at, id) where queue_state = 'delayed';
+create index runs_running on runs (pool, space_id, metered, worker_id) where state = 'running';
+create index runs_running_limit_group on runs (limit_group)
+  where limit_group <> '' and state = 'running';
 create unique index runs_lane_running on runs (space_id, lane)
   where lane is not null and state = 'running';
 create unique index runs_lane_ready on runs (space_id, lane)
-  where lane is not null and place = 'ready';
+  where lane is not null and queue_state = 'ready';
 create index runs_lane_queue on runs (space_id, lane, pool desc, priority desc, available_at, id)
-  where lane is not null and place in ('ready', 'held');
-create index runs_lane_waiting on runs (space_id, lane) where lane is not null and state = 'waiting';
+  where lane is not null and queue_state in ('ready', 'held');
+create index runs_lane_waiting on runs (space_id, lane)
+  where lane is not null and state = 'waiting';
 create index runs_expiry on runs (expires_at)
   where expires_at is not null and state in ('queued', 'waiting');
 create unique index runs_key on runs (task_id, key) where key is not null;
 create unique index runs_slot on runs (schedule_id, slot_key) where schedule_id is not null;
 create index runs_task on runs (task_id, id);
-create index runs_next on runs (task_id) where place = 'later' and key is not null;
-create index runs_held_back on runs (space_id)
-  where place = 'later' and error_code = 'over_budget';
+create index runs_next on runs (task_id) where queue_state = 'delayed' and key is not null;
+create index runs_over_budget on runs (space_id)
+  where queue_state = 'delayed' and error_code = 'over_budget';
 create index runs_thread on runs (thread) where thread is not null and finished_at is null;
-create index runs_later_space on runs (space_id) where place = 'later';
-create index runs_deferring on runs (space_id) where deferring = 1 and finished_at is null;
+create index runs_delayed_space on runs (space_id) where queue_state = 'delayed';
+create index runs_has_deferred on runs (space_id) where has_deferred = 1 and finished_at is null;
 
--- `ending` is how the processes of an attempt ended, as JSON, where it had any; `checks` is what its
--- checks found, as JSON, where its task has any.
+-- `exit` is the exit record of the processes and `check_results` what the checks found, both as
+-- JSON and null where there were none.
 create table attempts (
   run_id integer not null,
-  number integer not null,
+  epoch integer not null,
   cause text not null,
-  worker text,
+  worker_id text,
   started_at integer not null,
   ended_at integer not null,
   outcome text not null,
   error text,
-  ending text,
-  checks text,
-  primary key (run_id, number)
+  exit text,
+  check_results text,
+  primary key (run_id, epoch)
 ) without rowid;
 
--- An approval binds one exact action. `outcome` is what came of an action that a person approved and
--- Rota did itself, as JSON.
+-- An approval is bound to the exact bytes of one action. `outcome` is the result of an approved
+-- action that Rota performed, as JSON.
 create table questions (
   id integer primary key autoincrement,
   run_id integer not null,
@@ -213,7 +216,8 @@ create table questions (
 );
 create index questions_run on questions (run_id, id);
 
--- What each run of a task, or a task or a space in a day, may use. Money is in millionths of a dollar.
+-- Limits on each run of a task, or on a task or a space in a day. Costs are in millionths of a
+-- dollar.
 create table budgets (
   scope text not null check (scope in ('run', 'task', 'space')),
   key integer not null,
@@ -227,16 +231,16 @@ create table budgets (
   primary key (scope, key)
 ) without rowid;
 
--- One row for each attempt that may use something: what is set aside for it while it is open, and
--- what it has used. It counts for the day on which it began, in the zone of its space.
-create table spending (
+-- One row for each attempt under a budget: what is reserved for it while it is open, and what it
+-- has used. It counts for the day on which it started, in the zone of its space.
+create table budget_usage (
   run_id integer not null,
   epoch integer not null,
   space_id integer not null,
   task_id integer not null,
   day text not null,
-  open integer not null check (open in (0, 1)),
-  began integer not null,
+  is_open integer not null check (is_open in (0, 1)),
+  started_at integer not null,
   reserved_tokens integer not null default 0,
   reserved_cost integer not null default 0,
   reserved_turns integer not null default 0,
@@ -248,18 +252,18 @@ create table spending (
   tools integer not null default 0,
   seconds integer not null default 0,
   priced integer not null default 0 check (priced in (0, 1)),
-  stopped text,
+  stop_reason text,
   primary key (run_id, epoch)
 ) without rowid;
-create index spending_task on spending (task_id, day);
-create index spending_space on spending (space_id, day);
-create index spending_open on spending (run_id) where open = 1;
-create index spending_left_over on spending (run_id)
-where open = 0 and (reserved_tokens <> 0 or reserved_cost <> 0 or reserved_turns <> 0
+create index budget_usage_task on budget_usage (task_id, day);
+create index budget_usage_space on budget_usage (space_id, day);
+create index budget_usage_open on budget_usage (run_id) where is_open = 1;
+create index budget_usage_left_over on budget_usage (run_id)
+where is_open = 0 and (reserved_tokens <> 0 or reserved_cost <> 0 or reserved_turns <> 0
   or reserved_tools <> 0 or reserved_seconds <> 0);
 
--- An agent's conversation: a thread's, or with task_id a task's that has no thread. `name` is what
--- the agent calls it. The one that is not archived is what the next run goes on in.
+-- An agent's own conversation state, for a thread or, with task_id, for a task without one. `name`
+-- is the agent's id for it. The next run continues the one that is not archived.
 create table sessions (
   id integer primary key autoincrement,
   space_id integer not null references spaces (id),
@@ -281,22 +285,22 @@ create unique index sessions_current on sessions (space_id, thread, task_id, age
 create unique index sessions_name on sessions (space_id, thread, task_id, agent, name);
 create index sessions_archived on sessions (used_at) where archived_at is not null;
 
--- What an attempt said to its agent in a session; what it came to stands with its run.
+-- The prompt of an attempt in a session; the result is in the row of its run.
 create table session_runs (
   run_id integer not null,
   epoch integer not null,
   session_id integer not null references sessions (id),
   at integer not null,
-  said text not null,
+  prompt_text text not null,
   primary key (run_id, epoch)
 ) without rowid;
 create index session_runs_session on session_runs (session_id, run_id);
 
--- What people say in a thread. `reader` is the run that is queued to read it, `run_id` and `epoch`
--- the attempt that has: as its input (given), or while it was going on (taken). A message that asks
--- for nobody has no reader, until one is asked for or newer ones take its place (passed). One with
--- `follow_up` is never told to a run that is going on. `box` is the try that was offered it last, and
--- `number` what it is called there.
+-- Text sent in a thread. `reader_run_id` is the run that is queued to read it, `run_id` and `epoch`
+-- the attempt that has: as its input (assigned) or while it worked (acknowledged). A message that
+-- asks for no answer has no reader run, until one is queued or newer messages replace it (skipped).
+-- One with `follow_up` is never sent to a running attempt. `mailbox` is the launch that was offered
+-- it last, and `mailbox_number` its number there.
 create table messages (
   id integer primary key autoincrement,
   space_id integer not null references spaces (id),
@@ -304,23 +308,23 @@ create table messages (
   sender text not null,
   body text not null,
   at integer not null,
-  state text not null check (state in ('pending', 'given', 'taken', 'passed')),
+  state text not null check (state in ('pending', 'assigned', 'acknowledged', 'skipped')),
   follow_up integer not null default 0 check (follow_up in (0, 1)),
-  reader integer,
+  reader_run_id integer,
   run_id integer,
   epoch integer,
   read_at integer,
-  box text,
-  number integer,
-  check ((state in ('pending', 'passed')) = (run_id is null))
+  mailbox text,
+  mailbox_number integer,
+  check ((state in ('pending', 'skipped')) = (run_id is null))
 );
 create index messages_pending on messages (thread, id) where state = 'pending';
 create index messages_thread on messages (thread, id);
-create index messages_reader on messages (reader);
-create index messages_box on messages (box, number) where box is not null;
+create index messages_reader_run on messages (reader_run_id);
+create index messages_mailbox on messages (mailbox, mailbox_number) where mailbox is not null;
 
--- The files that people send with a message, gone with it. One that nobody will ever read has no
--- content any more. The content stands last: whoever lists files reads no page of it.
+-- Files sent with a message. The content of one that nobody will read is dropped. `content` is the
+-- last column: listing files does not read its pages.
 create table message_files (
   id integer primary key,
   message_id integer not null references messages (id) on delete cascade,
@@ -333,10 +337,9 @@ create table message_files (
   unique (message_id, position)
 );
 
--- What a running attempt has asked for in case of success. Applied in the order of epoch and seq by
--- the settlement that makes a success of the run; an attempt that comes to nothing drops its own. A
--- question carries them on to whoever succeeds with the answer.
-create table deferred (
+-- Writes that are applied, in the order of epoch and seq, only if the run succeeds. Those of an
+-- attempt that fails are dropped; a question keeps them for the attempt that continues.
+create table deferred_operations (
   run_id integer not null,
   epoch integer not null,
   seq integer not null,
@@ -347,68 +350,70 @@ create table deferred (
   at integer not null,
   primary key (run_id, epoch, seq)
 ) without rowid;
-create unique index deferred_name on deferred (run_id, name) where name is not null;
+create unique index deferred_operations_name on deferred_operations (run_id, name)
+  where name is not null;
 
--- Done once for a slot of a task, or for a run that stands for none. `early` says that it was done
--- at once, whatever became of the run.
+-- Actions done once for a slot of a task, or for a run without a slot. `during_run` marks one that
+-- was done at once, whatever became of the run.
 create table effects (
   task_id integer not null,
   slot text not null,
   name text not null check (length(name) between 1 and 256),
   run_id integer not null,
   epoch integer not null,
-  early integer not null check (early in (0, 1)),
+  during_run integer not null check (during_run in (0, 1)),
   result text not null,
   at integer not null,
   primary key (task_id, slot, name)
 ) without rowid;
 create index effects_run on effects (run_id);
 
--- `early` says that a running attempt sent it, before its run had ended. `asking` is the epoch whose
--- question a notice tells: once it is closed, what was not sent yet is withdrawn. `mail` is what a
--- mail has beside its body, and `files` are artifacts of its run, as JSON, with sizes and hashes.
+-- `during_run` marks a message that was sent before its run ended. `question_epoch` is the epoch
+-- whose question a notification announces: once that is answered, an unsent one is withdrawn.
+-- `mail` holds the fields of an e-mail, and `attachments` artifacts of the run, as JSON.
 create table deliveries (
   id integer primary key autoincrement,
   space_id integer not null,
   run_id integer,
-  kind text not null default 'message' check (kind in ('message', 'result', 'notice')),
-  early integer not null default 0 check (early in (0, 1)),
-  asking integer check (asking is null or kind = 'notice'),
+  kind text not null default 'message' check (kind in ('message', 'result', 'notification')),
+  during_run integer not null default 0 check (during_run in (0, 1)),
+  question_epoch integer check (question_epoch is null or kind = 'notification'),
   channel text not null,
   target text not null,
   dedupe_key text not null unique,
   state text not null
     check (state in ('pending', 'sending', 'sent', 'unknown', 'dead', 'withdrawn')),
   tries integer not null default 0,
-  holder text,
+  worker_id text,
   available_at integer not null,
   created_at integer not null,
   sent_at integer,
   error text,
   body text not null,
   mail text,
-  files text
+  attachments text
 );
 create index deliveries_pending on deliveries (available_at, id) where state = 'pending';
-create index deliveries_sending on deliveries (holder) where state = 'sending';
+create index deliveries_sending on deliveries (worker_id) where state = 'sending';
 create index deliveries_run on deliveries (run_id);
 create index deliveries_unsent on deliveries (state, space_id)
 where state not in ('sent', 'withdrawn');
 
--- Where a space wants its notices, from which priority up; results of tasks that name no place of
--- their own go to the one marked as usual.
-create table preferences (
+-- Where the notifications of a space go, from which priority up; results of tasks without a target
+-- go to the default one.
+create table notification_targets (
   space_id integer not null,
   channel text not null,
   target text not null,
-  least integer not null,
-  usual integer not null default 0 check (usual in (0, 1)),
+  min_priority integer not null,
+  is_default integer not null default 0 check (is_default in (0, 1)),
   updated_at integer not null,
   primary key (space_id, channel, target)
 ) without rowid;
-create unique index preferences_usual on preferences (space_id) where usual = 1;
+create unique index notification_targets_default on notification_targets (space_id)
+  where is_default = 1;
 
-create table state (
+create table task_state (
   task_id integer not null references tasks (id),
   key text not null check (length(key) between 1 and 256),
   value text not null,
@@ -417,7 +422,7 @@ create table state (
   primary key (task_id, key)
 ) without rowid;
 
-create table seen (
+create table seen_items (
   task_id integer not null references tasks (id),
   provider text not null,
   item text not null check (length(item) between 1 and 512),
@@ -443,20 +448,21 @@ create table keys (
   revoked_at integer
 );
 
--- One row for every change somebody asked for through a door, in the transaction of the change.
-create table requests (
+-- One row for every change requested through an interface, written in the transaction of the
+-- change.
+create table audit_log (
   id integer primary key autoincrement,
   at integer not null,
   caller text not null,
   space text not null,
   command text not null,
-  about text not null,
+  subject text not null,
   key text check (length(key) between 1 and 256),
   digest text,
   status integer,
   answer text
 );
-create unique index requests_key on requests (caller, key) where key is not null;
+create unique index audit_log_key on audit_log (caller, key) where key is not null;
 
 create table events (
   id integer primary key autoincrement,
@@ -483,49 +489,48 @@ create table workers (
   fenced integer not null default 0 check (fenced in (0, 1))
 ) without rowid;
 
--- A home is a folder of keepers; they end by themselves at `until`, and not before.
+-- A home is a folder of keepers; its keepers may be alive until `lease_until`.
 create table homes (
   id text primary key,
   host text not null,
-  until integer not null
+  lease_until integer not null
 );
 
--- Attempts that outlive the daemon which started them: which agent one was started with, what it was
--- told first, how often it was begun to look at its checks, and whether it could write to somewhere
--- outside, through the gateway. `gate` is empty while the gate runs; then what it said, as JSON.
-create table kept (
+-- Attempts that outlive the daemon that started them. `gate_reply` is empty while the gate runs,
+-- then its reply as JSON.
+create table kept_attempts (
   run_id integer primary key,
   epoch integer not null,
   home text not null,
   nonce text not null,
   boot text not null,
   executor text not null,
-  writes integer not null default 0,
-  out_at integer not null default 0 check (out_at >= 0),
-  err_at integer not null default 0 check (err_at >= 0),
-  looks integer not null default 0,
-  tries integer not null default 0 check (tries >= 0),
-  until integer,
-  began integer not null default 0,
+  can_write_outside integer not null default 0,
+  out_offset integer not null default 0 check (out_offset >= 0),
+  err_offset integer not null default 0 check (err_offset >= 0),
+  check_starts integer not null default 0,
+  launches integer not null default 0 check (launches >= 0),
+  relaunch_at integer,
+  started_at integer not null default 0,
   agent text not null default '',
   session text,
-  gate text,
-  said text not null default ''
+  gate_reply text,
+  prompt_text text not null default ''
 );
-create index kept_home on kept (home, run_id);
+create index kept_attempts_home on kept_attempts (home, run_id);
 
--- What was last heard of an attempt; overdue after `due_at`, and `silence` says why.
-create table beats (
+-- The newest sample of each running attempt; overdue after `due_at`, and `missed_reason` says why.
+create table heartbeats (
   run_id integer primary key,
   epoch integer not null,
   at integer not null,
   due_at integer not null,
-  silence text,
-  data text not null
+  missed_reason text,
+  sample text not null
 );
 
--- How machines were doing: one row for each home and heartbeat, kept for a week.
-create table readings (
+-- The load of machines: one row for each home and heartbeat, kept for a week.
+create table machine_samples (
   home text not null,
   at integer not null,
   host text not null,
@@ -538,7 +543,7 @@ create table readings (
   memory_total integer,
   primary key (home, at)
 ) without rowid;
-create index readings_at on readings (at);
+create index machine_samples_at on machine_samples (at);
 
 create table limits (
   scope text not null check (scope in ('total', 'pool', 'space', 'group')),
@@ -546,33 +551,34 @@ create table limits (
   cap integer,
   rate integer,
   period integer,
-  tokens real,
+  bucket_level real,
   refilled_at integer,
   primary key (scope, key)
 ) without rowid;
 
--- What claiming reads beside runs. heads says which combinations may have ready runs and whose turn
--- it is; pings say where to look again. Both are caches: runs alone is the truth.
-create table heads (
+-- What a claim reads besides runs: queue_heads say which combinations may have ready runs and whose
+-- turn it is, claim_hints where to look again. Both are caches of runs.
+create table queue_heads (
   id integer primary key,
   pool text not null,
   space_id integer not null,
   route text not null,
-  grp text not null,
+  limit_group text not null,
   metered integer not null,
-  gate text not null,
-  open integer not null,
+  blocking_group text not null,
+  is_open integer not null,
   turn integer not null,
-  unique (pool, space_id, route, grp, metered)
+  unique (pool, space_id, route, limit_group, metered)
 );
-create index heads_turn on heads (pool, gate, turn, space_id) where open = 1;
+create index queue_heads_turn on queue_heads (pool, blocking_group, turn, space_id)
+  where is_open = 1;
 
-create table pings (
+create table claim_hints (
   id integer primary key,
   pool text not null,
   space_id integer not null,
   route text,
-  grp text,
+  limit_group text,
   metered integer,
   lane text
 );
