@@ -249,8 +249,8 @@ MEANINGS = MappingProxyType(
         "hosts": "additional host names that requests may use",
         "callables": "callables, `module:function`, that requests over HTTP may name",
         "agent": "the agent of tasks that name none; default: the one that its plug-in declares",
-        "launch_retries": "how often an agent is launched again inside an attempt when its provider "
-        "limits requests, is overloaded or cannot be reached",
+        "launch_retries": "how often an agent is launched again inside an attempt when its "
+        "provider limits requests, is overloaded or cannot be reached",
         "launch_wait": "time before each of these launches",
         "prices": "prices of models whose agent reports tokens only, in the file: "
         '`[prices."gpt-6"]` with `input`, `output` and `cached`, dollars for a million tokens',

@@ -52,11 +52,11 @@ COMMANDS = MappingProxyType(
         "key": "keys",
         "secret": "secrets",
         "limit": "spaces",
-        "notify": "notifications",
+        "notification": "notifications",
         "budget": "budgets",
         "worker": "status",
         "machine": "status",
-        "requests": "keys",
+        "audit": "keys",
         "events": "logs",
         "sql": "database",
         "mcp": "mcp",
@@ -78,7 +78,7 @@ COMMANDS = MappingProxyType(
 GROUPS = frozenset(
     {
         *("task", "session", "thread", "schedule", "state", "seen", "space", "key", "secret"),
-        *("limit", "notify", "budget", "worker", "machine", "service"),
+        *("limit", "notification", "budget", "worker", "machine", "service"),
     }
 )
 """The commands that only group others."""

@@ -72,7 +72,7 @@ class RegisterThread(ThreadSelector):
 
     title: Title | None = None
     task: Answering | None = Field(
-        default=None, description="Who answers: an agent with the context `group`."
+        default=None, description="Who answers: an agent with a shared session."
     )
     trigger: Trigger | None = Field(default=None, description="The word that asks for an answer.")
     metadata: dict[str, Json] | None = Field(

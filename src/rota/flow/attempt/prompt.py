@@ -83,7 +83,7 @@ class PromptBuilder:
     ) -> AgentSessionRef | None:
         """Return the session in which a run continues.
 
-        A run that asked or was lost continues in its own session, one with the context `group` in
+        A run that asked or was lost continues in its own session, one with a shared session in
         that of its thread; never in one of another agent.
         """
         if not agent.abilities.resume:

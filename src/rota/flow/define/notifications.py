@@ -57,7 +57,7 @@ async def remove_target(store: Store, caller: Caller, space: str, to: str) -> No
     owner = await store.read(find_space, space)
     channel, _, target = to.partition(":")
     if not await store.write(drop_notification_target, owner.id, channel, target):
-        raise NotFound("preference", to, "see `rota notify list`")
+        raise NotFound("notification target", to, "see `rota notification list`")
 
 
 async def list_targets(store: Store, caller: Caller, space: str | None) -> list[NotificationTarget]:

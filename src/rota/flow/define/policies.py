@@ -72,7 +72,7 @@ def check_conversation(policy: Policy, spec: Mapping[str, Any]) -> None:
     if read_session_mode(spec) is SessionMode.ISOLATED:
         return
     if policy.lane is not None:
-        advice = "runs with the context group use the lane of their thread; leave this out"
+        advice = "runs with a shared session use the lane of their thread; leave this out"
         raise Invalid("lane", policy.lane, advice)
     if policy.overlap is Overlap.ALLOW:
         advice = "runs of one session cannot overlap; leave this out, or use the context isolated"

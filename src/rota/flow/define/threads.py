@@ -95,9 +95,9 @@ async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[
 
 
 def answering(task: Task) -> Task:
-    """Return a task that can answer in a thread: an agent with the context `group`."""
+    """Return a task that can answer in a thread: an agent with a shared session."""
     if not is_in_conversation(task):
-        advice = "only an agent with the context group can answer: rota task edit --context group"
+        advice = "only an agent with a shared session can answer: rota task edit --session shared"
         raise Invalid("task", task.name, advice)
     return task
 
