@@ -126,12 +126,11 @@ class CliContext:
         *,
         dry_run: bool = False,
         here: bool = False,
-        noun: str = "tasks",
     ) -> Record:
-        """Have a command carried out on a task, or what it has of a noun, by its id or its name."""
+        """Run a command on a task, which may be given by its id or its name."""
         space = (said or {}).get("space")
         try:
-            path = f"/v1/{noun}/{quote(self.reference(task, space), safe='')}{rest}"
+            path = f"/v1/tasks/{quote(self.reference(task, space), safe='')}{rest}"
             return self.call(method, path, said, dry_run=dry_run, here=here)
         except RotaError as fault:
             raise self.better(fault, task, space) from None

@@ -246,7 +246,7 @@ def check_rows(attempts: list[Record]) -> list[list[str]]:
             first_line(found["evidence"], 2 * SHORT),
         ]
         for attempt in attempts
-        for found in attempt["checks"] or ()
+        for found in attempt["check_results"] or ()
     ]
 
 

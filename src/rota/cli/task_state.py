@@ -137,8 +137,8 @@ def _ask_state(
     *,
     dry_run: bool = False,
 ) -> Record:
-    rest = "" if key is None else f"/{quote(key, safe='')}"
-    return desk.task(method, task, rest, said, dry_run=dry_run, noun="state")
+    rest = "/state" if key is None else f"/state/{quote(key, safe='')}"
+    return desk.task(method, task, rest, said, dry_run=dry_run)
 
 
 Provider = Annotated[
@@ -219,8 +219,8 @@ def _ask_seen(
     *,
     dry_run: bool = False,
 ) -> Record:
-    rest = "" if item is None else f"/{quote(item, safe='')}"
-    return desk.task(method, task, rest, said, dry_run=dry_run, noun="seen")
+    rest = "/seen" if item is None else f"/seen/{quote(item, safe='')}"
+    return desk.task(method, task, rest, said, dry_run=dry_run)
 
 
 def register(app: typer.Typer) -> None:

@@ -42,7 +42,7 @@ def test_people_get_short_lines():
     first, second, third = say("text", io.StringIO())
     assert re.fullmatch(r"\d\d:\d\d:\d\d  hello          succeeded  run 12        3 ms", first)
     assert second.endswith("failed     run 12       1.5 s attempt 2 ValueError: no")
-    assert third.endswith("service.stuck  service=planner why='two words'")
+    assert third.endswith("poller.stuck  service=planner why='two words'")
 
 
 def test_a_terminal_gets_colour_and_a_pipe_does_not():

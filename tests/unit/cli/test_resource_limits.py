@@ -20,7 +20,7 @@ SITE = {
     "memory_mib": 200,
     "processes": None,
     "cpus": None,
-    "usual": False,
+    "default": False,
     "terminal": False,
 }
 ALL = frozenset({"pids", "memory", "cpu"})
@@ -46,13 +46,15 @@ def test_without_one_memory_is_held_for_each_process_and_processors_for_nobody()
 
 
 def test_a_bound_of_memory_says_for_whom_it_holds():
-    assert site_words(said(held={"memory_mib": "together"})) == "a process within 200 MiB"
-    each = site_words(said(held={"memory_mib": "each"}))
+    assert (
+        site_words(said(enforced_limits={"memory_mib": "together"})) == "a process within 200 MiB"
+    )
+    each = site_words(said(enforced_limits={"memory_mib": "each"}))
     assert each == "a process with each process within 200 MiB"
 
 
 def test_what_nothing_holds_is_said_with_what_to_do():
-    (line,) = unheld_words(said(held={"memory_mib": "each", "cpus": "not"}))
+    (line,) = unheld_words(said(enforced_limits={"memory_mib": "each", "cpus": "not"}))
     assert line.endswith("rota task edit x --cpus none")
     assert unheld_words({"name": "x", "site": None}) == []
 

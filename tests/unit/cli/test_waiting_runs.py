@@ -103,7 +103,7 @@ def test_a_gate_that_woke_nobody_is_told_as_that(rota, ended):
     ended(Succeeded(result='"no new mail"'), AttemptNotes(suppressed=SuppressionReason.BY_GATE))
     assert rota.ok("run", "1", "--wait").out == "Its gate woke nobody: no new mail\n"
     for words in ((), ("--task", "hello"), ("--state", "succeeded")):
-        assert rota.ok("runs", *words).out == "No runs but 1 quiet one: --all shows them.\n"
+        assert rota.ok("runs", *words).out == "No runs but 1 suppressed one: --all shows them.\n"
     assert "no new mail" in rota.ok("runs", "--all").out
     assert rota.ok("runs", "--all", "--state", "failed").out == "No runs.\n"
     assert rota.ok("runs", "--state", "failed").out == "No runs.\n"

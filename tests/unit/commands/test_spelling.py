@@ -39,7 +39,7 @@ def test_no_pattern_is_shown_to_people(name):
 @pytest.mark.parametrize(
     ("name", "said", "advice"),
     [
-        ("say", {"thread_key": "bad thread", "text": "x"}, "such as telegram:chat:42"),
+        ("create_message", {"thread_key": "bad thread", "text": "x"}, "such as telegram:chat:42"),
         ("answer_run", {"run": 1, "answer": "x", "action_hash": "zz"}, "such as 9f86d081…"),
         ("create_space", {"name": "Anna B"}, "such as anna or team-2"),
         ("show_task", {"task": "a b"}, "such as daily-report"),
@@ -48,7 +48,11 @@ def test_no_pattern_is_shown_to_people(name):
         ("put_secret", {"secret": "Git Hub", "value": "x"}, "such as github"),
         ("get_state", {"task": "a", "key": "x y"}, "such as last-mail"),
         ("get_effect", {"name": "a b"}, "such as invoice-17"),
-        ("say", {"thread_key": "a:b", "text": "x", "sender": "a\nb"}, "one line without"),
+        (
+            "create_message",
+            {"thread_key": "a:b", "text": "x", "sender": "a\nb"},
+            "one line without",
+        ),
         ("events", {"after": "a b"}, "such as 1.42"),
         ("show_task", {"task": "name\n"}, "such as daily-report"),
     ],
