@@ -1,4 +1,4 @@
-"""Events with their meanings, and positions in their order."""
+"""Events with their meanings, and positions in the order of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.model.ids import EventId, RunId, TaskId
 
 
 class EventName(StrEnum):
-    """What can have happened; the value is what logs, the API and docs call it."""
+    """Name of an event, as logs, the API and the documentation use it."""
 
     SETTLED = "run.settled"
     RETRIED = "run.retried"
@@ -52,29 +52,29 @@ class EventName(StrEnum):
 
 
 EVENT_MEANINGS: dict[EventName, str] = {
-    EventName.SETTLED: "a run ended; data holds its state, and what is known of it: `checked`, "
-    "`mark`, `next_check`",
+    EventName.SETTLED: "a run ended; data holds its state, and `checked`, `mark` and `next_check` "
+    "if known",
     EventName.RETRIED: "an attempt failed and the run is queued again",
     EventName.LOST: "an attempt vanished without a result; data says why",
     EventName.DRAINED: "a worker shut down and gave the run back",
-    EventName.HELD_BACK: "a budget of the day is spent and the run waits; data says which",
+    EventName.HELD_BACK: "a daily budget is used up and the run waits; data names the budget",
     EventName.ASKED: "a run waits for a person's answer",
     EventName.ANSWERED: "a person answered and the run is queued again",
-    EventName.NOTICED: "people are told that a run failed, expired or waits; data holds the places "
-    "`to` which it goes, and those whose level its priority is `below`",
-    EventName.CANCEL_REQUESTED: "somebody asked for a running run to stop; `why` tells who",
+    EventName.NOTICED: "notifications about a failed, expired or waiting run were queued; data "
+    "holds the targets they go `to`, and the targets whose level its priority is `below`",
+    EventName.CANCEL_REQUESTED: "a running run was asked to stop; `why` says by whom",
     EventName.STUCK: "a run is past its timeout and cannot be stopped",
-    EventName.SILENT: "nobody has told of a running attempt for two heartbeats; data says why",
-    EventName.LATE_RESULT: "a result came from an attempt that no longer owns the run",
-    EventName.OUTPUT: "a program wrote something; data holds the stream, the offset, the text, "
-    "and in `ansi` the same with its colours, where it has any; the line of an `open` one was not "
-    "whole yet, and one that `continues` goes on with the line before; one with `end` is of the "
-    "end of a long output, recorded once its program has ended",
-    EventName.PROGRESS: "a run says how far it is; data holds percent and message",
-    EventName.TOOL: "an agent uses a tool; data holds its name and a summary",
+    EventName.SILENT: "two heartbeats of a running attempt were missed; data says why",
+    EventName.LATE_RESULT: "a result came from an attempt that no longer holds the run",
+    EventName.OUTPUT: "a program wrote output; data holds the stream, the offset, the text, and, "
+    "if it has colours, the coloured text as `ansi`; the last line of an `open` chunk is "
+    "incomplete, a chunk that `continues` completes the line before it; a chunk with `end` is the "
+    "end of a long output, recorded after the program has ended",
+    EventName.PROGRESS: "a run reports its progress; data holds percent and message",
+    EventName.TOOL: "an agent calls a tool; data holds its name and a summary",
     EventName.USAGE: "an agent has used tokens; data holds the figures",
-    EventName.SESSION: "an agent has begun or resumed a session; data holds its name",
-    EventName.FAULT: "an agent met a fault and may go on; data holds its kind",
+    EventName.SESSION: "an agent started or resumed a session; data holds its id",
+    EventName.FAULT: "an agent reported an error and may go on; data holds its kind",
     EventName.TASK_CREATED: "a task was created",
     EventName.TASK_CHANGED: "a task's definition or policy changed",
     EventName.TASK_ENABLED: "a task was enabled",
@@ -82,25 +82,25 @@ EVENT_MEANINGS: dict[EventName, str] = {
     EventName.TASK_DELETED: "a task was deleted; its history stays until retention",
     EventName.SCHEDULE_CHANGED: "a schedule was created or changed",
     EventName.SCHEDULE_ENDED: "a schedule has no further slots",
-    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated and was set aside",
+    EventName.SCHEDULE_QUARANTINED: "a schedule's rule could not be evaluated; it plans no slots",
     EventName.DELIVERY_SENT: "a channel accepted a message",
-    EventName.DELIVERY_UNKNOWN: "a channel did not say whether it took a message",
-    EventName.DELIVERY_DEAD: "a message was given up",
+    EventName.DELIVERY_UNKNOWN: "a channel did not confirm whether it accepted a message",
+    EventName.DELIVERY_DEAD: "a message could not be sent and is not tried again",
     EventName.DELIVERY_WITHDRAWN: "a question was closed before its message was sent",
-    EventName.RESTORED: "the database was put in place from a backup; data tells from when",
-    EventName.PAUSED: "everything was paused: nothing new begins, slots that come due are skipped",
-    EventName.RESUMED: "everything was resumed: work begins again, from now on",
-    EventName.CLOCK_LEAPT: "the store's clock leapt forward by more than a minute; data says "
-    "`from` when `to` when, and slots in between count as missed once it is believed",
-    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back; slots `from` the one "
-    "instant `to` the other were planned meanwhile and do not fire again: `rota status` names the "
-    "`rota backfill` that brings back those without a run",
+    EventName.RESTORED: "the database was restored from a backup; data holds the backup's time",
+    EventName.PAUSED: "everything was paused: no run starts, slots that come due are skipped",
+    EventName.RESUMED: "everything was resumed: runs start again from now on",
+    EventName.CLOCK_LEAPT: "the store's clock jumped forward by more than a minute; data holds "
+    "`from` and `to`; slots in between count as missed once the new time is confirmed",
+    EventName.CLOCK_RETURNED: "the store's clock was ahead and went back; slots `from` one instant "
+    "`to` the other were planned too early and do not fire again: `rota status` names the "
+    "`rota backfill` command that runs those without a run",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One recorded fact."""
+    """A recorded event."""
 
     id: EventId
     at: datetime
@@ -115,9 +115,9 @@ _TEXT = re.compile(r"([0-9a-f]{1,64})-([0-9a-f]{1,16})-([0-9a-f]{1,16})")
 
 
 class EventPosition(NamedTuple):
-    """A place in the order in which events can be read; it never gets an earlier neighbour.
+    """A position in the order of events; no event is ever inserted before a position once read.
 
-    Where commits happen one at a time the id says it all, and `transaction` is 0.
+    Stores with one writer order by id alone; there `transaction` is 0.
     """
 
     transaction: int
@@ -128,12 +128,12 @@ START = EventPosition(0, 0)
 
 
 def cursor_at(incarnation: str, position: EventPosition) -> str:
-    """Return the text that stands for a position in a database."""
+    """Return a position in a database as text."""
     return f"{incarnation}-{position.transaction:x}-{position.event:x}"
 
 
 def position_of(cursor: str, incarnation: str) -> EventPosition | None:
-    """Return the position that a text stands for, or None if another database has made it."""
+    """Return the position that a cursor stands for; None if it belongs to another database."""
     found = _TEXT.fullmatch(cursor)
     if found is None or found[1] != incarnation:
         return None
@@ -142,11 +142,11 @@ def position_of(cursor: str, incarnation: str) -> EventPosition | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
-    """Events in order, each with its position, and where to go on.
+    """Events in order, each with its position, and where to continue.
 
-    `gap` says that what follows the cursor is not known any more: it is of another incarnation, or
-    retention has taken events after it. `more` says that the page was full, and `hidden` that there
-    are newer events which a transaction that still runs keeps back.
+    `gap`: events after the cursor may be missing, because it is of another incarnation or retention
+    removed some. `more`: the page was full. `hidden`: newer events exist, but a transaction that
+    is still open keeps their order undecided.
     """
 
     events: tuple[tuple[EventPosition, Event], ...]
@@ -158,10 +158,10 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTally:
-    """How many events there were after a position, and where to go on.
+    """Counts of events after a position, and where to continue.
 
-    `events` counts by name and, for runs that ended, state. `late` counts runs of slots that ended
-    at their first attempt by how late they began: a bucket, how many, and microseconds in all.
+    `events` counts by name and, for ended runs, by state. `late` counts runs of slots that ended at
+    their first attempt, by how late they started: bucket, count, and total microseconds.
     """
 
     events: tuple[tuple[str, str, int], ...]

@@ -1,4 +1,4 @@
-"""Values to JSON and back, and which JSON values are accepted."""
+"""Frozen values to JSON and back, and the limits on JSON from outside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_json(value: object) -> object:
 
 
 def from_json(kind: type[Value], record: object) -> Value:
-    """Return the frozen value a record describes; unknown keys are ignored."""
+    """Return the value that a record describes; unknown keys are ignored."""
     return typing.cast("Value", _decode(kind, record))
 
 
@@ -69,13 +69,14 @@ def _hints(kind: type) -> dict[str, object]:
 
 
 DEEPEST = 100
-"""How deep lists and objects may lie in each other."""
+"""Levels of nested lists and objects."""
 
 
 def encode(value: object, *, ensure_ascii: bool = True) -> str:
-    """Return a value as JSON text; raise ValueError or TypeError if it is none.
+    """Return a value as JSON text.
 
-    Numbers without an end are none, nor is what is nested too deep to be read again.
+    Raises ValueError or TypeError for what is not JSON, NaN and infinity included, and for values
+    nested too deep to be parsed again.
     """
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii)
@@ -87,7 +88,7 @@ def encode(value: object, *, ensure_ascii: bool = True) -> str:
 
 
 def is_deeper(value: object, most: int) -> bool:
-    """Whether lists and objects lie deeper in each other than that."""
+    """Whether lists and objects are nested deeper than `limit` levels."""
     level = [value]
     for _ in range(most):
         inner: list[object] = []
