@@ -109,7 +109,7 @@ def test_links_and_pipes_are_not_there(door, home, shelf):
 
 
 def test_only_so_many_are_handed_out_at_once(door, shelf, monkeypatch):
-    monkeypatch.setattr(asgi, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(asgi, "MAX_CONCURRENT", 0)
     (shelf / "x").touch()
     assert door.ann.get(path(shelf, "x")).status == 503
 

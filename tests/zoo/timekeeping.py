@@ -113,7 +113,7 @@ def only_one_time_a_day() -> Iterator[None]:
     caught_by=ORACLE,
 )
 def zone_of_the_host() -> Iterator[None]:
-    wall = zones.wall_of
+    wall = zones.zone_clock
 
     def of_the_host(where):
         from zoneinfo import ZoneInfo

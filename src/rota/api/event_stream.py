@@ -53,7 +53,7 @@ MOST_SEATS = 1_000
 MOST_SEATS_OF_MEMBERS = 900
 MOST_SEATS_OF_SPACE = 250
 """The first holds for everybody, the others for member spaces: main always finds a seat."""
-MOST_KEPT = 1 << 20
+MAX_KEPT = 1 << 20
 """Bytes that wait for a client before it is cut."""
 PAGE = 1_000
 SHORTEST_PAGE = 100
@@ -131,7 +131,7 @@ class EventSubscription:
         if self.over or self.cut:
             return
         self._size += len(chunk)
-        if self._size > MOST_KEPT:
+        if self._size > MAX_KEPT:
             self.cut_off()
             return
         self._waiting.append(chunk)

@@ -43,10 +43,10 @@ NO_ROUTE = "-"
 NO_SPACE = ""
 FORWARDED = frozenset({b"x-forwarded-for", b"forwarded", b"via"})
 """What a proxy adds: then a request comes from elsewhere."""
-MOST_HEADERS = 100
+MAX_HEADERS = 100
 LONGEST_HEADERS = 16 << 10
 LONGEST_PATH = 8 << 10
-LONGEST_NUMBER = 15
+MAX_NUMBER = 15
 """Digits of a Content-Length; Python reads no number of thousands."""
 BODY_SECONDS = 30.0
 MAX_REQUESTS_OF_SPACE = 500
@@ -211,7 +211,7 @@ class Middleware:
         if not length.isdigit():
             raise RequestRejected(400, "bad_request", "Content-Length must be a number")
         most = longest(scope["method"], scope["path"])
-        if len(length) > LONGEST_NUMBER or int(length) > most:
+        if len(length) > MAX_NUMBER or int(length) > most:
             raise RequestRejected(413, "too_large", f"a body has at most {most} bytes here")
         sends = length != b"0" or b"transfer-encoding" in headers
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -266,7 +266,7 @@ class Middleware:
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:
     given = scope["headers"]
-    if len(given) > MOST_HEADERS or sum(len(n) + len(v) for n, v in given) > LONGEST_HEADERS:
+    if len(given) > MAX_HEADERS or sum(len(n) + len(v) for n, v in given) > LONGEST_HEADERS:
         raise RequestRejected(431, "too_large", "the request has too many or too long headers")
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > LONGEST_PATH:
         raise RequestRejected(414, "too_large", "the address is too long")
@@ -346,7 +346,7 @@ async def _turn_away(scope: Scope, send: Send, fault: RotaError) -> None:
 FREE_GUESSES = 10
 LONGEST_SECONDS = 60.0
 FORGOTTEN_SECONDS = 600.0
-MOST_PLACES = 10_000
+MAX_PLACES = 10_000
 PREFIX = 64
 """A network of IPv6 is one place, however many addresses it has."""
 
@@ -373,7 +373,7 @@ class LoginBackoff:
         count, last = self._places.pop(place, (0, now))
         count = 0 if now - last > FORGOTTEN_SECONDS else count
         self._places[place] = (min(count + 1, FREE_GUESSES + 16), now)
-        while len(self._places) > MOST_PLACES:
+        while len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
 
 
@@ -397,7 +397,7 @@ LONGER = {("POST", "/v1/threads/{thread_key}/messages"): 14 << 20}
 LONGER_SCOPE = KeyScope.RUN
 """What opens it: who lacks that is turned away before any of it is held."""
 LONGEST_OF_ALL = max(LONGER.values())
-MOST_HELD = 2 * LONGEST_OF_ALL
+MAX_HELD = 2 * LONGEST_OF_ALL
 """How many bytes of long bodies are held at once."""
 MAX_BODY_BYTES_OF_SPACE = LONGEST_OF_ALL
 """How many bytes of bodies that are not small are held at once for one space."""
@@ -446,7 +446,7 @@ class BodyLimiter:
         if self._held[space] + size > MAX_BODY_BYTES_OF_SPACE:
             message = f"your space sends long requests now: send it again in {AGAIN_SECONDS} s"
             return BodyLimitReached(429, "too_many_bodies", message)
-        if size > LONGEST_BODY and self._long + size > MOST_HELD:
+        if size > LONGEST_BODY and self._long + size > MAX_HELD:
             message = f"others send long requests now: send it again in {AGAIN_SECONDS} s"
             return BodyLimitReached(503, "too_many_bodies", message)
         return None

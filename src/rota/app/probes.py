@@ -39,7 +39,7 @@ from rota.keeper.workspace import egress_name
 from rota.model.ids import Epoch, RunId
 from rota.ports.host import FileStat, ProbeResult
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 MOST_REDIRECTS = 3
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 GOOD = range(200, 300)
@@ -120,7 +120,7 @@ class UrlProbe:
             line.open(self._until - time.monotonic(), secure=parts.scheme == "https")
             line.request("GET", path, headers={"User-Agent": "rota-check", "Accept": "*/*"})
             answer = line.getresponse()
-            body = b"" if answer.status in REDIRECTS else answer.read(MOST_BYTES)
+            body = b"" if answer.status in REDIRECTS else answer.read(MAX_BYTES)
             if time.monotonic() >= self._until:
                 raise TimeoutError
             return _Answer(answer.status, answer.getheader("Location"), body)

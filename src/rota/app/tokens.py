@@ -28,7 +28,7 @@ FOLDER = "desk"
 SOCKET = "mcp.sock"
 PORT_INSIDE = 7684
 """Where programs behind walls find the desk, on their own 127.0.0.1."""
-LONGEST_SOCKET = 107
+MAX_SOCKET_PATH = 107
 SIGNING_KEY_BYTES = 32
 PRIVATE = 0o600
 
@@ -65,7 +65,7 @@ def agent_api_socket(home: Path) -> EgressSocket | None:
     They are handed its folder, for a daemon that starts again makes a new socket there.
     """
     path = home.absolute() / FOLDER / SOCKET
-    if len(os.fsencode(path)) > LONGEST_SOCKET:
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         return None
     return EgressSocket(socket=str(path), port=PORT_INSIDE, alone=True)
 

@@ -47,7 +47,7 @@ LOG_FILE = "logs/rota.log"
 FIRST_TASKS = "tasks.toml"
 EXIT_CODES = {DaemonExit.LEFT_BEHIND: 0, DaemonExit.INTERRUPTED: 130}
 MOST_RUNS = 1_000_000
-HIGHEST_PORT = 65_535
+MAX_PORT = 65_535
 
 
 def up(
@@ -78,7 +78,7 @@ def up(
     Example: rota up --home ./.rota --port 7682
     """
     desk = CliContext(context, makes=True)
-    settings = desk.settings(port=optional_whole_number("port", port, 0, HIGHEST_PORT), host=host)
+    settings = desk.settings(port=optional_whole_number("port", port, 0, MAX_PORT), host=host)
     form = "json" if desk.out.as_json else settings.log_format
     make_home(settings)
     narrowed = make_private(settings)

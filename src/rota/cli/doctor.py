@@ -45,7 +45,7 @@ from rota.runtime.clock import SystemClock
 from rota.store.sqlite.file_modes import narrow
 from rota.timing.durations import format_duration
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 MOST_NAMED = 5
 DAEMON, TERMINAL = "the daemon", "this terminal"
 NO_DAEMON = "No daemon answers, so programs were looked for on the PATH of this terminal: {}"
@@ -77,7 +77,7 @@ def ask_daemon(daemon: HttpClient) -> MissingProgramReport:
     before: int | None = None
     while True:
         page = {} if before is None else {"before": before}
-        wanted = {"state": "enabled", "limit": MOST_LISTED, **page}
+        wanted = {"state": "enabled", "limit": MAX_LISTED, **page}
         listed = daemon.call("GET", "/v1/tasks", wanted)
         for task in listed["tasks"]:
             for lack in daemon.call("GET", f"/v1/tasks/{task['id']}", {})["lacks"]:

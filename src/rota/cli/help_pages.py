@@ -19,7 +19,7 @@ END = "--"
 COMPLETE = "__complete"
 """What a shell asks with, to complete a command line."""
 PAGES = path.join(path.dirname(__file__), "pages")  # noqa: PTH118, PTH120 - pathlib is slow to load
-DEEPEST = 2
+MAX_DEPTH = 2
 
 
 def hoist(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -53,7 +53,7 @@ def page_name(path_words: Sequence[str]) -> str:
 def find_page(words: Sequence[str]) -> str | None:
     """Return the help page that a command line asks for, if it asks for one that exists."""
     plain = words[: words.index(END)] if END in words else words
-    leading = [word for word in plain if not word.startswith("-")][:DEEPEST]
+    leading = [word for word in plain if not word.startswith("-")][:MAX_DEPTH]
     asked = not HELP.isdisjoint(plain)
     if not asked and (len(words) > 1 or leading != list(words)):
         return None
@@ -205,7 +205,7 @@ def candidates(argv: Sequence[str]) -> list[str]:
 
 def _page_of(words: list[str]) -> tuple[str, list[str]]:
     """Return the page of the command that words lead to, and the words after it."""
-    for depth in range(min(len(words), DEEPEST), 0, -1):
+    for depth in range(min(len(words), MAX_DEPTH), 0, -1):
         page = find_page([*words[:depth], "--help"])
         if page is not None and _usage(page, words[:depth]):
             return page, words[depth:]

@@ -12,9 +12,9 @@ import typer
 from rota.cli.arguments import maybe_number, optional_whole_number, whole_number
 from rota.cli.context import NO_MORE, CliContext, Record
 from rota.errors import Invalid
-from rota.rules.checks import LARGEST_LENGTH
-from rota.rules.notifications import MOST_PROGRESS
-from rota.rules.task_spec import LEAST_CPUS, MOST_CPUS
+from rota.rules.checks import MAX_MIN_LENGTH
+from rota.rules.notifications import MAX_PROGRESS
+from rota.rules.task_spec import MIN_CPUS, MOST_CPUS
 
 HIGHEST_PRIORITY = 1_000_000
 MOST_ATTEMPTS = 1_000
@@ -289,7 +289,7 @@ def site_of(given: Mapping[str, Any]) -> Record:
         "mounts": list(left.get("mount") or ()) or None,
         "memory_mib": optional_whole_number("memory", left.get("memory"), 16, MOST_BOUND),
         "processes": optional_whole_number("processes", left.get("processes"), 1, MOST_BOUND),
-        "cpus": maybe_number("cpus", left.get("cpus"), LEAST_CPUS, MOST_CPUS),
+        "cpus": maybe_number("cpus", left.get("cpus"), MIN_CPUS, MOST_CPUS),
     }
     names = {"mount": "mounts", "memory": "memory_mib"}
     return said | {names.get(name, name): NO_MORE for name in off if names.get(name, name) in said}
@@ -313,7 +313,7 @@ def policy_of(given: Mapping[str, Any]) -> Record | None:
         "disable_after": optional_whole_number(
             "disable-after", given.get("disable_after"), 0, MOST_ATTEMPTS
         ),
-        "progress": optional_whole_number("progress", given.get("progress"), 0, MOST_PROGRESS),
+        "progress": optional_whole_number("progress", given.get("progress"), 0, MAX_PROGRESS),
     }
     retry = {
         "attempts": optional_whole_number("retry", given.get("retry"), 1, MOST_ATTEMPTS),
@@ -420,7 +420,7 @@ def check_of(line: str) -> Record:
         case "command":
             return {kind: words_of(value)}
         case "min_length":
-            return {kind: whole_number("check", value, 1, LARGEST_LENGTH)}
+            return {kind: whole_number("check", value, 1, MAX_MIN_LENGTH)}
         case "url":
             url, _, text = value.partition(" ")
             return {kind: url, **({"contains": text.strip()} if text.strip() else {})}
@@ -432,7 +432,7 @@ def check_of(line: str) -> Record:
             return {kind: value}
 
 
-MOST_TURNS = 10_000
+MAX_TURNS = 10_000
 Several = list[str] | None
 
 Model = Annotated[Text, typer.Option("--model", metavar="NAME", help="Agent: its model.")]
@@ -516,5 +516,5 @@ def wishes_of(given: Mapping[str, Any]) -> Record:
     said |= {field: NO_MORE for name, field in FIELDS.items() if name in off}
     if "max_turns" in off:
         return {**said, "max_turns": NO_MORE}
-    turns = optional_whole_number("max-turns", left.get("max_turns"), 1, MOST_TURNS)
+    turns = optional_whole_number("max-turns", left.get("max_turns"), 1, MAX_TURNS)
     return said if turns is None else {**said, "max_turns": turns}

@@ -16,18 +16,18 @@ from rota.commands.catalogue import command
 from rota.commands.context import RequestContext
 from rota.commands.fields import PLAIN, UNSEEN, WHOLE, Id, Json, Text, TextFormat
 from rota.commands.responses import RequestModel, ResponseModel
-from rota.commands.runs import LONGEST_NAME
+from rota.commands.runs import MAX_NAME
 from rota.commands.task_fields import Length, length
 from rota.commands.task_state import Name, SeenItemInput
 from rota.errors import NotFound
 from rota.flow.define import attempt_requests, task_state
-from rota.flow.define.attempt_requests import MOST_FILES, attach_files
+from rota.flow.define.attempt_requests import MAX_FILES, attach_files
 from rota.flow.define.policies import HIGHEST_PRIORITY
 from rota.model.attempt_requests import DeferredResult, Effect
 from rota.model.attempts import WaitingForAnswer as Question
 from rota.model.keys import KeyScope
 from rota.model.notifications import Attachment
-from rota.rules.messages import LONGEST_SUBJECT
+from rota.rules.messages import MAX_SUBJECT
 
 END_YOUR_TURN = (
     "Your question is noted. End your turn now, without doing anything else: the run waits, and "
@@ -41,11 +41,11 @@ EffectName = Annotated[
     ),
 ]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=256), PLAIN]
-Said = Annotated[Text, StringConstraints(min_length=1, max_length=attempt_requests.LONGEST_MESSAGE)]
+Said = Annotated[Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_MESSAGE)]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=200), PLAIN]
-Subject = Annotated[Text, StringConstraints(max_length=LONGEST_SUBJECT)]
+Subject = Annotated[Text, StringConstraints(max_length=MAX_SUBJECT)]
 Format = Annotated[Text, StringConstraints(max_length=40)]
-FileName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 Priority = Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), WHOLE]
 
 
@@ -67,7 +67,7 @@ class SendMessage(AttemptRequestModel):
     )
     files: list[FileName] = Field(
         default_factory=list,
-        max_length=MOST_FILES,
+        max_length=MAX_FILES,
         description="Files that go with it, by their paths below $ROTA_ARTIFACTS.",
     )
 
@@ -94,9 +94,9 @@ class AskUser(AttemptRequestModel):
     """What a person is to decide; with an action, whether to approve exactly that."""
 
     question: Annotated[
-        Text, StringConstraints(min_length=1, max_length=attempt_requests.LONGEST_QUESTION)
+        Text, StringConstraints(min_length=1, max_length=attempt_requests.MAX_QUESTION)
     ]
-    context: Annotated[Text, StringConstraints(max_length=attempt_requests.LONGEST_QUESTION)] = ""
+    context: Annotated[Text, StringConstraints(max_length=attempt_requests.MAX_QUESTION)] = ""
     options: list[Option] = Field(default_factory=list, max_length=20)
     expires_in: Length | None = None
     default: Option | None = Field(

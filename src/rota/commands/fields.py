@@ -27,7 +27,7 @@ from rota.model.tasks import Task
 from rota.model.text import CONTROLS, INVISIBLE
 from rota.rules.permissions import check_space, may_act_for
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 LARGEST_ID = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
 YEARS = (1900, 2999)
@@ -110,7 +110,7 @@ def _written(value: object) -> object:
 
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), WHOLE]
-Limit = Annotated[int, Field(ge=1, le=MOST_LISTED), WHOLE]
+Limit = Annotated[int, Field(ge=1, le=MAX_LISTED), WHOLE]
 SpaceName = Annotated[
     str,
     TextFormat(

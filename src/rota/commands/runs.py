@@ -243,7 +243,7 @@ class OpenQuestionList(ResponseModel):
 class AnswerInput(RunSelector):
     """What a run that waits is to be told; the newest question if none is named."""
 
-    answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.LONGEST_ANSWER)]
+    answer: Annotated[Text, StringConstraints(min_length=1, max_length=runs.MAX_ANSWER)]
     question: Id | None = None
     action_hash: ActionHash | None = Field(
         default=None, description="Of the action that was shown; every approval needs it."
@@ -493,13 +493,13 @@ def _told(found: SqlResponse) -> str:
         rows = rows[: len(rows) // 2]
 
 
-LONGEST_NAME = 4_096
+MAX_NAME = 4_096
 
 
 class ArtifactSelector(RunSelector):
     """One file of a run; its name may have folders in it."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 
 
 class ArtifactResponse(ResponseModel):

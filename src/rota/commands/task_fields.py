@@ -25,7 +25,7 @@ from rota.errors import Invalid
 from rota.flow.define import tasks
 from rota.flow.define.policies import HIGHEST_PRIORITY, MOST_ATTEMPTS, MOST_CATCH_UP, policy_from
 from rota.flow.define.schedules import KINDS, ScheduleSpec
-from rota.model.agents import MOST_TURNS, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import MAX_TURNS, OutputFormat, PromptInput, SessionContext
 from rota.model.programs import NetworkAccess
 from rota.model.schedules import Fold, Gap, QuietMode
 from rota.model.tasks import (
@@ -39,9 +39,9 @@ from rota.model.tasks import (
     Retry,
     TaskKind,
 )
-from rota.rules.checks import DONE, MOST_CHECKS, MOST_WORDS
-from rota.rules.notifications import MOST_PROGRESS
-from rota.rules.task_spec import BOUNDS, FIELDS, LEAST_CPUS, MOST_CPUS, WISHES
+from rota.rules.checks import DONE, MAX_ARGUMENTS, MAX_CHECKS
+from rota.rules.notifications import MAX_PROGRESS
+from rota.rules.task_spec import BOUNDS, FIELDS, MIN_CPUS, MOST_CPUS, WISHES
 from rota.timing.durations import parse_duration
 
 Line = Annotated[Text, StringConstraints(min_length=1, max_length=10_000)]
@@ -150,7 +150,7 @@ class PolicyInput(RequestModel):
     until_success: bool | None = None
     deliver_to: Word | None = None
     acknowledge: bool | None = None
-    progress: Annotated[int, Field(ge=0, le=MOST_PROGRESS), WHOLE] | None = None
+    progress: Annotated[int, Field(ge=0, le=MAX_PROGRESS), WHOLE] | None = None
 
     def over(self, base: Policy) -> Policy:
         """Return a policy with everything set that was said."""
@@ -194,7 +194,7 @@ def length(value: str | None, field: str) -> timedelta | None:
 Checks = Annotated[
     list[dict[str, Json]],
     Field(
-        max_length=MOST_CHECKS,
+        max_length=MAX_CHECKS,
         description="What must be true for a run to count as done; each check names one of "
         "file_newer, command, url, json_schema, min_length, tool_called, not_like.",
     ),
@@ -204,7 +204,7 @@ Checks = Annotated[
 class GateInput(RequestModel):
     """A program that decides whether the work begins; it ends with a line `{"wake": true}`."""
 
-    command: list[Text] = Field(min_length=1, max_length=MOST_WORDS)
+    command: list[Text] = Field(min_length=1, max_length=MAX_ARGUMENTS)
     timeout: Length | None = None
 
 
@@ -220,7 +220,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever a field holds
     return value.model_dump(exclude_none=True) if isinstance(value, RequestModel) else value
 
 
-Title = Annotated[str, StringConstraints(max_length=tasks.LONGEST_TITLE), PLAIN]
+Title = Annotated[str, StringConstraints(max_length=tasks.MAX_TITLE), PLAIN]
 Call = Annotated[
     str,
     StringConstraints(max_length=200),
@@ -269,7 +269,7 @@ class TaskWorkInput(RequestModel):
     denied_tools: list[Tool] | None = Field(default=None, max_length=1_000)
     thinking: Word | None = None
     permission_mode: Word | None = None
-    max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS), WHOLE] | None = None
+    max_turns: Annotated[int, Field(ge=1, le=MAX_TURNS), WHOLE] | None = None
     context: SessionContext | None = Field(
         default=None,
         description="`group`: its runs go on in the session of the thread, one after the other.",
@@ -293,7 +293,7 @@ class TaskWorkInput(RequestModel):
     folder: Word | None = None
     memory_mib: Annotated[int, Field(ge=16, le=LARGEST), WHOLE] | None = None
     processes: Annotated[int, Field(ge=1, le=LARGEST), WHOLE] | None = None
-    cpus: Annotated[float, Field(ge=LEAST_CPUS, le=MOST_CPUS)] | None = None
+    cpus: Annotated[float, Field(ge=MIN_CPUS, le=MOST_CPUS)] | None = None
     checks: Checks | None = None
     gate: GateInput | None = None
     next_check: NextCheckInput | None = None

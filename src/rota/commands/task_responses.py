@@ -23,7 +23,7 @@ from rota.rules.task_spec import BOUNDS, WISHES, site_of
 from rota.timing.descriptions import describe
 from rota.timing.rule_builders import from_record
 
-MOST_LISTED = 2_000
+MAX_LISTED = 2_000
 """How many tasks are kept as they were listed."""
 
 
@@ -202,7 +202,7 @@ def task_listed(task: Task, schedules: Sequence[StoredSchedule], now: datetime) 
         return known[2]
     lines = [ScheduleSummary.model_construct(**_schedule_line(schedule)) for schedule in schedules]
     made = TaskSummary.model_construct(**_task_line(task, state), schedules=lines)
-    if len(_listed) >= MOST_LISTED:
+    if len(_listed) >= MAX_LISTED:
         _listed.clear()
     _listed[task.id] = (task, schedules, made)
     return made

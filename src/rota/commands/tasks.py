@@ -74,7 +74,7 @@ from rota.model.views import TaskFilter
 from rota.rules.checks import CHECKS, DONE, patterns_in
 from rota.rules.permissions import (
     FIRES_TRIED,
-    MOST_SCHEDULES,
+    MAX_CREATED_SCHEDULES,
     check_hands,
     check_judges,
     check_pace,
@@ -551,8 +551,8 @@ async def check_maker(
         check_judges(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
         return
-    if stands is not None and len(await store.list_schedules([stands.id])) >= MOST_SCHEDULES:
-        message = f"it has {MOST_SCHEDULES} schedules already: change one of them"
+    if stands is not None and len(await store.list_schedules([stands.id])) >= MAX_CREATED_SCHEDULES:
+        message = f"it has {MAX_CREATED_SCHEDULES} schedules already: change one of them"
         raise Conflict(message)
     now = from_micros(store.now())
     rule = build_rule(schedule.wish(), (await store.find_space(space)).timezone, now, now)

@@ -332,7 +332,7 @@ class GatewayClient:
 
 
 PATIENCE_SECONDS = 5.0
-LONGEST_ANSWER = 1 << 20
+MAX_ANSWER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +377,7 @@ def _asked(folder: Path) -> dict[str, Any]:
             line.connect(f"/proc/self/fd/{held}/{CONTROL}")
             line.sendall(b'{"do": "hello"}\n')
             with line.makefile("rb") as answers:
-                told: dict[str, Any] = json.loads(answers.readline(LONGEST_ANSWER))
+                told: dict[str, Any] = json.loads(answers.readline(MAX_ANSWER))
     finally:
         os.close(held)
     return told

@@ -16,12 +16,12 @@ from asyncio import StreamReader, StreamWriter
 from dataclasses import dataclass, field
 
 PREFIX = "sk-rota-"
-MOST_AT_ONCE = 64
+MAX_CONCURRENT = 64
 """Connections of one attempt; more of them wait."""
 SPARE = 4
 """Connections to upstreams that are kept for an attempt's next request."""
 SPARE_SECONDS = 15.0
-MOST_HELD = 8
+MAX_HELD = 8
 """Writes of one attempt under a name, whose requests and answers are held; more of them wait."""
 
 
@@ -76,7 +76,7 @@ class Grant:
     asked: int = 0
     carried: int = 0
     spares: dict[str, list[IdleConnection]] = field(default_factory=dict)
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_HELD))
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_HELD))
 
     def opens_for(self, token: str) -> bool:
         """Whether a token is the one of this attempt."""

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-LONGEST_HEAD = 64 * 1024
-MOST_HEADERS = 128
-LONGEST_NUMBER = 15
+MAX_HEAD = 64 * 1024
+MAX_HEADERS = 128
+MAX_NUMBER = 15
 
 _REQUEST = re.compile(rb"([A-Z]{3,10}) ([!-~]{1,8192}) HTTP/1\.([01])")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t -~\x80-\xff]*)?")
@@ -172,8 +172,8 @@ def written(first: str, headers: Headers) -> bytes:
 
 def _split(head: bytes) -> tuple[bytes, Headers]:
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    if len(lines) > MOST_HEADERS:
-        raise InvalidHead(f"there are more than {MOST_HEADERS} headers")
+    if len(lines) > MAX_HEADERS:
+        raise InvalidHead(f"there are more than {MAX_HEADERS} headers")
     headers = []
     for line in lines[1:]:
         found = _FIELD.fullmatch(line)
@@ -194,7 +194,7 @@ def _body_of(headers: Headers) -> BodyLength | None:
     if not lengths:
         return None
     text = lengths[0]
-    if len(lengths) > 1 or not (text.isascii() and text.isdigit()) or len(text) > LONGEST_NUMBER:
+    if len(lengths) > 1 or not (text.isascii() and text.isdigit()) or len(text) > MAX_NUMBER:
         raise InvalidHead("how long the body is can be read in two ways")
     return BodyLength(length=int(text))
 

@@ -279,7 +279,7 @@ def forgotten(name: str) -> RequestRefused:
 
 def full() -> RequestRefused:
     """Return what is said where a space may have no more effects."""
-    message = f"this space has {MOST} effects, or {MOST_BYTES >> 20} MiB of their answers"
+    message = f"this space has {MOST} effects, or {MAX_BYTES >> 20} MiB of their answers"
     return RequestRefused(403, "effects_full", f"{message}; they are forgotten after 30 days")
 
 
@@ -306,7 +306,7 @@ FOLDER = "effects"
 LONGEST = 1 << 20
 """Bytes of a request or an answer that are held and kept."""
 MOST = 10_000
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """What is kept for one space."""
 COUNTED_SECONDS = 3600.0
 """After how long a space is counted again, and what is old in it forgotten."""
@@ -428,7 +428,7 @@ class WriteJournal:
     def _begin(self, key: JournalKey, request: str) -> None:
         held = self._count(key.space)
         reserved = self._begun[key.space] * LONGEST
-        if held.names >= MOST or held.size + reserved > MOST_BYTES:
+        if held.names >= MOST or held.size + reserved > MAX_BYTES:
             raise JournalFull
         try:
             self._write(key, JournalEntry(request))

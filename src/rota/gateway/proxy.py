@@ -34,7 +34,7 @@ from rota.gateway.upstreams import Upstream, fault_in_addresses
 END = b"\r\n\r\n"
 SWITCHING = 101
 FIRST_FINAL = 200
-MOST_INTERIM = 20
+MAX_INTERIM = 20
 
 Found = TypeVar("Found")
 
@@ -186,7 +186,7 @@ class Proxy:
 
     async def _answer_head(self, reader: StreamReader, method: str) -> ResponseHead:
         try:
-            for _ in range(MOST_INTERIM):
+            for _ in range(MAX_INTERIM):
                 async with Deadline(self.waits.answer):
                     answering = read_response_head(await reader.readuntil(END), method)
                 if answering.status >= FIRST_FINAL:

@@ -34,7 +34,7 @@ from rota.gateway.grants import (
     DOOR,
     DOORS,
     LOCK,
-    MOST_AT_ONCE,
+    MAX_CONCURRENT,
     USED,
     VERSION,
     BudgetExhausted,
@@ -67,8 +67,8 @@ TAKEN = 3
 LINGER_SECONDS = 2.0
 """How long it stays when it has no permit and no daemon."""
 LOOK_SECONDS = 0.5
-LONGEST_ORDER = 4 << 20
-MOST_UNWALLED = 1024
+MAX_ORDER = 4 << 20
+MAX_UNISOLATED = 1024
 """Connections of all attempts together that have no walls, and so share a door."""
 NOT_DUMPABLE = 4
 
@@ -110,7 +110,7 @@ class GatewaySockets:
         sock = self._bound(door) if permit.port is None else _loopback(permit.port)
         find = partial(self._find, door)
         self._servers[door] = await asyncio.start_server(
-            partial(self._connected, door, find), sock=sock, limit=CHUNK, backlog=MOST_AT_ONCE
+            partial(self._connected, door, find), sock=sock, limit=CHUNK, backlog=MAX_CONCURRENT
         )
 
     def note(self) -> None:
@@ -154,7 +154,7 @@ class GatewaySockets:
         own = self._serving.setdefault(door, set())
         shared = door.startswith(":")
         task = asyncio.current_task()
-        if task is None or len(own) >= (MOST_UNWALLED if shared else MOST_AT_ONCE):
+        if task is None or len(own) >= (MAX_UNISOLATED if shared else MAX_CONCURRENT):
             writer.close()
             return
         own.add(task)
@@ -204,7 +204,7 @@ class GatewayServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
         control = await asyncio.start_server(
-            self._heard, sock=bound(self._folder, CONTROL), limit=LONGEST_ORDER
+            self._heard, sock=bound(self._folder, CONTROL), limit=MAX_ORDER
         )
         self._doors.begin()
         lonely = time.monotonic()

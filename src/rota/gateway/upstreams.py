@@ -27,7 +27,7 @@ CREDENTIALS = frozenset(
 )
 """Names in a query under which some servers take a key as well."""
 PORTS = {"https": 443, "http": 80}
-HIGHEST_PORT = 65_535
+MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def address_of(name: str, url: str, *, local: bool) -> tuple[str, str, int, str]
     if not local and (parts.scheme != "https" or (literal is not None and not is_public(literal))):
         advice = "use https and a public address, or say local = true if it is your own"
         raise Invalid(field_name, url, advice)
-    if port is not None and not 0 < port <= HIGHEST_PORT:
+    if port is not None and not 0 < port <= MAX_PORT:
         raise Invalid(field_name, url, "a port is a number from 1 to 65535")
     path = parts.path.rstrip("/")
     if path and (NOT_IN_PATHS.search(path) or not PLAIN.fullmatch(path)):
@@ -149,7 +149,7 @@ def _matches(pattern: str, path: str) -> bool:
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-LONGEST_HOST = 253
+MAX_HOST = 253
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _HIDDEN_V4 = tuple(
     (ipaddress.ip_network(network), shift)
@@ -171,7 +171,7 @@ _NEVER = tuple(
 
 def fault_in_host(host: str) -> str | None:
     """Return what is wrong with the name of a host, or None; only one spelling is right."""
-    if not host or len(host) > LONGEST_HOST:
+    if not host or len(host) > MAX_HOST:
         return "give the name of a host"
     if address_in(host) is not None:
         return None

@@ -73,7 +73,7 @@ def _has_ended(pid: int, seconds: float) -> bool:
 SWEEP_SECONDS = 5.0
 LOOK_SECONDS = 0.005
 QUIET_LOOKS = 2  # a process that is just becoming another program shows no environment
-LONGEST_ENVIRONMENT = 1 << 22
+MAX_ENVIRONMENT = 1 << 22
 
 
 def marked(name: str) -> list[int]:
@@ -116,7 +116,7 @@ def _tree(name: str) -> list[int]:
 
 
 def _carries(pid: int, name: str) -> bool:
-    environment = read_file(f"/proc/{pid}/environ", LONGEST_ENVIRONMENT)
+    environment = read_file(f"/proc/{pid}/environ", MAX_ENVIRONMENT)
     return f"{MARKER}={name}".encode() in environment.split(b"\0")
 
 

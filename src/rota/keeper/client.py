@@ -66,9 +66,9 @@ from rota.ports.executor import KeeperSpec, ProcessTreeMode
 LEFTOVER_SECONDS = 1.0
 BEAT_SECONDS = 15.0
 SLACK_SECONDS = 60.0
-LONGEST_NAME = 200
+MAX_NAME = 200
 FREE_OF_STANDARD_FDS = 10
-LONGEST_REASON = 400
+MAX_REASON = 400
 NOBODY_LISTENS = frozenset({errno.ENXIO, errno.ENOENT})
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Whatever a program of the same user may have put there."""
@@ -186,7 +186,7 @@ def cancel(folder: Path, epoch: int, grace_seconds: float, reason: str) -> None:
     wish has room on a full disk; OSError is raised where it could not be said all the same.
     """
     grace = int(grace_seconds * 1000)
-    reason = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
+    reason = reason.encode(errors="replace")[:MAX_REASON].decode(errors="ignore")
     try:
         file = os.open(folder / "cancel", os.O_WRONLY | SAFELY)
     except FileNotFoundError:  # its keeper is of a version that takes no sealed wish
@@ -237,8 +237,8 @@ def _check(spec: KeeperSpec) -> None:
     command = spec.command
     if not command.argv:
         raise Invalid("command.argv", "", "name a program")
-    if not spec.name.isprintable() or not 0 < len(spec.name.encode()) <= LONGEST_NAME:
-        raise Invalid("name", spec.name, f"use 1 to {LONGEST_NAME} bytes that can be printed")
+    if not spec.name.isprintable() or not 0 < len(spec.name.encode()) <= MAX_NAME:
+        raise Invalid("name", spec.name, f"use 1 to {MAX_NAME} bytes that can be printed")
     for key in command.env:
         if not key or "=" in key:
             raise Invalid("command.env", key, "use a name without = in it")

@@ -68,7 +68,7 @@ from rota.keeper.workspace import (
 from rota.keeper.workspace import (
     egress_name as _room_name,
 )
-from rota.model.attempts import LONGEST_RESULT, Assignment, ExitRecord, KeptAttempt, OutputStream
+from rota.model.attempts import MAX_RESULT_BYTES, Assignment, ExitRecord, KeptAttempt, OutputStream
 from rota.model.heartbeats import AttemptSample
 from rota.model.programs import NetworkAccess, Program, ResourceLimits, Site
 from rota.model.spaces import SpaceRole
@@ -89,7 +89,7 @@ from rota.rules.task_spec import has_own_loopback
 
 CONTAINER = "container"
 PRIVATE = 0o700
-MOST_PLACES = 1024
+MAX_PLACES = 1024
 """Of attempts that are looked at again and again; their paths are put together once."""
 TIDY_SECONDS = 600.0
 """How often what nobody knows any more is looked for."""
@@ -127,7 +127,7 @@ class LocalKeeperHome:
         self._python = Interpreter.running().program
         self._folder = folder / "keepers"
         self._attempts = self._folder / "attempts"
-        self._place = lru_cache(MOST_PLACES)(self._attempts.joinpath)
+        self._place = lru_cache(MAX_PLACES)(self._attempts.joinpath)
         self._way_out = EgressRouter(outlet, gateway, self._attempts)
         self.home = f"{host}:{self._folder.absolute()}"
         self._claims = FolderLocks(self._rooms, self._spaces, GUARDED)
@@ -245,7 +245,7 @@ class LocalKeeperHome:
         """Return what an attempt left in its result file, one byte more than counts at most."""
         lease, space = assignment.lease, assignment.task.space
         name = result_name(lease.epoch)
-        return self._artifacts.read(space, lease.run_id, name, LONGEST_RESULT + 1)
+        return self._artifacts.read(space, lease.run_id, name, MAX_RESULT_BYTES + 1)
 
     def mailbox(self, kept: KeptAttempt) -> str:
         """Return the mailbox of a try, which is made if it is not there: no other try has it."""

@@ -16,7 +16,7 @@ from rota.model.heartbeats import AttemptSample
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-MOST_PROCESSES = 1_000
+MAX_PROCESSES = 1_000
 WAITS_FOR_A_DISK = b"D"
 
 
@@ -56,7 +56,7 @@ def take_sample(
 def usage_below(keeper: int) -> ProcessUsage:
     """Return what a keeper's tree uses, ended and buried processes included in its time."""
     count, ticks, pages = 0, 0, 0
-    for pid in descendants(keeper)[:MOST_PROCESSES]:
+    for pid in descendants(keeper)[:MAX_PROCESSES]:
         fields = _stat(pid)
         if len(fields) > RSS:
             count += 1
@@ -97,7 +97,7 @@ def _stat(pid: int) -> list[bytes]:
     return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
-MOST_WATCHED = 256
+MAX_WATCHED = 256
 """Each takes a descriptor of this process."""
 UNWATCHED_SECONDS = 1.0
 """How often the others are looked at."""
@@ -131,7 +131,7 @@ class KeeperEvents:
 
     def watch(self, name: str, pid: int, began: int) -> bool:
         """Let the end of a keeper ring; false if the one that began then does not live."""
-        if not began or len(self._watched) >= MOST_WATCHED:
+        if not began or len(self._watched) >= MAX_WATCHED:
             return False
         try:
             handle = os.pidfd_open(pid)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from rota.errors import NotPermitted, shown
 
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-MOST_LINKS = 40
+MAX_LINKS = 40
 LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -73,7 +73,7 @@ def is_there(root: str, path: str) -> bool:
             held.append(step)
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             return False
         held = [] if aim.startswith("/") else held
         steps += aim.split("/")[::-1]

@@ -199,7 +199,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-LONGEST_REST = 60.0
+MAX_REST = 60.0
 RING_SECONDS = 0.005
 FULL_RING_SECONDS = 0.05
 FORCE_SECONDS = 1.0
@@ -302,8 +302,8 @@ class KeeperProcess:
             if self.alarms.pop(alarm, None) is not None:
                 alarm()
         now = time.monotonic()
-        rest = min((at - now for at in self.alarms.values()), default=LONGEST_REST)
-        for end, _ in self.poll.poll(max(0, int(min(rest, LONGEST_REST) * 1000) + 1)):
+        rest = min((at - now for at in self.alarms.values()), default=MAX_REST)
+        for end, _ in self.poll.poll(max(0, int(min(rest, MAX_REST) * 1000) + 1)):
             if end in self.answers:
                 self.answers[end]()
 
@@ -451,7 +451,7 @@ class KeeperProcess:
         now = time.monotonic()
         if left > 0:
             self.expired_at = 0.0
-            self.alarms[self._mind_lease] = now + min(left, LONGEST_REST)
+            self.alarms[self._mind_lease] = now + min(left, MAX_REST)
             return
         self.expired_at = self.expired_at or now
         waited = now - self.expired_at
@@ -530,7 +530,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-HIGHEST_FD = 1 << 20
+MAX_FD = 1 << 20
 SIGKILL = 9
 LAST_RINGS = 20
 TELLING_OF_FAULT = 500
@@ -563,7 +563,7 @@ def begin() -> None:
 
 
 def _settle_in() -> None:
-    os.closerange(LOCK_FD + 1, HIGHEST_FD)
+    os.closerange(LOCK_FD + 1, MAX_FD)
     nothing = os.open("/dev/null", os.O_RDWR)
     os.dup2(nothing, 0)
     os.close(nothing)

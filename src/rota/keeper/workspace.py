@@ -145,7 +145,7 @@ def execution_spec(
 
 
 CONFIGS = ("task_config.json", "config.json")
-LONGEST_CONFIG = 64 * 1024
+MAX_CONFIG = 64 * 1024
 
 
 def resources_of(space: Path, task: str) -> Path:
@@ -164,13 +164,13 @@ def read_config(folder: Path) -> str | None:
             raise Invalid(name, str(folder), f"it cannot be read: {fault.strerror}") from fault
         with os.fdopen(held, "rb") as file:
             plain = stat.S_ISREG(os.fstat(held).st_mode)
-            text = file.read(LONGEST_CONFIG + 1) if plain else b""
+            text = file.read(MAX_CONFIG + 1) if plain else b""
         try:
             found = json.loads(text)
             told = encode(found)
         except (ValueError, RecursionError):
             found, told = None, ""
-        if not isinstance(found, dict) or max(len(text), len(told)) > LONGEST_CONFIG:
+        if not isinstance(found, dict) or max(len(text), len(told)) > MAX_CONFIG:
             raise Invalid(name, str(folder), "write one JSON object of at most 64 KiB")
         return told
     return None
@@ -289,10 +289,10 @@ def _claims(folder: Path, pattern: str, but: Path | None = None) -> list[Claim]:
 FOLDER = "artifacts"
 LARGEST = 1024 * 1024 * 1024
 """How many bytes an artifact may have to be handed out."""
-MOST_LISTED = 1_000
-MOST_SEEN = 10_000
-DEEPEST = 16
-LONGEST_STEP = 255
+MAX_LISTED = 1_000
+MAX_SEEN = 10_000
+MAX_DEPTH = 16
+MAX_STEP = 255
 BATCH = 1_000
 LATEST = datetime(2999, 12, 31, tzinfo=UTC).timestamp()
 STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -322,11 +322,11 @@ class LocalArtifactStore:
         waiting: list[tuple[str, ...]] = []
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(space, FOLDER) as top:
             waiting.append(())
-            while waiting and seen < MOST_SEEN and len(found) <= MOST_LISTED:
+            while waiting and seen < MAX_SEEN and len(found) <= MAX_LISTED:
                 above = waiting.pop()
                 for name, facts in _entries(top, (str(run_id), *above)):
                     seen += 1
-                    if seen > MOST_SEEN or len(found) > MOST_LISTED:
+                    if seen > MAX_SEEN or len(found) > MAX_LISTED:
                         waiting.append(above)
                         break
                     steps = (*above, name)
@@ -338,8 +338,8 @@ class LocalArtifactStore:
                         found.append(_artifact("/".join(steps), facts))
                     else:
                         left_out += 1
-        more = bool(waiting) or len(found) > MOST_LISTED
-        return ArtifactList(files=tuple(sorted(found)[:MOST_LISTED]), left_out=left_out, more=more)
+        more = bool(waiting) or len(found) > MAX_LISTED
+        return ArtifactList(files=tuple(sorted(found)[:MAX_LISTED]), left_out=left_out, more=more)
 
     def open(self, space: str, run_id: int, name: str) -> OpenArtifact:
         """Open an artifact; NotFound if it is no plain file, Refused if it is too large."""
@@ -529,11 +529,11 @@ def _is_plain(facts: os.stat_result) -> bool:
 
 def _nameable(steps: Sequence[str]) -> bool:
     """Whether a name can be told, typed and opened."""
-    return len(steps) <= DEEPEST and all(
+    return len(steps) <= MAX_DEPTH and all(
         step not in {"", ".", ".."}
         and step.isprintable()
         and "/" not in step
-        and len(step.encode()) <= LONGEST_STEP
+        and len(step.encode()) <= MAX_STEP
         for step in steps
     )
 

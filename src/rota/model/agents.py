@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from rota.model.attempts import Cancelled, Failed, Succeeded, WaitingForAnswer
 
-MOST_TURNS = 10_000
+MAX_TURNS = 10_000
 
 
 class PromptInput(StrEnum):

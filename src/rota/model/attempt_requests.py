@@ -11,13 +11,13 @@ from rota.model.ids import Epoch, RunId, SpaceId, TaskId
 TALKING = frozenset({"agent", "script"})
 """Routes whose attempts can send requests."""
 
-MOST_DEFERRED = 200
+MAX_DEFERRED = 200
 """Deferred operations of a run."""
-MOST_DEFERRED_BYTES = 1024 * 1024
+MAX_DEFERRED_BYTES = 1024 * 1024
 """Their size together, in bytes."""
-MOST_SUBTASKS = 20
+MAX_SUBTASKS = 20
 """Subtasks among them."""
-MOST_EFFECTS = 1_000
+MAX_EFFECTS = 1_000
 """Effects of a run."""
 
 

@@ -204,7 +204,7 @@ class Relaunch(NamedTuple):
     lost: AgentSessionRef | None = None
 
 
-LONGEST_RESULT = 256 * 1024
+MAX_RESULT_BYTES = 256 * 1024
 """Bytes of a result."""
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from rota.model.ids import Epoch, RunId
 
-LONGEST_LINE = 300
-LONGEST_PANE = 16_000
+MAX_LINE = 300
+MAX_PANE = 16_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

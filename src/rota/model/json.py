@@ -68,7 +68,7 @@ def _hints(kind: type) -> dict[str, object]:
     return typing.get_type_hints(kind)
 
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Levels of nested lists and objects."""
 
 
@@ -82,7 +82,7 @@ def encode(value: object, *, ensure_ascii: bool = True) -> str:
         text = json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    if text.count("[") + text.count("{") > DEEPEST and is_deeper(value, DEEPEST):
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
         raise ValueError(_TOO_DEEP)
     return text
 
@@ -103,4 +103,4 @@ def is_deeper(value: object, most: int) -> bool:
     return True
 
 
-_TOO_DEEP = f"it is nested more than {DEEPEST} deep"
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"

@@ -39,7 +39,7 @@ from rota.model.ids import Epoch, QuestionId, RunId, ScheduleId, SpaceId, TaskId
 from rota.model.instants import maybe_instant
 from rota.model.tasks import Pool
 
-LONGEST_PAYLOAD = 256 * 1024
+MAX_PAYLOAD_BYTES = 256 * 1024
 """Bytes of a payload."""
 
 

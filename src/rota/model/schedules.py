@@ -252,7 +252,7 @@ class LedgerRow:
     noted_at: datetime = field()
 
 
-MOST_PAUSES = 500
+MAX_PAUSES = 500
 
 
 class Pause(NamedTuple):
@@ -295,6 +295,6 @@ def write_pauses(pauses: Iterable[Pause]) -> str:
     If there are too many, the oldest are merged: nothing was planned between them either.
     """
     kept = list(pauses)
-    while len(kept) > MOST_PAUSES:
+    while len(kept) > MAX_PAUSES:
         kept[:2] = [Pause(kept[0].since, kept[1].until)]
     return json.dumps(kept)

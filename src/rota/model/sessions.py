@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from rota.model.ids import Epoch, RunId, SessionId
 
-LONGEST_SAID = 16 * 1024
+MAX_PROMPT_TEXT = 16 * 1024
 """Characters of a prompt that are kept with its session."""
-LONGEST_TITLE = 80
+MAX_TITLE = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +64,5 @@ class SessionFilter(NamedTuple):
 
 def title_of(said: str) -> str:
     """Return the start of a text, on one line."""
-    words = " ".join(said[: LONGEST_TITLE * 4].split())
-    return words if len(words) <= LONGEST_TITLE else words[: LONGEST_TITLE - 1] + "…"
+    words = " ".join(said[: MAX_TITLE * 4].split())
+    return words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"

@@ -52,20 +52,20 @@ class ThreadFilter(NamedTuple):
     limit: int = 50
 
 
-LONGEST_MESSAGE = 16_000
-MOST_PENDING = 100
-MOST_PENDING_CHARACTERS = 128 * 1024
+MAX_MESSAGE = 16_000
+MAX_PENDING = 100
+MAX_PENDING_CHARACTERS = 128 * 1024
 """Unread messages of a thread; together they fit the prompt of one run."""
 
-MOST_PASSING = MOST_PENDING // 2
-MOST_PASSING_CHARACTERS = MOST_PENDING_CHARACTERS // 2
+MAX_PASSING = MAX_PENDING // 2
+MAX_PASSING_CHARACTERS = MAX_PENDING_CHARACTERS // 2
 """Unread messages that ask for no answer; older ones are skipped."""
 
-MOST_FILES = 10
-LARGEST_FILES = 10 * 1024 * 1024
+MAX_FILES = 10
+MAX_FILES_BYTES = 10 * 1024 * 1024
 """Files of a message, and their bytes together."""
-MOST_PENDING_BYTES = 5 * LARGEST_FILES
-MOST_PASSING_BYTES = MOST_PENDING_BYTES // 2
+MAX_PENDING_BYTES = 5 * MAX_FILES_BYTES
+MAX_PASSING_BYTES = MAX_PENDING_BYTES // 2
 """Bytes of files waiting in a thread, and the part of it with messages that ask no answer."""
 
 READER = MappingProxyType({"messages": True})

@@ -9,7 +9,7 @@ from typing import Protocol
 from rota.model.attempts import Assignment, AttemptReport, Failed, KeptAttempt
 from rota.model.heartbeats import AttemptSample
 
-LONGEST_TRACE = 4_000
+MAX_TRACE = 4_000
 
 
 class Runner(Protocol):
@@ -64,4 +64,4 @@ def failure(fault: BaseException) -> Failed:
     """Return an exception as a failure that a person can act on: the sentence, then the trace."""
     sentence = "".join(traceback.format_exception_only(fault)).strip()
     trace = "".join(traceback.format_exception(fault)).strip()
-    return Failed(code="exception", message=f"{sentence}\n{trace[-LONGEST_TRACE:]}")
+    return Failed(code="exception", message=f"{sentence}\n{trace[-MAX_TRACE:]}")

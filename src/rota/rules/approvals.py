@@ -37,7 +37,7 @@ from rota.rules.checks import unfenced
 APPROVAL = "approval"
 APPROVE, DENY = "approve", "deny"
 DECISIONS = (APPROVE, DENY)
-LONGEST_ACTION = 16 * 1024
+MAX_ACTION = 16 * 1024
 """How many bytes an action may have; a person must be able to read all of it."""
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Mn", "Me"})
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
@@ -60,11 +60,11 @@ def action_text(
     except (TypeError, ValueError, RecursionError) as fault:
         raise Invalid("action", action, f"must be plain JSON values ({fault})") from None
     # Nothing becomes shorter by its escapes: what is too long already is not looked through.
-    if len(text) <= LONGEST_ACTION:
+    if len(text) <= MAX_ACTION:
         text = "".join(_escaped(c) if _is_hidden(c) else c for c in text)
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LONGEST_ACTION:
-        advice = f"has {size} bytes, at most {LONGEST_ACTION} can be approved"
+    if size > MAX_ACTION:
+        advice = f"has {size} bytes, at most {MAX_ACTION} can be approved"
         raise Invalid("action", text, advice)
     return text
 
@@ -200,10 +200,10 @@ PHRASES = (
     "Can you confirm",
 )
 MARK = "ZUBOT_CONTROL_REQUEST"
-MOST_BLOCKS = 20
+MAX_BLOCKS = 20
 LONGEST = 16 * 1024
 """How many characters of an answer are shown with its question."""
-USUAL_WAIT, LONGEST_WAIT = timedelta(days=1), timedelta(days=30)
+DEFAULT_WAIT, LONGEST_WAIT = timedelta(days=1), timedelta(days=30)
 SIGNS = "\"'\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _ASKS = re.compile(
     r"\b(?:I need your confirmation|please confirm|reply .yes.|reply yes or no"
@@ -288,7 +288,7 @@ def _in_words(answer: str) -> WaitingForAnswer | None:
 def _approvals(answer: str, asker: QuestionAuthor, now: int) -> Iterator[WaitingForAnswer]:
     shown = own_words(_BLOCK.sub(_emptied, answer))
     ids = set(asker.asked)
-    for block in islice(_BLOCK.finditer(answer), MOST_BLOCKS):
+    for block in islice(_BLOCK.finditer(answer), MAX_BLOCKS):
         said_by_others = shown[block.start()] == " "
         request = None if said_by_others else _request(block[1])
         if request is None or request["action_id"] in ids:
@@ -342,6 +342,6 @@ def _approval(
 def _wait(until: datetime | None, now: int) -> timedelta | None:
     """Return how long a request may wait, None if it has expired already."""
     if until is None:
-        return USUAL_WAIT
+        return DEFAULT_WAIT
     left = until - from_micros(now)
     return None if left <= timedelta() else min(LONGEST_WAIT, left)

@@ -12,7 +12,7 @@ from rota.errors import Invalid, shown
 from rota.model.checks import Check, CheckKind, CheckResult
 from rota.model.ids import RunId
 from rota.model.programs import NetworkAccess, Site
-from rota.model.runs import LONGEST_PAYLOAD, RunBatch, RunSource
+from rota.model.runs import MAX_PAYLOAD_BYTES, RunBatch, RunSource
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
 from rota.rules.json_schema import check_schema
@@ -21,14 +21,14 @@ from rota.rules.task_spec import check_program, is_in_conversation, site_of
 from rota.timing.durations import parse_duration
 
 CHECKS = "checks"
-MOST_CHECKS = 20
-MOST_WORDS = 1_000
-LONGEST_TEXT = 10_000
-LONGEST_PATTERN = 1_000
-LONGEST_ADDRESS = 2_000
-LARGEST_LENGTH = 256 * 1024
-USUAL_SECONDS = 60.0
-MOST_SECONDS = 600.0
+MAX_CHECKS = 20
+MAX_ARGUMENTS = 1_000
+MAX_TEXT = 10_000
+MAX_PATTERN = 1_000
+MAX_ADDRESS = 2_000
+MAX_MIN_LENGTH = 256 * 1024
+DEFAULT_SECONDS = 60.0
+MAX_SECONDS = 600.0
 BESIDE = {
     CheckKind.COMMAND: {"timeout"},
     CheckKind.URL: {"contains", "timeout"},
@@ -49,8 +49,8 @@ def checks_in(spec: Mapping[str, Any]) -> tuple[Check, ...]:
     told = spec.get(CHECKS)
     if told is None:
         return ()
-    if not isinstance(told, list) or len(told) > MOST_CHECKS:
-        raise Invalid(CHECKS, told, f"give a list of at most {MOST_CHECKS} checks")
+    if not isinstance(told, list) or len(told) > MAX_CHECKS:
+        raise Invalid(CHECKS, told, f"give a list of at most {MAX_CHECKS} checks")
     return tuple(_check(one, f"{CHECKS}[{n}]") for n, one in enumerate(told))
 
 
@@ -100,14 +100,14 @@ def _seconds(told: object, field: str) -> float | None:
     if told is None:
         return None
     length = parse_duration(str(told), field=f"{field}.timeout").total_seconds()
-    if not 0 < length <= MOST_SECONDS:
+    if not 0 < length <= MAX_SECONDS:
         raise Invalid(f"{field}.timeout", told, "give at most 10 minutes")
     return length
 
 
 def _path(check: Check, field: str, _told: Mapping[str, Any]) -> None:
     path = check.wanted
-    if not isinstance(path, str) or not 0 < len(path) <= LONGEST_TEXT or "\0" in path:
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_TEXT or "\0" in path:
         raise Invalid(field, path, "name a file inside the task's folder")
     if {"", ".", ".."} & set(path.split("/")):
         raise Invalid(field, path, "name a file inside the task's folder, without . and .. in it")
@@ -115,7 +115,7 @@ def _path(check: Check, field: str, _told: Mapping[str, Any]) -> None:
 
 def _words(check: Check, field: str, _told: Mapping[str, Any]) -> None:
     words = check.wanted
-    fits = isinstance(words, list) and 0 < len(words) <= MOST_WORDS
+    fits = isinstance(words, list) and 0 < len(words) <= MAX_ARGUMENTS
     if not fits or not all(isinstance(word, str) for word in words):
         raise Invalid(field, words, "give the words of a program as a list")
     try:
@@ -126,7 +126,7 @@ def _words(check: Check, field: str, _told: Mapping[str, Any]) -> None:
 
 def _address(check: Check, field: str, _told: Mapping[str, Any]) -> None:
     url = check.wanted
-    if not isinstance(url, str) or not 0 < len(url) <= LONGEST_ADDRESS or not url.isprintable():
+    if not isinstance(url, str) or not 0 < len(url) <= MAX_ADDRESS or not url.isprintable():
         raise Invalid(field, url, "write an address, like https://example.org/status")
     try:
         parts = urlsplit(url)
@@ -148,8 +148,8 @@ def _schema(check: Check, field: str, _told: Mapping[str, Any]) -> None:
 def _length(check: Check, field: str, _told: Mapping[str, Any]) -> None:
     number = check.wanted
     whole = isinstance(number, int) and not isinstance(number, bool)
-    if not whole or not 0 < number <= LARGEST_LENGTH:
-        raise Invalid(field, number, f"give a number of characters from 1 to {LARGEST_LENGTH}")
+    if not whole or not 0 < number <= MAX_MIN_LENGTH:
+        raise Invalid(field, number, f"give a number of characters from 1 to {MAX_MIN_LENGTH}")
 
 
 def _tool(check: Check, field: str, _told: Mapping[str, Any]) -> None:
@@ -160,13 +160,13 @@ def _unwanted(check: Check, field: str, told: Mapping[str, Any]) -> None:
     _text(check.wanted, field)
     if not isinstance(told.get("regex", False), bool):
         raise Invalid(f"{field}.regex", told["regex"], "say true or false")
-    if check.regex and len(check.wanted) > LONGEST_PATTERN:
-        raise Invalid(field, check.wanted, f"write at most {LONGEST_PATTERN} characters")
+    if check.regex and len(check.wanted) > MAX_PATTERN:
+        raise Invalid(field, check.wanted, f"write at most {MAX_PATTERN} characters")
 
 
 def _text(text: object, field: str) -> None:
-    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_TEXT or not text.strip():
-        raise Invalid(field, text, f"write a text of at most {LONGEST_TEXT} characters")
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT or not text.strip():
+        raise Invalid(field, text, f"write a text of at most {MAX_TEXT} characters")
 
 
 CHECKERS = {
@@ -230,8 +230,8 @@ def failure_text(findings: Sequence[CheckResult]) -> str:
 
 
 GATE = "gate"
-LONGEST_STATE = 64 * 1024
-LONGEST_REASON = 1_000
+MAX_STATE = 64 * 1024
+MAX_REASON = 1_000
 ADVICE = 'end with one line like {"wake": true}, or write it to ROTA_RESULT_FILE'
 
 
@@ -260,18 +260,18 @@ def gate_in(spec: Mapping[str, Any]) -> GateSpec | None:
     if not isinstance(told, dict) or not told.keys() <= {"command", "timeout"}:
         raise Invalid(GATE, told, "give its command and, if it needs one, a timeout")
     words = told.get("command")
-    fits = isinstance(words, list) and 0 < len(words) <= MOST_WORDS
+    fits = isinstance(words, list) and 0 < len(words) <= MAX_ARGUMENTS
     if not isinstance(words, list) or not fits or not all(isinstance(w, str) for w in words):
         raise Invalid(f"{GATE}.command", words, "give the words of a program as a list")
     try:
         check_program(words)
     except Invalid as fault:
         raise Invalid(f"{GATE}.command", fault.value, fault.advice) from None
-    seconds = USUAL_SECONDS
+    seconds = DEFAULT_SECONDS
     if told.get("timeout") is not None:
         field = f"{GATE}.timeout"
         seconds = parse_duration(str(told["timeout"]), field=field).total_seconds()
-        if not 0 < seconds <= MOST_SECONDS:
+        if not 0 < seconds <= MAX_SECONDS:
             raise Invalid(field, told["timeout"], "give at most 10 minutes")
     return GateSpec(tuple(words), seconds)
 
@@ -295,14 +295,12 @@ def read_reply(result: str | None) -> GateReply:
     if reason is not None and not isinstance(reason, str):
         raise Invalid(f"{GATE}.reason", reason, "write a text")
     state = json.dumps(value["state"], ensure_ascii=False) if "state" in value else None
-    if state is not None and len(state.encode("utf-8", "replace")) > LONGEST_STATE:
+    if state is not None and len(state.encode("utf-8", "replace")) > MAX_STATE:
         raise Invalid(f"{GATE}.state", state, "keep at most 64 KiB: more belongs in a file")
     given = value.get("input")
-    if len(json.dumps(given)) > LONGEST_PAYLOAD // 2:
+    if len(json.dumps(given)) > MAX_PAYLOAD_BYTES // 2:
         raise Invalid(f"{GATE}.input", given, "hand on at most 128 KiB: more belongs in a file")
-    return GateReply(
-        value["wake"], None if reason is None else reason[:LONGEST_REASON], state, given
-    )
+    return GateReply(value["wake"], None if reason is None else reason[:MAX_REASON], state, given)
 
 
 def reply_to_json(said: GateReply) -> str:

@@ -15,11 +15,11 @@ from rota.errors import Invalid
 
 Word: TypeAlias = Any
 """What a word of a schema says; it was checked when the schema was written."""
-DEEPEST = 32
-MOST_PARTS = 1_000
-LONGEST_NAME = 200
+MAX_DEPTH = 32
+MAX_PARTS = 1_000
+MAX_NAME = 200
 """Of a field: faults name the whole way to it."""
-MOST_FAULTS = 3
+MAX_ERRORS = 3
 TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
     "boolean": (bool,),
@@ -53,17 +53,17 @@ def check_schema(schema: object, field: str = "json_schema") -> None:
     while waiting:
         part, where, depth = waiting.pop()
         if isinstance(part, dict):
-            parts += sum(_size(value, MOST_PARTS) for name, value in part.items() if name in VALUES)
+            parts += sum(_size(value, MAX_PARTS) for name, value in part.items() if name in VALUES)
         parts += 1
-        if parts > MOST_PARTS or depth > DEEPEST:
-            raise Invalid(field, where, f"keep it within {MOST_PARTS} parts and {DEEPEST} levels")
+        if parts > MAX_PARTS or depth > MAX_DEPTH:
+            raise Invalid(field, where, f"keep it within {MAX_PARTS} parts and {MAX_DEPTH} levels")
         if isinstance(part, bool):
             continue
         if not isinstance(part, dict):
             raise Invalid(where, part, "write an object, true or false")
         for name, value in part.items():
             _check_word(name, value, where)
-            inside = islice(_inside(name, value), MOST_PARTS + 1)
+            inside = islice(_inside(name, value), MAX_PARTS + 1)
             waiting += [(inner, f"{where}.{at}", depth + 1) for at, inner in inside]
 
 
@@ -106,9 +106,9 @@ def _check_word(name: str, value: object, where: str) -> None:
 def _check_properties(value: object, at: str) -> None:
     if not isinstance(value, dict):
         raise Invalid(at, value, "give an object of schemas")
-    long = next((name for name in value if len(name) > LONGEST_NAME), None)
+    long = next((name for name in value if len(name) > MAX_NAME), None)
     if long is not None:
-        raise Invalid(at, long, f"keep names within {LONGEST_NAME} characters")
+        raise Invalid(at, long, f"keep names within {MAX_NAME} characters")
 
 
 def _inside(name: str, value: Word) -> Iterator[tuple[str, object]]:
@@ -126,7 +126,7 @@ def faults_of(value: object, schema: object) -> list[str]:
     found: list[str] = []
     for fault in _faults(value, schema, "it"):
         found.append(fault)
-        if len(found) >= MOST_FAULTS:
+        if len(found) >= MAX_ERRORS:
             break
     return found
 

@@ -25,8 +25,8 @@ def asks_for_answer(trigger: str | None, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(trigger)}(?!\w)", text, re.IGNORECASE) is not None
 
 
-LONGEST_NAME = 120
-LONGEST_NAME_BYTES = 240
+MAX_NAME = 120
+MAX_NAME_BYTES = 240
 """A file system takes 255."""
 UNKNOWN = "application/octet-stream"
 PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
@@ -70,8 +70,8 @@ def file_name(name: str) -> str:
         raise Invalid("files", name, advice)
     if usual != usual.strip():
         raise Invalid("files", name, "begin and end it with something that can be seen")
-    if len(usual) > LONGEST_NAME or len(usual.encode()) > LONGEST_NAME_BYTES:
-        advice = f"it has at most {LONGEST_NAME} characters, and {LONGEST_NAME_BYTES} bytes"
+    if len(usual) > MAX_NAME or len(usual.encode()) > MAX_NAME_BYTES:
+        advice = f"it has at most {MAX_NAME} characters, and {MAX_NAME_BYTES} bytes"
         raise Invalid("files", name, advice)
     return usual
 
@@ -117,10 +117,10 @@ def _types() -> MimeTypes:
 MAIL = "email"
 """The channel of mail."""
 PLAIN, HTML = "plain", "html"
-LONGEST_SUBJECT = 900
-MOST_REFERENCES = 50
+MAX_SUBJECT = 900
+MAX_REFERENCES = 50
 """How many ids a chain keeps: the first, and the newest of the rest."""
-MOST_FENCES = 100
+MAX_FENCES = 100
 """In how many fences of an answer a mail is looked for."""
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)```", re.DOTALL)
 _STRAIGHT = str.maketrans("\u201c\u201d\u201e\u2018\u2019", '"""\'\'')
@@ -174,8 +174,8 @@ def envelope(subject: str, format_: object, original: OriginalMail | None) -> Ma
     chain = list(dict.fromkeys((*original.references, original.message_id)))
     chain.remove(original.message_id)
     chain.append(original.message_id)
-    if len(chain) > MOST_REFERENCES:
-        chain = [chain[0], *chain[1 - MOST_REFERENCES :]]
+    if len(chain) > MAX_REFERENCES:
+        chain = [chain[0], *chain[1 - MAX_REFERENCES :]]
     return MailFields(
         subject=said or reply_to(original.subject),
         format=format_of(format_),
@@ -224,7 +224,7 @@ def mail_text(result: str) -> str:
 
 def _candidates(text: str) -> Iterator[str]:
     yield text
-    yield from (fence[1] for fence in islice(_FENCE.finditer(text), MOST_FENCES))
+    yield from (fence[1] for fence in islice(_FENCE.finditer(text), MAX_FENCES))
     start, end = text.find("{"), text.rfind("}")
     if -1 < start < end:
         yield text[start : end + 1]
@@ -249,4 +249,4 @@ def _ids(text: object) -> list[str]:
 
 def _one_line(text: object) -> str:
     """Return a subject that no header can be smuggled in with."""
-    return _UNFIT.sub(" ", text).strip()[:LONGEST_SUBJECT] if isinstance(text, str) else ""
+    return _UNFIT.sub(" ", text).strip()[:MAX_SUBJECT] if isinstance(text, str) else ""

@@ -28,7 +28,7 @@ FLOORS = {
     NotificationLevel.URGENT: 100,
 }
 """The least priority of each level; whatever is not more is normal."""
-LONGEST_CONTEXT = 4_000
+MAX_CONTEXT = 4_000
 
 
 def level_of(priority: int) -> NotificationLevel:
@@ -52,7 +52,7 @@ def of_question(run: OpenRun, question: NewQuestion, to: str | None) -> Notifica
     """
     number = run.run_id
     lines = [f"run {number} asks:", *_quoted(question.question)]
-    lines += _quoted(question.context[:LONGEST_CONTEXT])
+    lines += _quoted(question.context[:MAX_CONTEXT])
     bound = ""
     if question.action is not None:
         lines += ["To approve or deny is exactly this:", question.action]
@@ -71,9 +71,9 @@ def _quoted(text: str) -> list[str]:
 
 BEGUN = ("On it.", "Working on it.", "I am looking into it.", "Let me see.", "One moment.")
 """What says that the work has begun: another of them from run to run."""
-MOST_ANSWERS = 50
+MAX_ANSWERS = 50
 """How many results of a try are told before its last one."""
-MOST_PROGRESS = 20
+MAX_PROGRESS = 20
 """How many lines of progress a task may want."""
 PROGRESS_GAP = 8 * 1_000_000
 """How many microseconds lie between two lines of progress, at least."""
@@ -158,7 +158,7 @@ _MARK = re.compile(rf"{_OPENED}internal\b", re.IGNORECASE)
 _BEGUN = re.compile(
     rf"{_OPENED}(?:internal\b[^<>]*|{'(?:'.join('interna')}{')?' * 6})?\Z", re.IGNORECASE
 )
-MOST_HELD = 1_000
+MAX_HELD = 1_000
 """How much is held back at most because it may become a tag."""
 
 
@@ -184,7 +184,7 @@ class InternalTextFilter:
             self._held = rest[begun.start() :]
             rest = rest[: begun.start()]
         self._let_through(rest, public)
-        if begun is not None and len(self._held) > MOST_HELD:  # a tag that does not end is one
+        if begun is not None and len(self._held) > MAX_HELD:  # a tag that does not end is one
             self._held = ""
             self._depth += 0 if begun[1] else 1
         return "".join(public)

@@ -143,15 +143,15 @@ def visible_space(caller: Caller, space: str | None) -> str | None:
     return space
 
 
-MOST_MADE = 100
+MAX_CREATED = 100
 """Tasks that attempts have made and that stand, in one space."""
-MOST_THREADS = 1_000
+MAX_THREADS = 1_000
 """Threads of a space to which an attempt may add one."""
-MOST_SCHEDULES = 20
+MAX_CREATED_SCHEDULES = 20
 """Schedules of a task to which an attempt may add one."""
-MOST_QUEUED = 100
+MAX_QUEUED = 100
 """Runs of a task that wait, to which an attempt may add one."""
-DEEPEST = 8
+MAX_DEPTH = 8
 """How many attempts may stand one behind the other, each in a task that the one before made."""
 SHORTEST = timedelta(minutes=1)
 FIRES_TRIED = 100
@@ -167,9 +167,9 @@ def origin_of(origin: str) -> str:
     """Return the origin of a task that an attempt makes, by that of its own task."""
     match = _ORIGIN.fullmatch(origin)
     depth = 1 if match is None else int(match[1]) + 1
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         message = (
-            f"this task was made by a run of a task that a run has made, {DEEPEST} times over: "
+            f"this task was made by a run of a task that a run has made, {MAX_DEPTH} times over: "
             "ask a person to make the next one"
         )
         raise NotPermitted(message)
@@ -178,14 +178,14 @@ def origin_of(origin: str) -> str:
 
 def check_room(made: int) -> None:
     """Refuse one more task where attempts have made many already."""
-    if made >= MOST_MADE:
+    if made >= MAX_CREATED:
         message = f"runs have made {made} tasks in this space: cancel some, or change one of them"
         raise Conflict(message)
 
 
 def check_threads(standing: int) -> None:
     """Refuse one more thread where there are many."""
-    if standing >= MOST_THREADS:
+    if standing >= MAX_THREADS:
         raise Conflict(f"this space has {standing} threads: ask a person to register the next one")
 
 
@@ -199,7 +199,7 @@ def check_conversation(thread: Thread, changes: Mapping[str, Any]) -> None:
 
 def check_queue(queued: int) -> None:
     """Refuse one more run of a task of which many wait."""
-    if queued >= MOST_QUEUED:
+    if queued >= MAX_QUEUED:
         raise Conflict(f"{queued} runs of this task wait already: let them end first")
 
 

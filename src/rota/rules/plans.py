@@ -41,7 +41,7 @@ GRACE = timedelta(seconds=60)
 
 _GRACE_MICROS = int(GRACE.total_seconds() * 1_000_000)
 
-MOST_SLOTS = 10_000
+MAX_SLOTS = 10_000
 """How many slots of one schedule are decided in one step."""
 
 
@@ -112,7 +112,7 @@ def skip_all(schedule: DueSchedule, slots: Sequence[Slot]) -> list[SkippedSlot]:
 def _cap(catch_up: CatchUp) -> int:
     if catch_up.mode is CatchUpMode.NONE:
         return 0
-    return 1 if catch_up.mode is CatchUpMode.LATEST else min(catch_up.cap, MOST_SLOTS // 2)
+    return 1 if catch_up.mode is CatchUpMode.LATEST else min(catch_up.cap, MAX_SLOTS // 2)
 
 
 def _off(schedule: DueSchedule, slot: Slot) -> LedgerReason | None:
@@ -289,7 +289,7 @@ def _few_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
 
 @lru_cache(maxsize=4)  # after a long absence they are megabytes, and equal schedules come in a row
 def _many_between(table: Timetable, after: int, until: int) -> tuple[Slot, ...]:
-    return tuple(table.between(from_micros(after), from_micros(until), limit=MOST_SLOTS))
+    return tuple(table.between(from_micros(after), from_micros(until), limit=MAX_SLOTS))
 
 
 @lru_cache(maxsize=2_000)
@@ -330,7 +330,7 @@ def _due_slots(table: Timetable, schedule: DueSchedule, now: int) -> tuple[list[
     """Return the due slots after the cursor, oldest first, and whether more are waiting behind."""
     until = from_micros(now)
     slots = list(_slots_between(table, schedule.cursor, now))
-    more = len(slots) == MOST_SLOTS
+    more = len(slots) == MAX_SLOTS
     while slots and slots[-1].due > until:
         slots.pop()
         more = False

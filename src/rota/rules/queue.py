@@ -13,7 +13,7 @@ from rota.model.schedules import Slot
 from rota.model.tasks import AfterOn, Overlap, Policy, Pool, Task, task_lane
 from rota.rules.task_spec import is_in_conversation
 
-DEEPEST_CHAIN = 16
+MAX_CHAIN_DEPTH = 16
 PLANNED = frozenset({RunSource.SLOT, RunSource.CATCH_UP, RunSource.BACKFILL})
 """The sources of runs that stand for a slot."""
 
@@ -93,7 +93,7 @@ def new_run(
     )
 
 
-LONGEST_PASSED_RESULT = 64 * 1024
+MAX_PASSED_RESULT = 64 * 1024
 
 STARTS = {
     AfterOn.SUCCESS: frozenset({RunState.SUCCEEDED}),
@@ -107,7 +107,7 @@ def successor_runs(
     tasks: Iterable[Task], run_id: RunId, state: RunState, result: str | None, depth: int, now: int
 ) -> tuple[RunBatch, ...]:
     """Return the runs that a finished run starts, each once per upstream run."""
-    if depth + 1 > DEEPEST_CHAIN:
+    if depth + 1 > MAX_CHAIN_DEPTH:
         return ()
     return tuple(
         RunBatch(
@@ -137,7 +137,7 @@ def _payload(task: Task, run_id: RunId, state: RunState, result: str | None) -> 
         "task": task.after.task if task.after else None,
         "state": state.value,
     }
-    if result is not None and len(result.encode()) <= LONGEST_PASSED_RESULT:
+    if result is not None and len(result.encode()) <= MAX_PASSED_RESULT:
         upstream["result"] = json.loads(result)
     elif result is not None:
         upstream["result_too_long"] = True
@@ -158,6 +158,6 @@ def check_chain(name: str, upstream: str, after: dict[str, str]) -> None:
                 "after", upstream, f"this would be a circle ({path}): choose another task"
             )
         seen.append(current)
-        if len(seen) > DEEPEST_CHAIN:
-            raise Invalid("after", upstream, f"a chain may be at most {DEEPEST_CHAIN} tasks long")
+        if len(seen) > MAX_CHAIN_DEPTH:
+            raise Invalid("after", upstream, f"a chain may be at most {MAX_CHAIN_DEPTH} tasks long")
         current = after.get(current)

@@ -18,10 +18,10 @@ from rota.errors import Invalid
 SHORTEST = 8
 """How many characters a secret has at least: what is shorter stands in ordinary text, too."""
 LONGEST = 64 * 1024
-SHORTEST_FORM = 8
+MIN_FORM = 8
 OVERLAPS = 4
 """How many times its own length of a text is compared again for secrets that overlap."""
-SHORTEST_LINE = 16
+MIN_LINE = 16
 """From which length one line of a secret of several lines is looked for alone."""
 
 
@@ -40,11 +40,11 @@ def forms_of(value: str) -> set[str]:
     """Return the ways in which a secret may be written."""
     forms = {value, value.strip()}
     lines = [line.strip() for line in value.splitlines()]
-    forms |= {line for line in lines if len(lines) > 1 and len(line) >= SHORTEST_LINE}
+    forms |= {line for line in lines if len(lines) > 1 and len(line) >= MIN_LINE}
     for plain in tuple(forms):
         forms |= set(_escaped(plain))
         forms |= set(_in_base64(plain.encode("utf-8", "surrogatepass")))
-    return {form for form in forms if len(form) >= SHORTEST_FORM}
+    return {form for form in forms if len(form) >= MIN_FORM}
 
 
 def _escaped(plain: str) -> Iterator[str]:

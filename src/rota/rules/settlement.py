@@ -52,12 +52,12 @@ from rota.rules.budgets import OVER
 from rota.rules.notifications import address_result, of_end, of_question
 from rota.rules.queue import successor_runs
 
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 AGENTS_REST = timedelta(seconds=60)
 """How long an agent that was lost once more waits, so that what kills it cannot burn its budget."""
 LOST_QUESTION_LIFE = timedelta(hours=24)
 LOST_OPTIONS = ("retry", "fail")
-LONGEST_ERROR = 16 * 1024
+MAX_ERROR = 16 * 1024
 RESULT = "result"
 NOT_AGAIN = "its worker was lost, and a person chose not to run it again"
 
@@ -178,7 +178,7 @@ def _failed(
 def _lost(
     run: OpenRun, report: AttemptReport, outcome: Lost, context: SettlementContext
 ) -> Settlement:
-    if run.losses >= MOST_LOSSES:
+    if run.losses >= MAX_LOSSES:
         sentence = f"its worker was lost {run.losses + 1} times: {outcome.reason}"
         return _end(run, report, RunTransition.FAIL, context, code="lost", error=sentence)
     chosen = context.policy.on_lost
@@ -282,7 +282,7 @@ def _end(
         extras = SettlementExtras(
             result=result,
             error_code=code,
-            error=None if error is None else error[:LONGEST_ERROR],
+            error=None if error is None else error[:MAX_ERROR],
             deliveries=deliveries,
             successors=followers,
             counts=_counts(state),
@@ -353,15 +353,15 @@ def _dedupe_key(run: OpenRun, client_id: str) -> str:
 
 def _blame(outcome: Outcome) -> tuple[str | None, str | None]:
     if isinstance(outcome, Failed):
-        return outcome.code, outcome.message[:LONGEST_ERROR]
+        return outcome.code, outcome.message[:MAX_ERROR]
     if isinstance(outcome, Lost):
-        return "lost", outcome.reason[:LONGEST_ERROR]
+        return "lost", outcome.reason[:MAX_ERROR]
     if isinstance(outcome, Drained) and outcome.reason is not None:
         return OVER, outcome.reason
     return None, None
 
 
-LONGEST_EXPONENT = 64
+MAX_EXPONENT = 64
 
 
 def may_retry(retry: Retry, retries: int, age: timedelta) -> bool:
@@ -373,7 +373,7 @@ def may_retry(retry: Retry, retries: int, age: timedelta) -> bool:
 
 def delay(retry: Retry, nth: int, chance: float) -> timedelta:
     """Return how long the n-th retry waits; `chance` is a random number below 1."""
-    growth = retry.factor ** min(nth - 1, LONGEST_EXPONENT)
+    growth = retry.factor ** min(nth - 1, MAX_EXPONENT)
     seconds = min(retry.base.total_seconds() * growth, retry.cap.total_seconds())
     return timedelta(seconds=seconds * (1 + retry.jitter * chance))
 

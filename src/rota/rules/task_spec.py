@@ -89,7 +89,7 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "processes": (int,),
     "cpus": (int, float),
 }
-LEAST_CPUS, MOST_CPUS = 0.01, 1024.0
+MIN_CPUS, MOST_CPUS = 0.01, 1024.0
 MODES = {"": False, "ro": False, "rw": True}
 
 

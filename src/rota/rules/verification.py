@@ -14,10 +14,10 @@ from itertools import chain, islice
 from typing import TypeAlias
 
 from rota.errors import IllegalMove
-from rota.model.attempts import LONGEST_RESULT
+from rota.model.attempts import MAX_RESULT_BYTES
 from rota.model.events import EventName
 from rota.model.notifications import DeliveryState
-from rota.model.runs import LONGEST_PAYLOAD, RunSource, RunState, RunTransition, after
+from rota.model.runs import MAX_PAYLOAD_BYTES, RunSource, RunState, RunTransition, after
 from rota.model.spaces import LimitScope
 from rota.model.tasks import AfterOn, Policy
 from rota.model.verification import (
@@ -33,8 +33,8 @@ from rota.model.verification import (
     Violation,
 )
 from rota.rules.approvals import APPROVAL, APPROVE, DECISIONS, action_digest, is_control
-from rota.rules.queue import DEEPEST_CHAIN, PLANNED, STARTS
-from rota.rules.settlement import LONGEST_ERROR, MOST_LOSSES
+from rota.rules.queue import MAX_CHAIN_DEPTH, PLANNED, STARTS
+from rota.rules.settlement import MAX_ERROR, MAX_LOSSES
 
 Fault: TypeAlias = tuple[Invariant, str]
 
@@ -94,9 +94,9 @@ def _space(run: RunRecord, history: RunHistory, task: TaskDefinition | None) -> 
 
 def _quota(run: RunRecord) -> Iterator[Fault]:
     for noun, size, most in (
-        ("payload", run.payload_bytes, LONGEST_PAYLOAD),
-        ("result", run.result_bytes or 0, LONGEST_RESULT),
-        ("error", run.error_length or 0, LONGEST_ERROR),
+        ("payload", run.payload_bytes, MAX_PAYLOAD_BYTES),
+        ("result", run.result_bytes or 0, MAX_RESULT_BYTES),
+        ("error", run.error_length or 0, MAX_ERROR),
     ):
         if size > most:
             yield Invariant.QUOTA, f"its {noun} has {size} bytes, at most {most} are taken"
@@ -158,7 +158,7 @@ def should_follow(run: RunRecord, on: AfterOn, *, enabled: bool, follower: TaskD
     return (
         enabled
         and run.state in STARTS[on]
-        and run.depth < DEEPEST_CHAIN
+        and run.depth < MAX_CHAIN_DEPTH
         and follower.in_force(began(run))
     )
 
@@ -203,8 +203,8 @@ def _end(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
 
 
 def _tries(run: RunRecord, task: TaskDefinition | None) -> Iterator[Fault]:
-    if run.losses > MOST_LOSSES:
-        yield Invariant.TRIES, f"was lost {run.losses} times, at most {MOST_LOSSES} are allowed"
+    if run.losses > MAX_LOSSES:
+        yield Invariant.TRIES, f"was lost {run.losses} times, at most {MAX_LOSSES} are allowed"
     if task is not None and task.in_force(run.created_at):
         most = task.policy.retry.attempts - 1
         if run.retries > most:

@@ -44,7 +44,7 @@ class SystemClock:
 
 log = logging.getLogger(__name__)
 
-LARGEST_LEAP_SECONDS = 600.0
+MAX_LEAP_SECONDS = 600.0
 PROBATION_SECONDS = 60.0
 
 
@@ -70,10 +70,10 @@ class SteadyClock:
         counted = self._clock.monotonic()
         offset = now / 1_000_000 - counted
         self._watch(now, offset)
-        if self._offset is None or offset - self._offset <= LARGEST_LEAP_SECONDS:
+        if self._offset is None or offset - self._offset <= MAX_LEAP_SECONDS:
             self._offset, self._probation_ends = offset, None
             return True
-        if self._probation_ends is None or abs(offset - self._new_offset) > LARGEST_LEAP_SECONDS:
+        if self._probation_ends is None or abs(offset - self._new_offset) > MAX_LEAP_SECONDS:
             log.error("clock.leapt", extra={"seconds": round(offset - self._offset)})
             self._new_offset = offset
             self._probation_ends = counted + PROBATION_SECONDS

@@ -61,9 +61,9 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.5
 TOO_LONG_SECONDS = 1.0
-DEEPEST_TRACE = 8
+MAX_TRACE_DEPTH = 8
 LATELY_SECONDS = 3600.0
-MOST_KEPT = 100
+MAX_KEPT = 100
 OWN = "rota."
 
 
@@ -80,7 +80,7 @@ class LoopBlocks:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._newest: deque[LoopBlock] = deque(maxlen=MOST_KEPT)
+        self._newest: deque[LoopBlock] = deque(maxlen=MAX_KEPT)
         self.count = 0
         self.seconds = 0.0
 
@@ -165,7 +165,7 @@ class LagMonitor:
             extra={
                 "seconds": round(late, 1),
                 "task": name,
-                "trace": "".join(traceback.format_stack(frame, DEEPEST_TRACE)) if frame else "",
+                "trace": "".join(traceback.format_stack(frame, MAX_TRACE_DEPTH)) if frame else "",
             },
         )
 

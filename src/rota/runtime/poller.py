@@ -13,9 +13,9 @@ from rota.ports.clock import Clock, Random
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 JITTER = 0.1
-SHORTEST_JITTERED = 5.0
+MIN_JITTERED = 5.0
 PATIENCE = 60.0
 """A step that takes longer than this many seconds is stuck; it is given up and begun anew."""
 
@@ -63,7 +63,7 @@ class Poller:
                 self._woken.clear()
                 rest = await self._one_step()
                 if rest is None:
-                    rest, pause = pause, min(pause * 2, LONGEST_PAUSE)
+                    rest, pause = pause, min(pause * 2, MAX_PAUSE)
                 else:
                     pause = FIRST_PAUSE
                 if not self._stopped:
@@ -76,7 +76,7 @@ class Poller:
 
         A rest may end at a due instant, and waking late would make a slot late.
         """
-        if rest < SHORTEST_JITTERED:
+        if rest < MIN_JITTERED:
             return rest
         return rest * (1 - JITTER * self._chance.random())
 

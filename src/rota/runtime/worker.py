@@ -43,8 +43,8 @@ LEASE_POLL = 0.5
 """How soon a worker whose lease is in doubt looks whether it holds again."""
 BEHIND = 10.0
 """How long a run that came back waits for its earlier attempt, which was fenced, to end."""
-MOST_CLAIMED = 1_000
-MOST_SETTLED = 2_000
+MAX_CLAIMED = 1_000
+MAX_SETTLED = 2_000
 NOT_STOPPING = "its earlier attempt, which lost its lease, does not stop"
 
 
@@ -83,7 +83,7 @@ class Worker:
         self._full = False
         # Where another process does the store's work, a busy worker claims or settles one half of
         # its slots while the other half runs. Where it is done here, they would only take turns.
-        self._most_claimed = max(1, min(MOST_CLAIMED, slots // 2 if store.elsewhere else slots))
+        self._most_claimed = max(1, min(MAX_CLAIMED, slots // 2 if store.elsewhere else slots))
         self._idle = asyncio.Event()
         self._settled = asyncio.Event()
         self.claimer = Poller("claim", self._claim_step, clock, chance)
@@ -136,7 +136,7 @@ class Worker:
             return LEASE_POLL
         if not self._claiming or self._full or not routes:
             return SAFETY_POLL
-        want = min(free, self._most_claimed if self.running else MOST_CLAIMED)
+        want = min(free, self._most_claimed if self.running else MAX_CLAIMED)
         async with self._taking:
             taken = await claim(self._store, self.id, routes, want)
             for assignment in taken.assignments:
@@ -264,7 +264,7 @@ class Worker:
     async def _settle_step(self) -> float:
         if not self._ended:
             return SAFETY_POLL
-        batch, self._ended = self._ended[:MOST_SETTLED], self._ended[MOST_SETTLED:]
+        batch, self._ended = self._ended[:MAX_SETTLED], self._ended[MAX_SETTLED:]
         self._settling = batch
         try:
             told = [(assignment, report) for assignment, report, _ in batch]

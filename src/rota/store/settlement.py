@@ -39,7 +39,7 @@ from rota.model.settlement import (
     SettlementExtras,
 )
 from rota.model.tasks import Task
-from rota.model.threads import MOST_PENDING, MOST_PENDING_BYTES
+from rota.model.threads import MAX_PENDING, MAX_PENDING_BYTES
 from rota.store import budgets, notifications, quotas, tasks, workers
 from rota.store.attempt_requests import settle_deferred
 from rota.store.outbox import mail_text
@@ -583,7 +583,7 @@ def _refused(fault: RotaError) -> dict[str, object]:
     return {"ok": False, "error": {"code": fault.code, "message": str(fault)}}
 
 
-NEWEST = 3 * MOST_PENDING
+NEWEST = 3 * MAX_PENDING
 """Among how many of a thread's newest messages a reader is looked for."""
 
 
@@ -604,7 +604,7 @@ async def return_messages(session: Transaction, moved: Iterable[Settlement]) -> 
         await session.run("give_back_messages", **attempt)
         readers = await session.rows("thread_readers", thread=thread, most=NEWEST)
         if readers and s.state in FINISHED:
-            room = {"most": MOST_PENDING, "bytes": MOST_PENDING_BYTES}
+            room = {"most": MAX_PENDING, "bytes": MAX_PENDING_BYTES}
             await session.run("turn_messages", thread=thread, reader=readers[-1][0], **room)
         session.wake(MESSAGES)
 

@@ -11,7 +11,7 @@ from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent
 from rota.agents.pi.agent import PiAgent
 from rota.agents.shared.reader import AnswerLog
-from rota.agents.shared.stream import LONGEST_LINE
+from rota.agents.shared.stream import MAX_LINE
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
@@ -216,7 +216,7 @@ def too_long(agent, wish, record):
     ]
 
 
-@pytest.mark.parametrize("size", [LONGEST_LINE, 2 * LONGEST_LINE - 100])
+@pytest.mark.parametrize("size", [MAX_LINE, 2 * MAX_LINE - 100])
 def test_a_result_that_is_too_long_to_be_read_ends_the_turn_all_the_same(size):
     said = too_long(ClaudeAgent(), HELLO, answered("x" * size, 0.5))
     assert [type(one) for one in said] == [AgentError]
@@ -236,7 +236,7 @@ def test_what_stands_in_a_text_that_is_too_long_ends_no_turn():
 def test_the_mark_of_a_result_is_found_at_the_seam_of_two_pieces():
     before = len('{"result": "", ')
     for shift in range(20):
-        record = {"result": "x" * (LONGEST_LINE + 64 * 1024 - before - shift), "type": "result"}
+        record = {"result": "x" * (MAX_LINE + 64 * 1024 - before - shift), "type": "result"}
         assert [type(one) for one in too_long(ClaudeAgent(), HELLO, record)] == [AgentError]
 
 

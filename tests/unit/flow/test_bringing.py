@@ -16,7 +16,7 @@ from rota.flow.define.runs import answer_question
 from rota.flow.settle import settle_attempts
 from rota.model.attempts import Failed, Succeeded
 from rota.model.sessions import SessionFilter
-from rota.model.threads import LARGEST_FILES, LONGEST_MESSAGE
+from rota.model.threads import MAX_FILES_BYTES, MAX_MESSAGE
 from rota.rules.permissions import LOCAL
 
 PHOTO = NewAttachment("photo.png", None, b"bytes")
@@ -137,9 +137,9 @@ async def test_a_run_that_has_asked_is_told_again_where_the_files_are(desk):
 
 @pytest.mark.parametrize(
     ("text", "files"),
-    [("", ()), ("x" * (LONGEST_MESSAGE + 1), (PHOTO,)), ("x", (PHOTO,) * 11),
+    [("", ()), ("x" * (MAX_MESSAGE + 1), (PHOTO,)), ("x", (PHOTO,) * 11),
      ("x", (PHOTO, PHOTO)), ("x", (PHOTO._replace(name="a/b"),)),
-     ("x", (PHOTO._replace(content=bytes(LARGEST_FILES)), NewAttachment("b", None, b"x")))],
+     ("x", (PHOTO._replace(content=bytes(MAX_FILES_BYTES)), NewAttachment("b", None, b"x")))],
 )  # fmt: skip
 async def test_what_cannot_be_sent_is_refused(desk, text, files):
     await answering(desk)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.agents.claude.reader import ClaudeReader
 from rota.agents.command.reader import CommandReader
 from rota.flow.attempt.output import (
-    LONGEST_LINE,
+    MAX_LINE,
     MOST_EVENTS,
     MOST_TEXT,
     OutputParser,
@@ -128,7 +128,7 @@ def test_lines_are_the_bytes_they_were(data, last):
 
 
 def test_a_line_that_is_too_long_comes_in_parts():
-    data = b"y" * (2 * LONGEST_LINE + 5) + b"\nend\n"
+    data = b"y" * (2 * MAX_LINE + 5) + b"\nend\n"
     parts = list(lines_of(data, last=False))
     assert [cut for _, cut in parts] == [True, True, False, False]
     assert b"".join(line for line, _ in parts) == data

@@ -11,7 +11,7 @@ from rota.agents.command.reader import CommandReader
 from rota.flow.attempt import output as hearing_module
 from rota.flow.attempt.output import (
     END,
-    LONGEST_LINE,
+    MAX_LINE,
     MOST_EVENTS,
     MOST_LAST,
     MOST_TEXT,
@@ -88,18 +88,18 @@ def test_the_result_is_found_behind_more_than_a_spool_holds():
 @pytest.mark.parametrize("size", [1, 2, 17])
 def test_a_result_is_found_behind_a_long_line_that_a_spool_ended_in(size):
     heard = hearing(OutputFormat.LINES)
-    heard.take(OutputStream.OUT, b"y" * size * LONGEST_LINE, last=True)
+    heard.take(OutputStream.OUT, b"y" * size * MAX_LINE, last=True)
     tail = b'yyy\n{"rota": "result", "text": "done"}\n'
-    out = SpoolState(size=size * LONGEST_LINE, total=10**9, tail=tail)
+    out = SpoolState(size=size * MAX_LINE, total=10**9, tail=tail)
     heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0, out=out), 0)
     assert heard.reader.end(ProcessExit(code=0)).text == "done"
 
 
 def test_a_result_file_counts_though_the_last_line_has_no_end():
     heard = hearing(OutputFormat.LAST_LINE)
-    heard.take(OutputStream.OUT, b"y" * LONGEST_LINE, last=True)
+    heard.take(OutputStream.OUT, b"y" * MAX_LINE, last=True)
     last = heard.finish(ExitRecord(reason=ExitReason.EXITED, code=0), 0)
-    assert len("".join(texts(last))) == LONGEST_LINE
+    assert len("".join(texts(last))) == MAX_LINE
     heard.reader.feed(result_line(b"done"))
     assert heard.reader.end(ProcessExit(code=0)).text == "done"
 

@@ -18,7 +18,7 @@ from rota.flow.settle import settle_attempts
 from rota.model.checks import SuppressionReason
 from rota.model.notifications import DeliveryKind
 from rota.model.tasks import OnLost, Policy, Retry, TaskKind
-from rota.rules.notifications import BEGUN, MOST_ANSWERS
+from rota.rules.notifications import BEGUN, MAX_ANSWERS
 from rota.rules.permissions import LOCAL
 
 
@@ -155,7 +155,7 @@ async def test_a_flood_of_results_is_bounded_and_its_last_word_is_heard(desk):
     given, report = await heard(desk, results(*(f"r{n}" for n in range(500)), "last"))
     await settled(desk, given, report)
     told = await bodies(desk, given)
-    assert told == [*(f"r{n}" for n in range(MOST_ANSWERS)), "last"]
+    assert told == [*(f"r{n}" for n in range(MAX_ANSWERS)), "last"]
 
 
 async def test_who_delivers_nowhere_tells_nobody(desk):

@@ -131,7 +131,7 @@ def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
 
 
 def test_a_space_has_so_many_bytes_with_room_for_what_is_under_way(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 2 * module.LONGEST + 2000)
+    monkeypatch.setattr(module, "MAX_BYTES", 2 * module.LONGEST + 2000)
     keys = [key_of(1, "run 1", f"order-{n}") for n in range(3)]
     run(ledger.begin(keys[0], "digest"))
     run(ledger.begin(keys[1], "digest"))

@@ -11,9 +11,9 @@ from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
 from rota.rules.permissions import (
-    DEEPEST,
     LOCAL,
-    MOST_MADE,
+    MAX_CREATED,
+    MAX_DEPTH,
     attempt_caller,
     check_hands,
     check_judges,
@@ -48,7 +48,7 @@ def test_an_attempt_is_a_caller_of_its_space_and_no_person():
 
 def test_origins_count_how_deep_runs_make_tasks_of_runs():
     origin = "cli"
-    for depth in range(1, DEEPEST + 1):
+    for depth in range(1, MAX_DEPTH + 1):
         origin = origin_of(origin)
         assert origin == f"attempt:{depth}"
     with pytest.raises(NotPermitted):
@@ -56,9 +56,9 @@ def test_origins_count_how_deep_runs_make_tasks_of_runs():
 
 
 def test_a_space_has_room_for_so_many():
-    check_room(MOST_MADE - 1)
+    check_room(MAX_CREATED - 1)
     with pytest.raises(Conflict):
-        check_room(MOST_MADE)
+        check_room(MAX_CREATED)
 
 
 def test_two_fires_keep_apart():

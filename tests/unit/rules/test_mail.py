@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.rules.messages import (
-    MOST_REFERENCES,
+    MAX_REFERENCES,
     MailDraft,
     OriginalMail,
     envelope,
@@ -131,4 +131,4 @@ def test_a_chain_has_each_id_once_ends_with_the_parent_and_is_bounded(numbers, p
     chain = tuple(f"<{number}@x>" for number in numbers)
     mail = envelope("", "", OriginalMail(f"<{parent}@x>", chain))
     assert mail.references[-1] == mail.in_reply_to == f"<{parent}@x>"
-    assert len(set(mail.references)) == len(mail.references) <= MOST_REFERENCES
+    assert len(set(mail.references)) == len(mail.references) <= MAX_REFERENCES

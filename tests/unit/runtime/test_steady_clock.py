@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from rota.model.instants import to_micros
-from rota.runtime.clock import LARGEST_LEAP_SECONDS, PROBATION_SECONDS, SteadyClock
+from rota.runtime.clock import MAX_LEAP_SECONDS, PROBATION_SECONDS, SteadyClock
 
 
 class Counter:
@@ -62,7 +62,7 @@ def test_a_small_correction_is_trusted():
     counter = Counter()
     steady = SteadyClock(counter)
     steady.trusts(START)
-    assert steady.trusts(after(counter, 1.0, timedelta(seconds=LARGEST_LEAP_SECONDS - 1)))
+    assert steady.trusts(after(counter, 1.0, timedelta(seconds=MAX_LEAP_SECONDS - 1)))
 
 
 def test_a_clock_that_goes_back_is_trusted_because_cursors_never_do():

@@ -57,7 +57,7 @@ BYTES = 64 * 1024
 """So much of a file costs as much as a command: what is long takes long to read."""
 MOST_WAITING = 500
 MOST_REFUSED = 100
-MOST_KEPT = 50
+MAX_KEPT = 50
 """How many files of one mailbox are kept for people that were not carried out."""
 A_PASS = 20
 """How many commands are carried out before the folder is listed again."""
@@ -335,7 +335,7 @@ class MailboxProcessor:
 
     async def _keep(self, name: str, error: Mapping[str, Any], found: MailboxFile | None) -> None:
         """Keep what was not carried out, for people."""
-        if self._kept == MOST_KEPT:
+        if self._kept == MAX_KEPT:
             return
         self._kept += 1
         held, content = self.held, None if found is None else found.data
@@ -371,7 +371,7 @@ def reply_name(name: str) -> str:
 
 
 FOLDER = "errors"
-MOST_FILES = 500
+MAX_FILES = 500
 PRIVATE = 0o600
 LONGEST_CONTENT = 64 * 1024
 
@@ -398,7 +398,7 @@ class RejectedFiles:
         held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
         with os.fdopen(held, "w") as file:
             file.write(json.dumps(record, indent=1) + "\n")
-        for old in sorted(os.listdir(self.folder))[:-MOST_FILES]:  # noqa: PTH208 - only the names
+        for old in sorted(os.listdir(self.folder))[:-MAX_FILES]:  # noqa: PTH208 - only the names
             with suppress(FileNotFoundError):
                 (self.folder / old).unlink()
 
@@ -410,7 +410,7 @@ ONLY_A_FOLDER = 0x0100_0000
 ONCE = 0x8000_0000
 FINISHED = CLOSED_AFTER_WRITING | MOVED_HERE | ONLY_A_FOLDER | ONCE
 HEAD = struct.Struct("=iIII")
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 
 class FolderWatcher:
@@ -461,7 +461,7 @@ class FolderWatcher:
 
     def _hear(self) -> None:
         try:
-            told = os.read(self._held, MOST_BYTES)
+            told = os.read(self._held, MAX_BYTES)
         except BlockingIOError:
             return
         at = 0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rota.agents.shared.diagnosis import instant
 from rota.agents.shared.reader import (
-    MOST_TODOS,
+    MAX_TODOS,
     AnswerLog,
     JsonReader,
     TodoItem,
@@ -21,7 +21,7 @@ from rota.agents.shared.reader import (
 )
 from rota.agents.shared.result import exit_sentence
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     TOO_LONG,
     Json,
     count,
@@ -77,7 +77,7 @@ def name_of(message: int) -> str:
 
 def message_of(record: Json) -> int | None:
     """Return the number of the message that a record of the stream is about."""
-    found = TOLD.fullmatch(string(record, "uuid", most=LONGEST_NAME))
+    found = TOLD.fullmatch(string(record, "uuid", most=MAX_NAME))
     return None if found is None else int(found[1], 16)
 
 
@@ -99,7 +99,7 @@ class ClaudeReader(JsonReader):
 
     def read(self, record: Json) -> Iterator[Said]:
         """Yield what one message says."""
-        session = string(record, "session_id", most=LONGEST_NAME)
+        session = string(record, "session_id", most=MAX_NAME)
         if session:
             yield AgentSessionStarted(id=session)
         match record.get("type"):
@@ -139,7 +139,7 @@ class ClaudeReader(JsonReader):
     def _assistant(self, record: Json) -> Iterator[Said]:
         message = mapping(record, "message")
         if record.get("is_api_error_message") is True or message.get("model") == SYNTHETIC:
-            self._named = string(record, "error", most=LONGEST_NAME)
+            self._named = string(record, "error", most=MAX_NAME)
             return
         self._named = ""
         self._count(message)
@@ -153,7 +153,7 @@ class ClaudeReader(JsonReader):
 
     def _count(self, message: Json) -> None:
         """Count a message's tokens once, though it comes once for each of its blocks."""
-        if (name := string(message, "id", most=LONGEST_NAME)) == self._message:
+        if (name := string(message, "id", most=MAX_NAME)) == self._message:
             return
         self._message = name
         self._unbilled += _usage(mapping(message, "usage"), string(message, "model", most=80))
@@ -237,13 +237,13 @@ def _usage(usage: Json, model: str) -> AgentUsage:
 
 
 def _tool(block: Json) -> AgentToolCall:
-    name = string(block, "name", most=LONGEST_NAME)
+    name = string(block, "name", most=MAX_NAME)
     return AgentToolCall(name=name, summary=gist(mapping(block, "input"), TELLING))
 
 
 TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList"})
 """Those that are about the list: the first writes all of it, the others one task at a time."""
-MOST_CALLS = 64
+MAX_CALLS = 64
 
 
 class _Call(NamedTuple):
@@ -265,8 +265,8 @@ class ClaudeTodoTracker:
         if name not in TOOLS:
             return False
         todos = items(given, "todos") if name == "TodoWrite" else [given]
-        call = _Call(name, _name(given, "taskId"), tuple(map(todo, islice(todos, MOST_TODOS))))
-        if len(self._called) < MOST_CALLS:
+        call = _Call(name, _name(given, "taskId"), tuple(map(todo, islice(todos, MAX_TODOS))))
+        if len(self._called) < MAX_CALLS:
             self._called[_name(block, "id")] = call
         return True
 
@@ -293,4 +293,4 @@ class ClaudeTodoTracker:
 
 
 def _name(record: Json, *path: str) -> str:
-    return string(record, *path, most=LONGEST_NAME)
+    return string(record, *path, most=MAX_NAME)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rota.agents.shared.reader import JsonReader, texts
 from rota.agents.shared.result import exit_sentence
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     TOO_LONG,
     Json,
     count,
@@ -57,7 +57,7 @@ class CodexReader(JsonReader):
         """Yield what one event says."""
         match record.get("type"):
             case "thread.started":
-                yield AgentSessionStarted(id=string(record, "thread_id", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "thread_id", most=MAX_NAME))
             case "turn.started":
                 self._answer = ""
             case "item.started" | "item.updated" | "item.completed" as stage:
@@ -92,7 +92,7 @@ class CodexReader(JsonReader):
                 yield AgentToolCall(name="shell", summary=one_line(string(item, "command")))
             case "mcp_tool_call" if begun:
                 name = f"{string(item, 'server')}.{string(item, 'tool')}"
-                yield AgentToolCall(name=name[:LONGEST_NAME], summary=_arguments(item))
+                yield AgentToolCall(name=name[:MAX_NAME], summary=_arguments(item))
             case "file_change" if ended:
                 paths = (string(change, "path") for change in items(item, "changes"))
                 yield AgentToolCall(name="file_change", summary=one_line(", ".join(paths)))

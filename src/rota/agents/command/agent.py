@@ -22,7 +22,7 @@ from rota.rules.prompts import media_of
 from rota.rules.task_spec import is_call
 
 PLACE = "{instructions}"
-LONGEST_WORD = 100 * 1024
+MAX_WORD = 100 * 1024
 """A single word of a program may have 128 KiB on Linux."""
 
 
@@ -45,7 +45,7 @@ class CommandAgent:
             return
         if wish.program[0] == PLACE:
             raise Invalid("command", PLACE, "name the program to run")
-        if len(wish.instructions.encode()) > LONGEST_WORD:
+        if len(wish.instructions.encode()) > MAX_WORD:
             raise Invalid("instructions", wish.instructions, "hand over 100 KiB and more by stdin")
 
     def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:

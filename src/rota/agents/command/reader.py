@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from rota.agents.shared import line_protocol
-from rota.agents.shared.reader import MOST_SAYINGS, texts, without_known
+from rota.agents.shared.reader import MAX_EVENTS, texts, without_known
 from rota.agents.shared.result import AgentTranscript, agent_result
 from rota.agents.shared.stream import (
-    LONGEST_TEXT,
+    MAX_TEXT,
     TOO_LONG,
     Json,
     LineSplitter,
@@ -70,7 +70,7 @@ class CommandReader:
         """Return what a line says."""
         told = (said for whole in self._lines.take(line, cut=cut) for said in self._said(whole))
         sayings = []
-        for said in islice(told, MOST_SAYINGS):
+        for said in islice(told, MAX_EVENTS):
             for each in (*self._heard.overtaken(said), said):
                 self._heard.note(each)
                 sayings.append(each)
@@ -98,7 +98,7 @@ class CommandReader:
         raw = self._redactor.text(decoded(line.bytes))
         text = clean(raw)
         self._text.add(text)
-        ansi = coloured(raw) if len(raw) <= LONGEST_TEXT else None
+        ansi = coloured(raw) if len(raw) <= MAX_TEXT else None
         if ansi is not None and text.strip():
             yield AgentStyledText(text=text, ansi=ansi)
         else:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from rota.agents.shared.reader import AnswerLog, JsonReader, TodoTracker, gist, texts, todo
 from rota.agents.shared.result import exit_sentence
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     TOO_LONG,
     Json,
     count,
@@ -67,11 +67,11 @@ class PiReader(JsonReader):
         """Yield what one event says."""
         match record.get("type"):
             case "session":
-                yield AgentSessionStarted(id=string(record, "id", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "id", most=MAX_NAME))
             case "message_end":
                 yield from message_of(mapping(record, "message"))
             case "tool_execution_start" if record.get("toolName") != TOOL:
-                name = string(record, "toolName", most=LONGEST_NAME)
+                name = string(record, "toolName", most=MAX_NAME)
                 yield AgentToolCall(name=name, summary=gist(mapping(record, "args"), TELLING))
             case "tool_execution_end":
                 yield from self._todos.result(record)
@@ -87,7 +87,7 @@ def message_of(message: Json) -> Iterator[Said]:
     """Yield what a message says that is whole."""
     if message.get("role") != "assistant":
         return
-    yield _usage(mapping(message, "usage"), string(message, "model", most=LONGEST_NAME))
+    yield _usage(mapping(message, "usage"), string(message, "model", most=MAX_NAME))
     blocks = items(message, "content")
     text = "\n".join(string(block, "text") for block in blocks if block.get("type") == "text")
     yield from texts(text)
@@ -136,7 +136,7 @@ def line(message: ThreadMessage, files: str | None = None) -> bytes:
 def message_in(line: bytes) -> int | None:
     """Return the id of the message that a line of its input is."""
     record = parse(line) or {}
-    found = NAMED.fullmatch(string(record, "id", most=LONGEST_NAME))
+    found = NAMED.fullmatch(string(record, "id", most=MAX_NAME))
     return int(found[1]) if found is not None and record.get("type") == "steer" else None
 
 
@@ -189,7 +189,7 @@ class PiRpcReader(PiReader):
             case "agent_settled":
                 yield from self._over()
             case "extension_ui_request" if string(record, "method") in DIALOGS:
-                yield AgentInputRequested(line=_nobody(string(record, "id", most=LONGEST_NAME)))
+                yield AgentInputRequested(line=_nobody(string(record, "id", most=MAX_NAME)))
             case "auto_retry_start":
                 self._working = True
                 yield from super().read(record)
@@ -213,7 +213,7 @@ class PiRpcReader(PiReader):
         """Yield what an answer to a command says; the prompt may turn out to begin nothing."""
         match record.get("id"):
             case str(name) if name == SESSION:
-                yield AgentSessionStarted(id=string(record, "data", "sessionId", most=LONGEST_NAME))
+                yield AgentSessionStarted(id=string(record, "data", "sessionId", most=MAX_NAME))
             case str(name) if name == PROMPT and record.get("success") is True:
                 yield self._question()
             case str(name) if name == PROMPT:

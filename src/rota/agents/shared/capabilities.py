@@ -6,14 +6,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.errors import Invalid
-from rota.model.agents import MOST_TURNS, AgentSpec, OutputFormat, PromptInput, SessionContext
+from rota.model.agents import MAX_TURNS, AgentSpec, OutputFormat, PromptInput, SessionContext
 from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer
 from rota.rules.task_spec import is_session
 
 MODEL = re.compile(r"[A-Za-z0-9][\w./:@+\[\]-]{0,199}")
 TOOL = re.compile(r"[A-Za-z_][^\x00-\x1f\x7f]{0,499}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-LONGEST_INSTRUCTIONS = 1024 * 1024
+MAX_INSTRUCTIONS = 1024 * 1024
 
 
 def check(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
@@ -25,8 +25,8 @@ def check(agent: str, abilities: AgentCapabilities, wish: AgentSpec) -> None:
     _choice(agent, "permission_mode", wish.permission_mode, abilities.permission_modes)
     if wish.max_turns is not None:
         _able(agent, "max_turns", wish.max_turns, able=abilities.max_turns)
-        if not 0 < wish.max_turns <= MOST_TURNS:
-            raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MOST_TURNS}")
+        if not 0 < wish.max_turns <= MAX_TURNS:
+            raise Invalid("max_turns", wish.max_turns, f"write a number from 1 to {MAX_TURNS}")
     if wish.context is SessionContext.GROUP:
         _able(agent, "context", wish.context, able=abilities.resume)
     _program(agent, abilities, wish)
@@ -46,7 +46,7 @@ def check_room(agent: str, abilities: AgentCapabilities, room: AgentWorkspace) -
 def _instructions(text: str) -> None:
     if not text.strip():
         raise Invalid("instructions", text, "say what the agent shall do")
-    if len(text.encode("utf-8", "replace")) > LONGEST_INSTRUCTIONS:
+    if len(text.encode("utf-8", "replace")) > MAX_INSTRUCTIONS:
         raise Invalid("instructions", text, "write at most 1 MiB")
     if "\x00" in text:
         raise Invalid("instructions", text, "leave out NUL characters")

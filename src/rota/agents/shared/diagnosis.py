@@ -9,7 +9,7 @@ from http import HTTPStatus
 from rota.agents.shared.stream import mapping, parse
 from rota.model.agents import AgentErrorKind
 
-LONGEST_BANNER = 1_000
+MAX_BANNER = 1_000
 LATEST_RESET = 4_102_444_800
 """The year 2100; a later instant is nonsense."""
 
@@ -80,7 +80,7 @@ def classify(words: str, status: int | None = None, *, guess: bool = False) -> A
 
     With a `guess` the words may be about something else than a provider.
     """
-    words = words[: 4 * LONGEST_BANNER]
+    words = words[: 4 * MAX_BANNER]
     first = None if guess else FIRST.match(words)
     if status is None and (found := first or STATUS.search(words)):
         status = int(found[1])
@@ -100,7 +100,7 @@ def classify_own(words: str) -> AgentErrorKind:
 
 def is_banner(text: str) -> bool:
     """Whether an answer is nothing but the error of a provider."""
-    if len(text) > LONGEST_BANNER:
+    if len(text) > MAX_BANNER:
         return False
     return BANNER.match(text) is not None or _is_error_body(text)
 

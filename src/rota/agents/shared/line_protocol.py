@@ -8,8 +8,8 @@ from typing import Any
 
 from rota.agents.shared.diagnosis import classify, classify_own, instant
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
-    LONGEST_TEXT,
+    MAX_NAME,
+    MAX_TEXT,
     Json,
     count,
     detail,
@@ -36,7 +36,7 @@ from rota.model.agents import (
     AgentUsage,
     Said,
 )
-from rota.model.attempts import LONGEST_RESULT
+from rota.model.attempts import MAX_RESULT_BYTES
 from rota.model.json import encode
 
 TELLABLE = frozenset(kind.value for kind in AgentErrorKind) - {AgentErrorKind.CANCELLED.value}
@@ -46,9 +46,9 @@ NOTHING_NEW = AgentProgress()
 FIGURES = frozenset({"input_tokens", "output_tokens", "cached_tokens", "cost_usd"})
 USAGE_WORDS = FIGURES | {"rota", "model"}
 NO_QUESTION = "a question needs a text"
-MOST_OPTIONS = 20
-LONGEST_OPTION = 200
-SHORTEST_WAIT, LONGEST_WAIT = 60.0, 30 * 86_400.0
+MAX_OPTIONS = 20
+MAX_OPTION = 200
+MIN_WAIT, LONGEST_WAIT = 60.0, 30 * 86_400.0
 """For how many seconds a question may be open."""
 
 
@@ -63,11 +63,11 @@ def said(record: Json, *, has_provider: bool = True) -> Sequence[Said] | None:
             told = [AgentText(text=piece) for piece in pieces(string(record, "text"))]
         case "progress" if (progress := _progress(record)) != NOTHING_NEW:
             told = [progress]
-        case "tool" if name := string(record, "name", most=LONGEST_NAME):
+        case "tool" if name := string(record, "name", most=MAX_NAME):
             told = [AgentToolCall(name=name, summary=one_line(string(record, "summary")))]
         case "usage" if record.keys() & FIGURES:
             told = [_usage(record)]
-        case "session" if name := string(record, "id", most=LONGEST_NAME):
+        case "session" if name := string(record, "id", most=MAX_NAME):
             told = [AgentSessionStarted(id=name)]
         case "question":
             told = [
@@ -96,10 +96,10 @@ def question(record: Json | None) -> AgentQuestion | None:
     """Return the question a line of Rota's asks."""
     if record is None or record.get("rota") != "question":
         return None
-    text = string(record, "text", most=LONGEST_TEXT)
-    options = [option[:LONGEST_OPTION] for option in words(record, "options")][:MOST_OPTIONS]
-    context = string(record, "context", most=LONGEST_TEXT)
-    default = string(record, "default", most=LONGEST_OPTION) or None
+    text = string(record, "text", most=MAX_TEXT)
+    options = [option[:MAX_OPTION] for option in words(record, "options")][:MAX_OPTIONS]
+    context = string(record, "context", most=MAX_TEXT)
+    default = string(record, "default", most=MAX_OPTION) or None
     wait = number(record, "expires_in")
     if not text.strip():
         return None
@@ -108,7 +108,7 @@ def question(record: Json | None) -> AgentQuestion | None:
         options=tuple(options),
         context=context,
         default=default if not options or default in options else None,
-        expires_in=None if wait is None else min(LONGEST_WAIT, max(SHORTEST_WAIT, wait)),
+        expires_in=None if wait is None else min(LONGEST_WAIT, max(MIN_WAIT, wait)),
     )
 
 
@@ -118,7 +118,7 @@ def closing_question(text: str) -> AgentQuestion | None:
     found = question(parse(last.encode("utf-8", "replace")))
     if found is None or found.context:
         return found
-    return replace(found, context=before[-LONGEST_TEXT:].strip())
+    return replace(found, context=before[-MAX_TEXT:].strip())
 
 
 def _usage(record: Json) -> AgentUsage:
@@ -127,7 +127,7 @@ def _usage(record: Json) -> AgentUsage:
         output=count(record, "output_tokens"),
         cached=count(record, "cached_tokens"),
         cost=dollars(record, "cost_usd"),
-        model=string(record, "model", most=LONGEST_NAME) or None,
+        model=string(record, "model", most=MAX_NAME) or None,
     )
 
 
@@ -147,7 +147,7 @@ def _result(record: Json) -> Said:
     text = string(record, "text")
     aside: dict[str, Any] = {
         "silent": record.get("silent") is True,
-        "next_check": string(record, "next_check", most=LONGEST_NAME) or None,
+        "next_check": string(record, "next_check", most=MAX_NAME) or None,
     }
     if inside(record, "data") is None:
         strange = record.keys() - RESULT_WORDS
@@ -160,7 +160,7 @@ def _result(record: Json) -> Said:
     except ValueError as fault:
         return AgentError(kind=AgentErrorKind.BAD_RESULT, detail=str(fault))
     data = data.encode("utf-8", "replace").decode()
-    if len(data.encode()) > LONGEST_RESULT:
+    if len(data.encode()) > MAX_RESULT_BYTES:
         return AgentError(kind=AgentErrorKind.BAD_RESULT, detail="at most 256 KiB of data are kept")
     return AgentAnswer(text=text, data=data, **aside)
 

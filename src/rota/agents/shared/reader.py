@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from rota.agents.shared.result import AgentTranscript, agent_result, public_answer
 from rota.agents.shared.stream import (
-    LONGEST_NAME,
+    MAX_NAME,
     Json,
     LineSplitter,
     StreamLine,
@@ -33,13 +33,13 @@ from rota.model.agents import (
     ProcessExit,
     Said,
 )
-from rota.model.attempts import LONGEST_RESULT
+from rota.model.attempts import MAX_RESULT_BYTES
 from rota.ports.agent import Redaction
 from rota.rules.redaction import NOTHING_KNOWN
 
 NOTHING = AgentUsage()
-LONGEST_STRAY = 64 * 1024
-MOST_SAYINGS = 256
+MAX_STRAY = 64 * 1024
+MAX_EVENTS = 256
 """How many things one line can say."""
 
 
@@ -82,12 +82,12 @@ class JsonReader(ABC):
         record = parse(line.bytes, self._redactor) if line.whole else None
         if record is None and line.mark is None:
             self._stray = (
-                detail(self._redactor.text(decoded(line.bytes[:LONGEST_STRAY]))) or self._stray
+                detail(self._redactor.text(decoded(line.bytes[:MAX_STRAY]))) or self._stray
             )
             return ()
         sayings = []
         told = self.read(record) if record is not None else self.read_mark(line.mark or b"")
-        for said in islice(told, MOST_SAYINGS):
+        for said in islice(told, MAX_EVENTS):
             if said == AgentSessionStarted(id=self.heard.session or "") or said == NOTHING:
                 continue
             for each in (*self.heard.overtaken(said), said):
@@ -126,7 +126,7 @@ def texts(text: str) -> Iterator[AgentText]:
     return (AgentText(text=piece) for piece in pieces(text) if piece.strip())
 
 
-MOST_TODOS = 1_000
+MAX_TODOS = 1_000
 
 
 class TodoItem(NamedTuple):
@@ -139,7 +139,7 @@ class TodoItem(NamedTuple):
 def todo(record: Json) -> TodoItem:
     """Return what an entry of a list says."""
     subject = one_line(string(record, "subject") or string(record, "content"))
-    return TodoItem(subject, string(record, "status", most=LONGEST_NAME))
+    return TodoItem(subject, string(record, "status", most=MAX_NAME))
 
 
 class TodoTracker:
@@ -154,14 +154,14 @@ class TodoTracker:
         before = self._listed.get(name, TodoItem("", ""))
         if now.status == "deleted":
             self._listed.pop(name, None)
-        elif name in self._listed or len(self._listed) < MOST_TODOS:
+        elif name in self._listed or len(self._listed) < MAX_TODOS:
             self._listed[name] = TodoItem(
                 now.subject or before.subject, now.status or before.status
             )
 
     def put_all(self, named: Iterable[tuple[str, TodoItem]]) -> None:
         """Put a whole list in the place of this one."""
-        self._listed = dict(islice(named, MOST_TODOS))
+        self._listed = dict(islice(named, MAX_TODOS))
 
     def progress(self) -> Iterator[AgentProgress]:
         """Yield how far it is, unless that is told already or nothing is listed."""
@@ -207,7 +207,7 @@ class AnswerLog:
         elif _is_silent(self._before):
             self._last = answer
         else:
-            self._last = f"{self._before}\n\n{answer}"[-LONGEST_RESULT:]
+            self._last = f"{self._before}\n\n{answer}"[-MAX_RESULT_BYTES:]
         return self._last
 
 

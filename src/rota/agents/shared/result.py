@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from rota.agents.shared.diagnosis import classify, classify_own, is_banner, reset_in
 from rota.agents.shared.line_protocol import closing_question, closing_result
-from rota.agents.shared.stream import LONGEST_DETAIL, LONGEST_NAME, decoded, detail, encode_text
+from rota.agents.shared.stream import MAX_DETAIL, MAX_NAME, decoded, detail, encode_text
 from rota.model.agents import (
     AgentAnswer,
     AgentError,
@@ -273,7 +273,7 @@ def _ended(end: ProcessExit) -> str:
 
 
 def _tail(end: ProcessExit) -> str:
-    return detail(decoded(end.stderr_tail[-LONGEST_DETAIL:]))
+    return detail(decoded(end.stderr_tail[-MAX_DETAIL:]))
 
 
 def exit_sentence(words: str, status: int | None = None) -> AgentError:
@@ -321,4 +321,4 @@ def _aside(data: str) -> dict[str, Any]:
 
 
 def _short(words: object) -> str | None:
-    return words[:LONGEST_NAME] if isinstance(words, str) and words else None
+    return words[:MAX_NAME] if isinstance(words, str) and words else None

@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from rota.model.attempts import LONGEST_RESULT
+from rota.model.attempts import MAX_RESULT_BYTES
 from rota.model.text import clean
 from rota.ports.agent import Redaction
 from rota.rules.redaction import NOTHING_KNOWN
 
-LONGEST_TEXT = 16_000
+MAX_TEXT = 16_000
 """How many characters one saying may have; a longer text is said in several."""
-LONGEST_DETAIL = 2_000
-LONGEST_SUMMARY = 200
-LONGEST_NAME = 200
+MAX_DETAIL = 2_000
+MAX_SUMMARY = 200
+MAX_NAME = 200
 KEPT = 96 * 1024
 """How many characters of each end of a long output are kept."""
 
@@ -38,14 +38,14 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def one_line(text: str, most: int = LONGEST_SUMMARY) -> str:
+def one_line(text: str, most: int = MAX_SUMMARY) -> str:
     """Return the text as one short line, with what looks like a key left out."""
     return clip(" ".join(without_secrets(clean(text[: most * 4])).split()), most)
 
 
 def detail(text: str) -> str:
     """Return an error's own words, bounded, with what looks like a key left out."""
-    return clip(without_secrets(clean(text[: LONGEST_DETAIL * 4])).strip(), LONGEST_DETAIL)
+    return clip(without_secrets(clean(text[: MAX_DETAIL * 4])).strip(), MAX_DETAIL)
 
 
 def without_secrets(text: str) -> str:
@@ -55,8 +55,8 @@ def without_secrets(text: str) -> str:
 
 def pieces(text: str) -> Iterator[str]:
     """Yield a text in parts that fit one saying each."""
-    for start in range(0, len(text), LONGEST_TEXT):
-        yield text[start : start + LONGEST_TEXT]
+    for start in range(0, len(text), MAX_TEXT):
+        yield text[start : start + MAX_TEXT]
 
 
 class TextExcerpt:
@@ -94,7 +94,7 @@ def encode_text(text: str) -> str:
     """Return a text as the JSON of a result, cut in its middle if it is too long to be kept."""
     encoded = json.dumps(text, ensure_ascii=False)
     half = len(text) // 2
-    while len(encoded.encode()) > LONGEST_RESULT:
+    while len(encoded.encode()) > MAX_RESULT_BYTES:
         half = half * 9 // 10
         left = len(text) - 2 * half
         shorter = f"{text[:half]}\n[{left} characters left out]\n{text[-half:]}"
@@ -102,13 +102,13 @@ def encode_text(text: str) -> str:
     return encoded
 
 
-LONGEST_LINE = 1024 * 1024
+MAX_LINE = 1024 * 1024
 """How many bytes of a line are put together again; a longer one is only text."""
 TOO_LONG = "its result is longer than 1 MiB and was not read"
-LONGEST_MARK = 200
+MAX_MARK = 200
 """How many bytes of a line that is too long are kept, to find what is at the seam of two parts."""
-MOST_TOKENS = 10**9
-MOST_DOLLARS = 10_000.0
+MAX_TOKENS = 10**9
+MAX_DOLLARS = 10_000.0
 """What one line may tell of what was used: the sum of a day's lines has room in a column."""
 LARGEST = 2**53
 
@@ -142,7 +142,7 @@ class LineSplitter:
         """Return the lines that end with a piece; a line that grows too long comes in parts."""
         if self._spilling:
             return (self._spill(piece, cut=cut),)
-        if len(self._held) + len(piece) > LONGEST_LINE:
+        if len(self._held) + len(piece) > MAX_LINE:
             self.spilled += 1
             held, self._held = bytes(self._held), bytearray()
             first = (self._spill(held, cut=True),) if held else ()
@@ -163,7 +163,7 @@ class LineSplitter:
             seam = self._seam + piece
             found = self._marks.search(seam)
             self._mark = None if found is None else found[0]
-            self._seam = seam[-LONGEST_MARK:]
+            self._seam = seam[-MAX_MARK:]
         self._spilling = cut
         if cut:
             return StreamLine(piece, whole=False)
@@ -227,7 +227,7 @@ def string(record: object, *path: str, most: int | None = None) -> str:
 def count(record: object, *path: str) -> int:
     """Return the number of tokens at a path; nonsense is none."""
     found = number(record, *path)
-    return int(min(found, MOST_TOKENS)) if found is not None and found > 0 else 0
+    return int(min(found, MAX_TOKENS)) if found is not None and found > 0 else 0
 
 
 def number(record: object, *path: str) -> float | None:
@@ -243,7 +243,7 @@ def number(record: object, *path: str) -> float | None:
 def dollars(record: object, *path: str) -> float | None:
     """Return the cost at a path; nonsense is brought into range."""
     found = number(record, *path)
-    return None if found is None else min(MOST_DOLLARS, max(0.0, found))
+    return None if found is None else min(MAX_DOLLARS, max(0.0, found))
 
 
 def percent(found: float | None) -> float | None:

@@ -43,7 +43,7 @@ from rota.model.runs import Lease
 from rota.model.tasks import Task
 from rota.ports.runner import failure
 
-LONGEST_REPORT = 16 * 1024 * 1024
+MAX_REPORT = 16 * 1024 * 1024
 AT_ONCE = 256 * 1024
 FAREWELL_SECONDS = 2.0
 
@@ -233,7 +233,7 @@ def _called(path: str, handle: RunContext) -> bytes:
 
 def _line(report: dict[str, object]) -> bytes:
     line = json.dumps(report).encode()
-    if len(line) > LONGEST_REPORT:
+    if len(line) > MAX_REPORT:
         told = f"all it returned and sent is {len(line)} bytes of JSON, at most 16 MiB are taken"
         raise InvalidResult(f"{told} from an isolated callable: send less, or leave it in a file")
     return line + b"\n"

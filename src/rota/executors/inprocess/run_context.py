@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from rota.errors import Invalid, RotaError
-from rota.model.attempts import LONGEST_RESULT, Assignment, OutgoingMessage, WaitingForAnswer
+from rota.model.attempts import MAX_RESULT_BYTES, Assignment, OutgoingMessage, WaitingForAnswer
 from rota.model.json import encode
 from rota.model.runs import Lease
 
-LONGEST_MESSAGE = 64 * 1024
-LONGEST_QUESTION = 4 * 1024
+MAX_MESSAGE = 64 * 1024
+MAX_QUESTION = 4 * 1024
 
 
 class WaitForAnswer(BaseException):
@@ -100,8 +100,8 @@ class RunContext:
         its beginning, and the call returns the answer: do what must happen once after asking.
         Questions are matched in the order they are asked.
         """
-        if not question or len(question) > LONGEST_QUESTION:
-            raise Invalid("question", question, f"needs 1 to {LONGEST_QUESTION} characters")
+        if not question or len(question) > MAX_QUESTION:
+            raise Invalid("question", question, f"needs 1 to {MAX_QUESTION} characters")
         number = self._asked
         self._asked += 1
         if number < len(self._answers):
@@ -122,7 +122,7 @@ class RunContext:
         It goes to the outbox in the transaction that records the success, so a failed attempt sends
         nothing and a repeated one sends it once.
         """
-        if not body or len(body.encode()) > LONGEST_MESSAGE:
+        if not body or len(body.encode()) > MAX_MESSAGE:
             raise Invalid("body", body, "needs 1 byte to 64 KiB")
         channel, _, target = to.partition(":")
         client_id = f"message:{len(self._messages)}"
@@ -156,7 +156,7 @@ def encode_result(result: object) -> str | None:
     except (TypeError, ValueError) as fault:
         message = f"it returned something that is not JSON ({fault}): return plain values"
         raise InvalidResult(message) from None
-    if len(text.encode()) > LONGEST_RESULT:
+    if len(text.encode()) > MAX_RESULT_BYTES:
         message = f"it returned {len(text)} characters of JSON: at most 256 KiB are kept"
         raise InvalidResult(message)
     return text

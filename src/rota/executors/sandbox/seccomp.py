@@ -121,8 +121,8 @@ NUMBER_AT = 0
 ARCHITECTURE_AT = 4
 ARGUMENTS_AT = 16
 
-FARTHEST_JUMP = 255
-LONGEST_FILTER = 4096
+MAX_JUMP = 255
+MAX_FILTER = 4096
 
 
 def return_errno(number: int) -> int:
@@ -174,7 +174,7 @@ class BpfAssembler:
 
     def assemble(self) -> bytes:
         """Return the filter."""
-        if len(self.steps) > LONGEST_FILTER:
+        if len(self.steps) > MAX_FILTER:
             raise ValueError(len(self.steps))
         return b"".join(_encoded(self.steps, self.labels))
 
@@ -186,7 +186,7 @@ def _encoded(steps: Sequence[BpfInstruction], labels: dict[str, int]) -> list[by
             0 if name is None else labels[name] - position - 1
             for name in (step.then, step.otherwise)
         ]
-        if any(not 0 <= jump <= FARTHEST_JUMP for jump in jumps):
+        if any(not 0 <= jump <= MAX_JUMP for jump in jumps):
             raise ValueError(step)
         made.append(struct.pack("=HBBI", step.code, *jumps, step.value))
     return made

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rota.errors import Invalid, NotFound, NotPermitted, Unavailable
-from rota.executors.tmux.pane_process import LONGEST_SOCKET, SESSION, SOCKET
+from rota.executors.tmux.pane_process import MAX_SOCKET_PATH, SESSION, SOCKET
 from rota.keeper.build import Interpreter
 from rota.model.programs import LimitEnforcement, Program
 from rota.model.text import clean
@@ -74,7 +74,7 @@ class TmuxExecutor:
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
         """Return the other executor's program, shown in a pane."""
         refuse(self.name, self._lacking())
-        if len(os.fsencode(f"{room.state}/{SOCKET}")) > LONGEST_SOCKET:
+        if len(os.fsencode(f"{room.state}/{SOCKET}")) > MAX_SOCKET_PATH:
             raise Invalid("state", room.state, "move Rota's home to a shorter path")
         spec = (self._walled if room.isolated else self._plain).wrap(command, room)
         stdin = "input" if command.stdin or command.keep_stdin_open else "typed"
@@ -105,7 +105,7 @@ class TmuxExecutor:
 
 
 BUFFER = "rota"
-LONGEST_CAPTURE = 16_000
+MAX_CAPTURE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Pane:
         done = self._ask("capture-pane", "-p", "-t", SESSION)
         if done.returncode:
             return ""
-        return clean(done.stdout.decode(errors="replace")).rstrip()[:LONGEST_CAPTURE]
+        return clean(done.stdout.decode(errors="replace")).rstrip()[:MAX_CAPTURE]
 
     def send(self, text: str, *, enter: bool = True) -> None:
         """Type text as if it were pasted: no key, no escape sequence, no command of tmux's."""

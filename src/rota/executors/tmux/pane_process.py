@@ -185,5 +185,5 @@ OUTPUT = "pane.out"
 INPUT = "pane.in"
 ENDED = "pane.ended"
 SESSION = "main"
-LONGEST_SOCKET = 107
+MAX_SOCKET_PATH = 107
 """Bytes of a socket's path that the kernel can hold."""

@@ -57,9 +57,9 @@ from rota.ports.host import Probes
 from rota.ports.store import Store
 from rota.rules.approvals import SPEC, QuestionAuthor, action_ids, question_in
 from rota.rules.checks import (
+    DEFAULT_SECONDS,
     GATE,
     NO_WAY_OUT,
-    USUAL_SECONDS,
     CheckedOutcome,
     GateReply,
     GateSpec,
@@ -179,7 +179,7 @@ class CheckRunner:
             return CheckResult(name, passed=False, evidence=NO_WAY_OUT)
         if self._probes is None:
             return _unseen(name)
-        seconds = check.seconds or USUAL_SECONDS / 2
+        seconds = check.seconds or DEFAULT_SECONDS / 2
         seen = await halting.unless(self._probes.answers(check.wanted, check.contains, seconds))
         return CheckResult(name, *(seen or (False, STOPPED)))
 
@@ -226,7 +226,7 @@ class CheckRunner:
         wish = AgentSpec(
             program=tuple(check.wanted), instructions=json.dumps(given, ensure_ascii=False)
         )
-        seconds = check.seconds or USUAL_SECONDS
+        seconds = check.seconds or DEFAULT_SECONDS
         bounds = replace(
             ready.bounds, hard_seconds=seconds, idle_seconds=None, output_bytes=1 << 20
         )

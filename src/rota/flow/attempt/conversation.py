@@ -29,7 +29,7 @@ from rota.flow.attempt.prompt import AgentPrompt
 from rota.model.attempts import Assignment, AttemptReport, KeptAttempt
 from rota.model.audit import AttemptIdentity
 from rota.model.ids import RunId
-from rota.model.threads import MOST_PENDING, ThreadMessage
+from rota.model.threads import MAX_PENDING, ThreadMessage
 from rota.ports.agent import AgentWorkspace, PreparedProgram, SteerableAgent
 from rota.ports.keeper import KeeperHome
 from rota.ports.mailbox import MailboxFolder, MailboxService, files_in
@@ -80,7 +80,7 @@ class MessageOffer:
         """Give what is new, in its order; false if something is left."""
         kept, store = self._kept, self._store
         try:
-            for message in await store.pending_messages(self._thread, self.name, MOST_PENDING):
+            for message in await store.pending_messages(self._thread, self.name, MAX_PENDING):
                 async with self._giving:
                     number = await self._put(message)
                     if number is None:

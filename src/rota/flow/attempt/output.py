@@ -58,7 +58,7 @@ from rota.model.tasks import TaskKind
 from rota.model.text import MORE, clean, coloured
 from rota.ports.agent import Agent, CumulativeUsageReader, OutputReader
 from rota.rules.notifications import (
-    MOST_ANSWERS,
+    MAX_ANSWERS,
     PROGRESS_GAP,
     RunConversation,
     digest_of,
@@ -69,7 +69,7 @@ from rota.rules.notifications import (
 )
 from rota.rules.task_spec import is_in_conversation, is_session
 
-LONGEST_LINE = 64 * 1024
+MAX_LINE = 64 * 1024
 MOST_LINES = 4_096
 """How many lines are heard in one go: others have their turn before the next."""
 MOST_EVENTS = 10_000
@@ -360,13 +360,13 @@ def lines_of(data: bytes, *, last: bool) -> Iterator[tuple[bytes, bool]]:
     """Yield whole lines with their ends; one that is too long comes in parts that are `cut`."""
     start = 0
     while start < len(data):
-        end = data.find(b"\n", start, start + LONGEST_LINE) + 1
+        end = data.find(b"\n", start, start + MAX_LINE) + 1
         if end:
             yield data[start:end], False
             start = end
-        elif len(data) - start >= LONGEST_LINE:
-            yield data[start : start + LONGEST_LINE], True
-            start += LONGEST_LINE
+        elif len(data) - start >= MAX_LINE:
+            yield data[start : start + MAX_LINE], True
+            start += MAX_LINE
         else:
             break
     if last and start < len(data):
@@ -402,14 +402,14 @@ def _internal(said: AgentAnswer | AgentQuestion, at: int) -> NewEvent | None:
     text = said.text if not data else f"{said.text}\n{data}"
     if public_text(text) == text:
         return None
-    return output_event(OutputStream.OUT, at, text[:LONGEST_TEXT])
+    return output_event(OutputStream.OUT, at, text[:MAX_TEXT])
 
 
 def _not_counted(result: AgentAnswer, at: int) -> Iterator[NewEvent]:
     """Yield a result that its attempt did not come to, for people to read."""
     text = f"{NOT_COUNTED}\n{result.text if result.data is None else result.data}"
-    for start in range(0, len(text), LONGEST_TEXT):
-        yield output_event(OutputStream.OUT, at, text[start : start + LONGEST_TEXT])
+    for start in range(0, len(text), MAX_TEXT):
+        yield output_event(OutputStream.OUT, at, text[start : start + MAX_TEXT])
 
 
 def _used(said: AgentUsage) -> Amounts:
@@ -429,7 +429,7 @@ def _more(event: NewEvent) -> NewEvent:
     return output_event(stream, event.data.get("at", 0), MORE)
 
 
-LONGEST_TEXT = 8 * 1024
+MAX_TEXT = 8 * 1024
 """How much text one event holds at most."""
 MOST_TEXT = 1024 * 1024
 HEAD_TEXT = MOST_TEXT
@@ -494,7 +494,7 @@ def join_output(happened: Iterable[NewEvent]) -> Iterator[NewEvent]:
         data = event.data
         apart = event.name is not EventName.OUTPUT or data.keys() & {"open", "continues"}
         more = 0 if apart else max(len(data["text"]), len(data.get("ansi", "")))
-        if held and (apart or size + more > LONGEST_TEXT):
+        if held and (apart or size + more > MAX_TEXT):
             yield _together(held)
             held, size = [], 0
         if apart:
@@ -619,7 +619,7 @@ class ProgressReporter:
         return told
 
     def _answer(self, result: str) -> None:
-        if self._said.total() == MOST_ANSWERS:
+        if self._said.total() == MAX_ANSWERS:
             self.overflows = True
             return
         digest = digest_of(result)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from rota.errors import Invalid, Unavailable
 from rota.model.agents import AgentSpec, OutputFormat
-from rota.model.attempts import ASKING, LONGEST_RESULT, Assignment
+from rota.model.attempts import ASKING, MAX_RESULT_BYTES, Assignment
 from rota.model.json import encode
 from rota.model.programs import MIB, ResourceLimits, Site
 from rota.model.runs import Lease
@@ -284,7 +284,7 @@ def local_timeout(config: str | None) -> timedelta | None:
 
 def result_line(given: bytes) -> bytes | None:
     """Return what a result file holds as a line of Rota's; None if it says nothing."""
-    if len(given) > LONGEST_RESULT:
+    if len(given) > MAX_RESULT_BYTES:
         return _line({"rota": "error", "class": "bad_result", "message": TOO_LONG})
     text = given.decode("utf-8", "replace").strip()
     if not text:

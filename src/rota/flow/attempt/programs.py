@@ -43,7 +43,7 @@ from rota.model.attempts import (
     OutputStream,
     ProgressNotice,
 )
-from rota.model.heartbeats import LONGEST_LINE, LONGEST_PANE, AttemptSample
+from rota.model.heartbeats import MAX_LINE, MAX_PANE, AttemptSample
 from rota.model.instants import from_micros
 from rota.model.programs import ResourceLimits
 from rota.model.text import clean
@@ -447,7 +447,7 @@ class KeeperWatchdog:
 
 def _told(sign: AttemptSample, hearing: OutputParser, look: _Look) -> AttemptSample:
     """Return a sign with what was heard, made safe and short."""
-    pane = None if sign.pane is None else clean(sign.pane)[-LONGEST_PANE:]
+    pane = None if sign.pane is None else clean(sign.pane)[-MAX_PANE:]
     state = "silent" if look.missed else sign.state
     return AttemptSample(
         run_id=sign.run_id,
@@ -459,7 +459,7 @@ def _told(sign: AttemptSample, hearing: OutputParser, look: _Look) -> AttemptSam
         cpu_seconds=sign.cpu_seconds,
         memory_bytes=sign.memory_bytes,
         output_at=sign.output_at,
-        last_line=hearing.last_line[:LONGEST_LINE] or None,
+        last_line=hearing.last_line[:MAX_LINE] or None,
         pane=pane,
     )
 

@@ -23,7 +23,7 @@ from rota.model.agents import AgentSpec, AgentUsage, SessionContext
 from rota.model.attempts import AgentSessionRef, Assignment, AttemptReport, Cancelled, KeptAttempt
 from rota.model.budgets import Prices
 from rota.model.runs import Question, Run, RunState
-from rota.model.sessions import LONGEST_SAID
+from rota.model.sessions import MAX_PROMPT_TEXT
 from rota.model.tasks import TaskKind
 from rota.model.threads import ThreadMessage
 from rota.model.views import RunFilter
@@ -220,7 +220,7 @@ def _said(whole: Prompt) -> str:
         said = "\n".join(f"{sent.sender}: {_words(sent)}" for sent in whole.messages)
     else:
         said = plain(replace(whole, previous=None))
-    return said[:LONGEST_SAID]
+    return said[:MAX_PROMPT_TEXT]
 
 
 def _words(sent: PromptMessage) -> str:

@@ -49,10 +49,10 @@ from rota.rules.permissions import Caller, check_main
 from rota.rules.queue import new_run
 from rota.rules.task_spec import WISHES
 
-LONGEST_MESSAGE = 64 * 1024
-LONGEST_QUESTION = 16 * 1024
-SHORTEST_WAIT = timedelta(minutes=1)
-USUAL_WAIT = timedelta(hours=24)
+MAX_MESSAGE = 64 * 1024
+MAX_QUESTION = 16 * 1024
+MIN_WAIT = timedelta(minutes=1)
+DEFAULT_WAIT = timedelta(hours=24)
 LONGEST_WAIT = timedelta(days=30)
 DEEPEST_SUBTASK = 4
 """How many runs may stand between a subtask and the run that began it all."""
@@ -180,8 +180,8 @@ async def ask_user(
     action: object = None,
 ) -> WaitingForAnswer:
     """Note what the attempt asks; its run waits for the answer as soon as the program has ended."""
-    wait = USUAL_WAIT if expires_in is None else expires_in
-    if not SHORTEST_WAIT <= wait <= LONGEST_WAIT:
+    wait = DEFAULT_WAIT if expires_in is None else expires_in
+    if not MIN_WAIT <= wait <= LONGEST_WAIT:
         raise Invalid("expires_in", wait, "give a length from 1m to 30d")
     shown = [clean(option) for option in options]
     if action is not None:
@@ -196,7 +196,7 @@ async def ask_user(
         raise Invalid("default", default, f"choose one of: {', '.join(shown)}")
     asked = WaitingForAnswer(
         question=_words("question", question),
-        context=clean(context)[:LONGEST_QUESTION],
+        context=clean(context)[:MAX_QUESTION],
         options=tuple(shown),
         expires_in=wait,
         default=None if default is None else _words("default", default),
@@ -216,8 +216,8 @@ async def ask_user(
 
 def _words(field: str, text: str) -> str:
     shown = clean(text).strip()
-    if not 0 < len(shown) <= LONGEST_QUESTION:
-        raise Invalid(field, text, f"needs 1 to {LONGEST_QUESTION} characters that can be seen")
+    if not 0 < len(shown) <= MAX_QUESTION:
+        raise Invalid(field, text, f"needs 1 to {MAX_QUESTION} characters that can be seen")
     return shown
 
 
@@ -386,8 +386,8 @@ def _message(
     mail: MailInput,
     files: tuple[Attachment, ...],
 ) -> tuple[NewDelivery, str]:
-    if not 0 < len(text.encode()) <= LONGEST_MESSAGE:
-        raise Invalid("text", text, f"needs 1 to {LONGEST_MESSAGE} bytes")
+    if not 0 < len(text.encode()) <= MAX_MESSAGE:
+        raise Invalid("text", text, f"needs 1 to {MAX_MESSAGE} bytes")
     channel, _, rest = target.partition(":")
     enclosed = [[each.name, each.sha256] for each in files]
     named = name or effect_name("message", target, text, *enclosed)
@@ -438,7 +438,7 @@ def _thread(speech: AttemptRequestContext) -> str | None:
     return speech.held.thread or speech.task.thread
 
 
-MOST_FILES = 10
+MAX_FILES = 10
 LARGEST = 25 * 1024 * 1024
 """Of all files of a message together."""
 CHUNK = 1024 * 1024
@@ -450,8 +450,8 @@ async def attach_files(
     """Return what is enclosed under these names, in their order."""
     if not names:
         return ()
-    if len(names) > MOST_FILES or len(set(names)) != len(names):
-        raise Invalid("files", ", ".join(names), f"name at most {MOST_FILES} files, each once")
+    if len(names) > MAX_FILES or len(set(names)) != len(names):
+        raise Invalid("files", ", ".join(names), f"name at most {MAX_FILES} files, each once")
     if artifacts is None:
         raise Unavailable("files can be enclosed only where the run is: ask the daemon of its home")
     return await asyncio.to_thread(_enclosed, artifacts, space, run_id, names)

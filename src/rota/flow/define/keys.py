@@ -12,7 +12,7 @@ from rota.ports.store import Store
 from rota.rules.permissions import Caller, check_grant, check_space, visible_space
 from rota.rules.tokens import SECRET_BYTES, digest_of, prefix_of, token_of
 
-LONGEST_NAME = 128
+MAX_NAME = 128
 
 
 async def create_key(
@@ -28,8 +28,8 @@ async def create_key(
 ) -> tuple[Key, str]:
     """Make a key for a space; return it with its token, which nobody can show again."""
     check_space(caller, space)
-    if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
-        raise Invalid("name", name, f"use 1 to {LONGEST_NAME} printable characters")
+    if not (0 < len(name) <= MAX_NAME and name.isprintable()):
+        raise Invalid("name", name, f"use 1 to {MAX_NAME} printable characters")
     if not scopes:
         raise Invalid("scopes", "", f"give at least one of {', '.join(KeyScope)}")
     if expires_at is not None and to_micros(expires_at) <= store.now():

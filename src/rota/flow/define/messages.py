@@ -16,9 +16,9 @@ from rota.model.runs import RunBatch, RunSource
 from rota.model.sessions import AgentSession, SessionFilter
 from rota.model.tasks import Task, TaskKind
 from rota.model.threads import (
-    LARGEST_FILES,
-    LONGEST_MESSAGE,
-    MOST_FILES,
+    MAX_FILES,
+    MAX_FILES_BYTES,
+    MAX_MESSAGE,
     READER,
     MessageFile,
     NewFile,
@@ -63,8 +63,8 @@ async def say(
     trigger, what is said without it asks for nobody and is read with the next that does.
     """
     check_space(caller, space)
-    if len(body) > LONGEST_MESSAGE or not (body or files):
-        raise Invalid("text", body, f"needs 1 to {LONGEST_MESSAGE} characters, or none with files")
+    if len(body) > MAX_MESSAGE or not (body or files):
+        raise Invalid("text", body, f"needs 1 to {MAX_MESSAGE} characters, or none with files")
     sent = await asyncio.to_thread(_checked, files) if files else ()
     owner = await store.find_space(space)
     found = await store.get_thread(thread)
@@ -90,10 +90,10 @@ async def say(
 
 def _checked(files: Sequence[NewAttachment]) -> tuple[NewFile, ...]:
     """Return files as they are kept, or refuse them."""
-    if len(files) > MOST_FILES:
-        raise Invalid("files", len(files), f"send at most {MOST_FILES} with a message")
-    if (size := sum(len(file.content) for file in files)) > LARGEST_FILES:
-        advice = f"the files of a message have {LARGEST_FILES >> 20} MiB together at most"
+    if len(files) > MAX_FILES:
+        raise Invalid("files", len(files), f"send at most {MAX_FILES} with a message")
+    if (size := sum(len(file.content) for file in files)) > MAX_FILES_BYTES:
+        advice = f"the files of a message have {MAX_FILES_BYTES >> 20} MiB together at most"
         raise Invalid("files", f"{size} bytes", advice)
     names = [file_name(file.name) for file in files]
     check_apart(names)

@@ -12,7 +12,7 @@ from rota.errors import Invalid
 from rota.model.agents import SessionContext
 from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Policy, Pool, Retry, TaskKind
 from rota.ports.agent import AgentRegistry
-from rota.rules.notifications import MOST_PROGRESS
+from rota.rules.notifications import MAX_PROGRESS
 from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_context
 from rota.timing.durations import parse_duration
 
@@ -20,7 +20,7 @@ LONGEST = timedelta(days=366)
 MOST_ATTEMPTS = 1_000
 MOST_CATCH_UP = 1_000
 HIGHEST_PRIORITY = 1_000_000
-LONGEST_WORD = 128
+MAX_WORD = 128
 
 
 def check_policy(policy: Policy) -> None:
@@ -38,11 +38,11 @@ def check_policy(policy: Policy) -> None:
     _between("catch_up.cap", policy.catch_up.cap, 1, MOST_CATCH_UP)
     _check_duration("catch_up.window", policy.catch_up.window)
     _between("disable_after", policy.disable_after, 0, MOST_ATTEMPTS)
-    _between("progress", policy.progress, 0, MOST_PROGRESS)
+    _between("progress", policy.progress, 0, MAX_PROGRESS)
     for name in ("lane", "group"):
         word = getattr(policy, name)
-        if word is not None and not (0 < len(word) <= LONGEST_WORD and word.isprintable()):
-            raise Invalid(name, word, f"use 1 to {LONGEST_WORD} printable characters")
+        if word is not None and not (0 < len(word) <= MAX_WORD and word.isprintable()):
+            raise Invalid(name, word, f"use 1 to {MAX_WORD} printable characters")
     if policy.deliver_to is not None and not policy.deliver_to.partition(":")[0]:
         raise Invalid(
             "deliver_to", policy.deliver_to, "write it as channel:target, for example log:"

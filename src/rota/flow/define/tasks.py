@@ -22,7 +22,7 @@ from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
 from rota.rules.task_spec import NAMES, ORIGIN
 
-LONGEST_TITLE = 200
+MAX_TITLE = 200
 CODE = "code"
 """The origin of tasks a program declares; only that program changes their policy."""
 
@@ -102,8 +102,8 @@ async def put_task(
 
 
 def _check_title(title: str, found: Task | None) -> None:
-    if len(title) > LONGEST_TITLE:
-        raise Invalid("title", title, f"keep it within {LONGEST_TITLE} characters")
+    if len(title) > MAX_TITLE:
+        raise Invalid("title", title, f"keep it within {MAX_TITLE} characters")
     if found is None or found.title != title:
         check_line("title", title)
 

@@ -16,7 +16,7 @@ from rota.model.threads import NewThread, Thread, ThreadFilter
 from rota.ports.clock import Random
 from rota.ports.store import Store
 from rota.rules.permissions import (
-    MOST_THREADS,
+    MAX_THREADS,
     Caller,
     check_claim,
     check_conversation,
@@ -85,7 +85,7 @@ async def _check_attempt(store: Store, owner: Space, key: str, changes: Mapping[
     if found is not None:
         check_conversation(found, changes)
         return
-    standing = await store.list_threads(ThreadFilter(space_id=owner.id, limit=MOST_THREADS))
+    standing = await store.list_threads(ThreadFilter(space_id=owner.id, limit=MAX_THREADS))
     check_threads(len(standing))
 
 

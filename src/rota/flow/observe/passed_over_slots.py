@@ -13,8 +13,8 @@ from rota.ports.store import Store
 from rota.rules.plans import RULE_FAULTS, timetable_for
 
 MOST_TASKS = 5
-MOST_SCHEDULES = 20
-MOST_SLOTS = 1_000
+MAX_CREATED_SCHEDULES = 20
+MAX_SLOTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ async def passed_over(
 ) -> list[PassedOver]:
     """Return the tasks of which slots in a span were found too late and have no run since."""
     found: dict[int, PassedOver] = {}
-    for schedule in await store.missed_schedules(early, space_id, task_id, MOST_SCHEDULES):
+    for schedule in await store.missed_schedules(early, space_id, task_id, MAX_CREATED_SCHEDULES):
         passed = await _of(store, schedule, early)
         if passed is not None and (schedule.task_id in found or len(found) < MOST_TASKS):
             found[schedule.task_id] = _joined(found.get(schedule.task_id), passed)
@@ -57,7 +57,7 @@ async def _of(store: Store, schedule: StoredSchedule, early: Leap) -> PassedOver
     try:
         stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
         table = timetable_for(schedule.rule, schedule.generation, stagger)
-        slots = table.between(start, end, limit=MOST_SLOTS + 1)
+        slots = table.between(start, end, limit=MAX_SLOTS + 1)
     except RULE_FAULTS:
         return None
     if not slots:
@@ -74,7 +74,7 @@ async def _of(store: Store, schedule: StoredSchedule, early: Leap) -> PassedOver
         slots=left,
         start=start,
         end=end,
-        more=len(slots) > MOST_SLOTS,
+        more=len(slots) > MAX_SLOTS,
     )
 
 

@@ -85,7 +85,7 @@ def _leaving(worker: WorkerView, own: DaemonState) -> WorkerView:
     return replace(worker, leaving=True, gone=worker.gone or own.state == STOPPED)
 
 
-MOST_SLOTS = 100
+MAX_SLOTS = 100
 """Of how many slots it is told what is in them."""
 LATELY = timedelta(days=1)
 """For how long it is told that a message could not be sent."""
@@ -134,7 +134,7 @@ async def view_status(
     """Return how the whole is doing, or one space: then every number is its own."""
     hands = await worker_availability(store, own)
     queue = await store.view_queue(space_id)
-    slots = await store.used_slots(space_id, MOST_SLOTS) if queue.running else []
+    slots = await store.used_slots(space_id, MAX_SLOTS) if queue.running else []
     leaps = await store.leaps()
     early = planned_too_early(leaps, store.now())
     seen = judge(

@@ -44,7 +44,7 @@ from rota.rules.verification import (
 )
 from rota.timing.timetable import Timetable
 
-MOST_SLOTS = 10_000
+MAX_SLOTS = 10_000
 """How many slots of one schedule are looked at, the newest ones."""
 
 MOST_TOLD = 100
@@ -202,12 +202,12 @@ class Verifier:
         # A rule holds since its last edit, and what is on record since the last pruning.
         start = from_micros(max(schedule.updated_at, self._pruned_before - 1))
         end = from_micros(schedule.cursor)
-        begin = newest_from(table, start, end, MOST_SLOTS)
+        begin = newest_from(table, start, end, MAX_SLOTS)
         self._cut += begin > start
         self._begins[schedule.id] = to_micros(begin)
         return [
             SlotRecord(schedule_id=schedule.id, key=slot.key, at=to_micros(slot.at))
-            for slot in table.between(begin, end, limit=MOST_SLOTS)
+            for slot in table.between(begin, end, limit=MAX_SLOTS)
         ]
 
     def _judge_next(self, schedule: ScheduleRecord, table: Timetable) -> None:
@@ -273,7 +273,7 @@ class Verifier:
             yield f"the first events of {runs} from before that: they have been pruned"
         if self._cut:
             schedules = count_text(self._cut, "schedule")
-            yield f"the older slots of {schedules}: only the newest {MOST_SLOTS:,} are looked at"
+            yield f"the older slots of {schedules}: only the newest {MAX_SLOTS:,} are looked at"
         if self._unreadable:
             unreadable = count_text(self._unreadable, "schedule")
             yield f"the slots of {unreadable} whose rule cannot be read"

@@ -11,9 +11,9 @@ from rota.errors import Conflict
 from rota.model.attempts import Cancelled
 from rota.model.tasks import Task
 from rota.model.threads import (
-    LARGEST_FILES,
-    MOST_PASSING_BYTES,
-    MOST_PENDING_BYTES,
+    MAX_FILES_BYTES,
+    MAX_PASSING_BYTES,
+    MAX_PENDING_BYTES,
     READER,
     MessageFile,
     MessageState,
@@ -84,8 +84,8 @@ class MessageFilesContract:
 
     async def test_so_many_bytes_wait_in_a_thread_and_no_more(self, bench: Bench) -> None:
         task = await self._task(bench)
-        full = file_of(bytes(LARGEST_FILES))
-        for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
+        full = file_of(bytes(MAX_FILES_BYTES))
+        for _ in range(MAX_PENDING_BYTES // MAX_FILES_BYTES):
             said = await self._say(bench, task, full)
         with pytest.raises(Conflict, match="wait in cli:here to be read"):
             await self._say(bench, task, file_of(b"x"))
@@ -95,12 +95,12 @@ class MessageFilesContract:
         await self._say(bench, task, file_of(b"x"), text="at last")
         lease = await bench.claim_one()
         given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
-        assert sum(file.size for message in given for file in message.files) <= MOST_PENDING_BYTES
+        assert sum(file.size for message in given for file in message.files) <= MAX_PENDING_BYTES
         assert [message.body for message in given[-2:]] == ["words are welcome", "at last"]
 
     async def test_of_what_is_passed_over_only_what_it_was_is_kept(self, bench: Bench) -> None:
         task = await self._task(bench)
-        half = file_of(bytes(MOST_PASSING_BYTES // 2))
+        half = file_of(bytes(MAX_PASSING_BYTES // 2))
         first = await self._say(bench, task, half, asks=False)
         last = [await self._say(bench, task, half, asks=False) for _ in range(2)]
         states = [message.state for message in await self._all(bench)]
@@ -113,8 +113,8 @@ class MessageFilesContract:
         self, bench: Bench
     ) -> None:
         task = await self._task(bench)
-        full = file_of(bytes(LARGEST_FILES))
-        for _ in range(MOST_PENDING_BYTES // LARGEST_FILES):
+        full = file_of(bytes(MAX_FILES_BYTES))
+        for _ in range(MAX_PENDING_BYTES // MAX_FILES_BYTES):
             await self._say(bench, task, full)
         said = await self._say(bench, task, file_of(b"x"), asks=False)
         assert said.state is MessageState.PASSED
@@ -132,7 +132,7 @@ class MessageFilesContract:
 
     async def test_so_many_bytes_leave_at_once_that_nobody_waits_long(self, bench: Bench) -> None:
         task = await self._task(bench)
-        full, known = file_of(bytes(LARGEST_FILES)), MOST_PRUNED_BYTES // LARGEST_FILES
+        full, known = file_of(bytes(MAX_FILES_BYTES)), MOST_PRUNED_BYTES // MAX_FILES_BYTES
         for _ in range(known + 1):
             said = await self._say(bench, task, full)
             assert said.reader is not None

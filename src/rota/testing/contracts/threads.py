@@ -11,8 +11,8 @@ from rota.flow.define.threads import cancel_thread
 from rota.model.runs import OpenRun, RunState
 from rota.model.tasks import NewTask, Task, TaskKind
 from rota.model.threads import (
-    MOST_PASSING,
-    MOST_PENDING,
+    MAX_PASSING,
+    MAX_PENDING,
     READER,
     MessageState,
     NewMessage,
@@ -126,11 +126,11 @@ class ThreadContract:
         self, bench: Bench
     ) -> None:
         here = await talk(bench)
-        words = [str(number) for number in range(MOST_PASSING + 2)]
+        words = [str(number) for number in range(MAX_PASSING + 2)]
         await say(bench, here.task, *words, asks=False)
         found = dict(await states(bench))
         assert [word for word in words if found[word] is PASSED] == ["0", "1"]
-        await say(bench, here.task, *words[: MOST_PENDING - MOST_PASSING])
+        await say(bench, here.task, *words[: MAX_PENDING - MAX_PASSING])
         with pytest.raises(Conflict):
             await say(bench, here.task, "one too many")
         (last,) = await say(bench, here.task, "chatter", asks=False)

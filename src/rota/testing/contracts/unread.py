@@ -11,7 +11,7 @@ from rota.flow.settle import running
 from rota.model.attempts import Cancelled
 from rota.model.runs import Lease, RunState
 from rota.model.tasks import Retry, Task
-from rota.model.threads import MOST_PENDING, READER, MessageState, NewMessage, ThreadMessage
+from rota.model.threads import MAX_PENDING, READER, MessageState, NewMessage, ThreadMessage
 from rota.testing.bench import Bench, failed
 
 HERE = "cli:here"
@@ -118,7 +118,7 @@ class UnreadContract:
 
     async def test_what_nobody_will_read_keeps_nobody_from_saying_more(self, bench: Bench) -> None:
         task = await self._task(bench)
-        for number in range(MOST_PENDING):
+        for number in range(MAX_PENDING):
             said = await self._say(bench, task, str(number))
         with pytest.raises(Conflict):
             await self._say(bench, task, "too many")
@@ -127,7 +127,7 @@ class UnreadContract:
         lease = await bench.claim_one()
         given = await bench.store.give_messages(lease.run_id, lease.epoch, "w1")
         assert [given[0].body, given[-1].body] == ["1", "at last"]
-        assert len(given) == MOST_PENDING
+        assert len(given) == MAX_PENDING
         assert (await self._states(bench))[0] is MessageState.UNREAD
 
     async def test_what_stayed_unread_leaves_with_retention_and_what_waits_stays(

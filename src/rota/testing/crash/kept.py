@@ -36,7 +36,7 @@ BEGUN_SECONDS: Final = 20.0
 LINES: Final = 30
 ROOM: Final = {"ROTA_LIMIT_BACKGROUND": "100", "ROTA_LIMIT_SPACE_BACKGROUND": "100"}
 MOST_EVENTS: Final = 1_000
-MOST_LOSSES: Final = 3
+MAX_LOSSES: Final = 3
 """After so many blows a daemon is left to work: a run that loses its worker more often fails."""
 NEED_AN_ENDED_ONE: Final = frozenset({"drop_kept"})
 CARRIED_OUT: Final = frozenset({"put_state", "defer_state"})
@@ -87,7 +87,7 @@ class KeptDriver(Driver):
         self._ask(self._define)
         try:
             for number, blow in enumerate(self._case.blows):
-                if number % MOST_LOSSES == 0 or blow.owner in NEED_AN_ENDED_ONE:
+                if number % MAX_LOSSES == 0 or blow.owner in NEED_AN_ENDED_ONE:
                     self._leave_behind()
                 self._strike(blow)
             self._let_end()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rota.testing.simulation.database import Change, Row
 from rota.testing.simulation.picture import PLANNING, Commit
 
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 REPLACED = "a newer slot took its place in the queue"
 
 
@@ -46,7 +46,7 @@ def _moved(old: Row, new: Row) -> Iterator[str]:
         yield "a run expires in the queue"
     if new.state == "expired" and old.state == "waiting":
         yield "a question expires"
-    if new.state == "failed" and new.error_code == "lost" and new.losses == MOST_LOSSES:
+    if new.state == "failed" and new.error_code == "lost" and new.losses == MAX_LOSSES:
         yield "a run is lost for the last time"
     if new.error == REPLACED:
         yield "a waiting slot is replaced by a newer one"

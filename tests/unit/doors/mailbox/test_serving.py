@@ -284,7 +284,7 @@ async def test_a_mailbox_that_is_not_there_is_unavailable(office):
 
 
 async def test_only_so_many_errors_are_kept(office, monkeypatch):
-    monkeypatch.setattr("rota.agent_api.mailbox.processor.MOST_FILES", 3)
+    monkeypatch.setattr("rota.agent_api.mailbox.processor.MAX_FILES", 3)
     folder = await office.opened()
     for number in range(6):
         folder.command(f"r{number}", "dance")

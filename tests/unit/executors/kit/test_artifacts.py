@@ -17,9 +17,9 @@ import pytest
 
 from rota.errors import NotFound, Refused
 from rota.keeper.workspace import (
-    DEEPEST,
     LARGEST,
-    MOST_LISTED,
+    MAX_DEPTH,
+    MAX_LISTED,
     LocalArtifactStore,
     result_name,
     shelf_of,
@@ -249,7 +249,7 @@ def test_a12_a_set_user_bit_goes_nowhere(kept, shelf):
 @pytest.mark.parametrize(
     "name",
     ["", ".", "..", "/", "/etc/passwd", "../7/good", "../../../../etc/passwd", "a//b", "good/",
-     "good/..", "./good", "a\0b", "x" * 256, "/".join("a" * (DEEPEST + 1)), "\udcff"],
+     "good/..", "./good", "a\0b", "x" * 256, "/".join("a" * (MAX_DEPTH + 1)), "\udcff"],
 )  # fmt: skip
 def test_a_name_leads_nowhere_else(kept, shelf, name):
     (shelf / "good").write_text("good")
@@ -284,14 +284,14 @@ def test_a_link_in_the_place_of_the_folder_is_replaced_by_a_folder(kept, shelf, 
 
 
 def test_a_list_is_bounded(kept, shelf):
-    for number in range(MOST_LISTED + 5):
+    for number in range(MAX_LISTED + 5):
         (shelf / f"{number:05}").touch()
     told = kept.of("main", 7)
-    assert (len(told.files), told.more) == (MOST_LISTED, True)
+    assert (len(told.files), told.more) == (MAX_LISTED, True)
 
 
 def test_what_lies_too_deep_is_left_out(kept, shelf):
-    deep = shelf.joinpath(*["d"] * (DEEPEST + 3))
+    deep = shelf.joinpath(*["d"] * (MAX_DEPTH + 3))
     deep.mkdir(parents=True)
     (deep / "x").touch()
     told = kept.of("main", 7)

@@ -57,7 +57,7 @@ async def test_another_process_of_the_same_number_is_not_watched(sleeper):
 
 
 async def test_no_more_are_watched_than_there_is_room_for(sleeper, monkeypatch):
-    monkeypatch.setattr(monitor, "MOST_WATCHED", 1)
+    monkeypatch.setattr(monitor, "MAX_WATCHED", 1)
     own, before = KeeperEvents(), descriptors()
     began = start_time(sleeper.pid)
     assert own.watch("a", sleeper.pid, began)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rota.errors import Invalid
-from rota.keeper.workspace import LONGEST_CONFIG, read_config, resources_of
+from rota.keeper.workspace import MAX_CONFIG, read_config, resources_of
 
 
 def test_without_a_config_there_is_none(tmp_path):
@@ -22,8 +22,8 @@ def test_the_first_name_wins(tmp_path):
 
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{", b"null", b"\xff", b'{"a": NaN}', b'{"a": 1e999}', b"[" * 50_000,
-                b'{"a": "' + b"x" * LONGEST_CONFIG + b'"}',
-                '{"ä": "'.encode() + "é".encode() * (LONGEST_CONFIG // 3) + b'"}'],
+                b'{"a": "' + b"x" * MAX_CONFIG + b'"}',
+                '{"ä": "'.encode() + "é".encode() * (MAX_CONFIG // 3) + b'"}'],
     ids=lambda content: repr(content[:8]),
 )  # fmt: skip
 def test_what_is_no_small_object_is_refused(tmp_path, content):
