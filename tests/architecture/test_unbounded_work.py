@@ -35,7 +35,7 @@ from rota.model.agents import AgentAnswer, OutputFormat
 from rota.model.attempts import MAX_RESULT_BYTES, OutputStream
 from rota.model.text import clean, coloured
 from rota.rules.approvals import QuestionAuthor, action_text, question_in
-from rota.rules.checks import unfenced
+from rota.rules.checks import strip_fence
 from rota.rules.json_schema import check_schema
 from rota.rules.messages import as_mail
 from rota.rules.notifications import public_result, public_text
@@ -205,7 +205,7 @@ def refused(call, *told):
 
 READERS = {
     "a question in an answer": (MAX_RESULT_BYTES, lambda text: question_in(text, ASKER, 0)),
-    "a block in an answer": (MAX_RESULT_BYTES, unfenced),
+    "a block in an answer": (MAX_RESULT_BYTES, strip_fence),
     "a mail in an answer": (MAX_RESULT_BYTES, lambda text: as_mail(json.dumps(text))),
     "internal text": (MAX_RESULT_BYTES, lambda text: public_text(f"<internal>x</internal>{text}")),
     "internal data": (MAX_RESULT_BYTES, lambda text: public_result(json.dumps([text]))),

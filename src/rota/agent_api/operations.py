@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from rota.commands.catalogue import Operation, every_command
 from rota.model.audit import AttemptIdentity
-from rota.rules.permissions import JUDGES
+from rota.rules.permissions import CHECK_FIELDS
 
 TASK, RUN, THREAD = "task", "run", "thread"
 
@@ -139,7 +139,7 @@ class AvailableOperation(NamedTuple):
     def schema(self, *, attempt: bool) -> dict[str, Any]:
         """Return what its fields may be, as a JSON schema; attempts judge no task's work."""
         schema = plain_schema(self.command.takes, self.verb.own if attempt else ())
-        for name in (*self.fixed, *(JUDGES if attempt else ())):
+        for name in (*self.fixed, *(CHECK_FIELDS if attempt else ())):
             schema["properties"].pop(name, None)
         return schema
 

@@ -75,7 +75,7 @@ from rota.model.views import RunFilter
 from rota.ports.host import ArtifactList, OpenArtifact
 from rota.rules.approvals import ControlAction, ControlRequest
 from rota.rules.budgets import ended_by_answer
-from rota.rules.permissions import check_scope, is_within
+from rota.rules.permissions import check_scope, restrict_to_space
 from rota.rules.task_spec import check_script
 
 Tier = Literal["low", "medium", "high"]
@@ -419,7 +419,7 @@ async def approved_action(
     scope, decide = _DECIDING[control.action]
     check_scope(office.caller, scope)
     space = await office.store.find_space(run.space)
-    inner = replace(office, caller=is_within(office.caller, space.name, space.role))
+    inner = replace(office, caller=restrict_to_space(office.caller, space.name, space.role))
     try:
         return await decide(inner, run, _fields(control.payload))
     except Refused as fault:

@@ -73,14 +73,14 @@ from rota.model.tasks import After, Task, TaskKind
 from rota.model.views import TaskFilter
 from rota.rules.checks import CHECKS, DONE, patterns_in
 from rota.rules.permissions import (
-    FIRES_TRIED,
+    FIRES_CHECKED,
     MAX_CREATED_SCHEDULES,
-    check_hands,
-    check_judges,
+    check_created_tasks,
+    check_judging_fields,
     check_pace,
     check_queue,
     check_reach,
-    check_room,
+    check_tools,
     origin_of,
     visible_space,
 )
@@ -526,7 +526,7 @@ async def task_origin(office: RequestContext, space_id: int) -> str:
     own = await _own_task(office)
     if own is None:
         return AT_THE_MACHINE if office.local else PERSON
-    check_room(await office.store.count_made(space_id))
+    check_created_tasks(await office.store.count_made(space_id))
     return origin_of(own.origin)
 
 
@@ -547,8 +547,8 @@ async def check_maker(
     if kind is not TaskKind.PYTHON:
         mine = site_of(own.spec, (await store.find_space(own.space)).role)
         check_reach(mine, site_of(spec, (await store.find_space(space)).role))
-        check_hands(own.spec, kind, spec)
-        check_judges(own.spec, None if stands is None else stands.spec, spec)
+        check_tools(own.spec, kind, spec)
+        check_judging_fields(own.spec, None if stands is None else stands.spec, spec)
     if schedule is None:
         return
     if stands is not None and len(await store.list_schedules([stands.id])) >= MAX_CREATED_SCHEDULES:
@@ -556,7 +556,7 @@ async def check_maker(
         raise Conflict(message)
     now = from_micros(store.now())
     rule = build_rule(schedule.wish(), (await store.find_space(space)).timezone, now, now)
-    check_pace([slot.due for slot in timetable(rule).take(now, FIRES_TRIED)])
+    check_pace([slot.due for slot in timetable(rule).take(now, FIRES_CHECKED)])
 
 
 async def _check_money(

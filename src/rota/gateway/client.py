@@ -128,8 +128,8 @@ class GatewayClient:
             if gone := [n for n in known if n not in living and n not in self._permits]:
                 await self._close(gone)
             await self._tell({"do": "promise", "until": self._until})
-        except Unavailable as fault:
-            log.warning("gateway.unreached", extra={"error": str(fault)})
+        except Unavailable as error:
+            log.warning("gateway.unreached", extra={"error": str(error)})
 
     def begin(self, name: str) -> None:
         """Note of an attempt that could write, before it begins, that it has not."""
@@ -192,9 +192,9 @@ class GatewayClient:
             try:
                 await self._reach()
                 return await self._ask(order)
-            except (OSError, EOFError, ValueError) as fault:
+            except (OSError, EOFError, ValueError) as error:
                 self._hang_up()
-                why = str(fault) or "it hung up, or took too long"
+                why = str(error) or "it hung up, or took too long"
         raise Unavailable(f"the gateway does not answer: {why}")
 
     async def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -550,5 +550,5 @@ class AttemptGateway:
 async def _carefully(work: Callable[[], Awaitable[object]]) -> None:
     try:
         await work()  # not before: a task may be cancelled before it begins
-    except Unavailable as fault:
-        log.warning("gateway.unreached", extra={"error": str(fault)})
+    except Unavailable as error:
+        log.warning("gateway.unreached", extra={"error": str(error)})

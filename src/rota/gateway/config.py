@@ -196,10 +196,10 @@ def _tables(path: Path) -> dict[str, Any]:
             if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise Invalid("gateway", str(path), "take away what others may write: chmod go-w")
             return tomllib.load(file)
-    except OSError as fault:
-        raise Invalid("gateway", str(path), f"it cannot be read: {fault.strerror}") from fault
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise Invalid("gateway", str(path), str(fault)) from fault
+    except OSError as error:
+        raise Invalid("gateway", str(path), f"it cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid("gateway", str(path), str(error)) from error
 
 
 def _table(said: dict[str, Any], name: str) -> dict[str, Any]:

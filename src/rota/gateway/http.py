@@ -325,8 +325,8 @@ class UpstreamConnection(socket.socket):
         """Send; what nobody takes any more counts as sent."""
         try:
             return super().send(data, flags)
-        except ConnectionError as fault:
-            self._fault = fault
+        except ConnectionError as error:
+            self._fault = error
             return memoryview(data).nbytes
 
     def sendmsg(self, buffers: Iterable[ReadableBuffer], /, *_: object) -> int:
@@ -334,8 +334,8 @@ class UpstreamConnection(socket.socket):
         held = list(buffers)
         try:
             return super().sendmsg(held)
-        except ConnectionError as fault:
-            self._fault = fault
+        except ConnectionError as error:
+            self._fault = error
             return sum(memoryview(data).nbytes for data in held)
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:

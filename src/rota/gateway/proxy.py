@@ -208,8 +208,8 @@ async def noted(noting: Awaitable[Found]) -> Found:
     """Wait for a note on disk, without which nothing is passed on."""
     try:
         return await noting
-    except OSError as fault:
-        message = f"a write that cannot be noted is not passed on: {fault.strerror}"
+    except OSError as error:
+        message = f"a write that cannot be noted is not passed on: {error.strerror}"
         raise RequestRefused(503, "not_noted", message) from None
 
 

@@ -79,8 +79,8 @@ class SealedSecrets:
             found: dict[str, Any] = json.loads(path.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as fault:
-            raise Unavailable(f"cannot read {path}: put a copy of it back") from fault
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"cannot read {path}: put a copy of it back") from error
         return found
 
     def _key(self, *, make: bool) -> bytes:
@@ -105,8 +105,8 @@ class SealedSecrets:
         try:
             self._folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
             lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-        except OSError as fault:
-            raise Unavailable(f"cannot write to {self._folder}: {fault.strerror}") from fault
+        except OSError as error:
+            raise Unavailable(f"cannot write to {self._folder}: {error.strerror}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -130,8 +130,8 @@ class SealedSecrets:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-        except OSError as fault:
-            raise Unavailable(f"cannot write {path}: {fault.strerror}") from fault
+        except OSError as error:
+            raise Unavailable(f"cannot write {path}: {error.strerror}") from error
 
 
 def _facts(path: Path) -> tuple[int, ...] | None:

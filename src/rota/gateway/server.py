@@ -270,8 +270,8 @@ class GatewayServer:
                 record = {**order["permit"], "upstreams": frozenset(order["permit"]["upstreams"])}
                 try:
                     await doors.open(Grant(**record))
-                except OSError as fault:
-                    return {"error": f"cannot listen: {fault.strerror}"}
+                except OSError as error:
+                    return {"error": f"cannot listen: {error.strerror}"}
             case "promise":
                 for permit in doors.permits.values():
                     permit.until = order["until"]
@@ -374,16 +374,16 @@ class ConnectionContext:
             return await self.once.serve(reader, writer, request, name, begun)
         except RequestRefused as turned:
             told = turned
-        except InvalidHead as fault:
-            told = RequestRefused(400, "bad_request", str(fault))
+        except InvalidHead as error:
+            told = RequestRefused(400, "bad_request", str(error))
         except asyncio.LimitOverrunError:
             told = RequestRefused(431, "bad_request", "the head of the request is too long")
         except TimeoutError:
             told = RequestRefused(408, "too_slow", "nothing came, or was taken, for too long")
-        except BudgetExhausted as fault:
-            told = RequestRefused(403, "budget_spent", str(fault))
-        except UpstreamUnreachable as fault:
-            told = RequestRefused(502, "upstream_unreached", str(fault))
+        except BudgetExhausted as error:
+            told = RequestRefused(403, "budget_spent", str(error))
+        except UpstreamUnreachable as error:
+            told = RequestRefused(502, "upstream_unreached", str(error))
         if not begun.is_set():
             await write_body(writer, refusal(told), self.exchange.waits.stall)
         return False

@@ -203,8 +203,8 @@ def wake_keeper_pipe(folder: Path) -> bool:
     """Have a keeper look at what was written for it; false if none is listening."""
     try:
         bell = os.open(folder / "bell", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as fault:
-        if fault.errno not in NOBODY_LISTENS:
+    except OSError as error:
+        if error.errno not in NOBODY_LISTENS:
             raise
         return False  # it will look when it begins, if it ever does
     try:

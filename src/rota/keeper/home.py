@@ -363,8 +363,8 @@ class LocalKeeperHome:
             return
         try:
             cancel(folder, self._epoch, grace_seconds, why)
-        except OSError as fault:
-            if not stop_keeper(peek(folder, _identity(kept))) and fault.errno in NO_MORE_FILES:
+        except OSError as error:
+            if not stop_keeper(peek(folder, _identity(kept))) and error.errno in NO_MORE_FILES:
                 raise
 
     async def sweep(self, kept: KeptAttempt) -> None:
@@ -542,10 +542,10 @@ def raise_if_exhausted(*, unbegun: bool) -> Iterator[None]:
     """Raise Exhausted where a machine lacks something, if no program of an attempt has begun."""
     try:
         yield
-    except OSError as fault:
-        if not unbegun or fault.errno not in WANTING:
+    except OSError as error:
+        if not unbegun or error.errno not in WANTING:
             raise
-        raise Exhausted(f"this machine has run out: {fault.strerror}") from fault
+        raise Exhausted(f"this machine has run out: {error.strerror}") from error
 
 
 Result = TypeVar("Result")

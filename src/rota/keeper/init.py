@@ -119,8 +119,8 @@ class InitProcess:
         if self.namespace:
             try:
                 see_own_processes()
-            except OSError as fault:
-                self._tell(f"X namespace {fault.errno}")
+            except OSError as error:
+                self._tell(f"X namespace {error.errno}")
                 os._exit(0)
         heard, said = os.pipe()
         me = os.getpid()
@@ -207,8 +207,8 @@ class InitProcess:
             os.chdir(self.orders.cwd)
             step = "program"
             _execute(self.orders)
-        except BaseException as fault:  # noqa: BLE001 - a fork never returns into its parent's code
-            os.write(said, f"{step} {getattr(fault, 'errno', None) or EINVAL}".encode())
+        except BaseException as error:  # noqa: BLE001 - a fork never returns into its parent's code
+            os.write(said, f"{step} {getattr(error, 'errno', None) or EINVAL}".encode())
         finally:
             os._exit(EXEC_FAILED)
 
@@ -223,8 +223,8 @@ def _execute(orders: KeeperOrders) -> None:
             os.execve(os.path.join(folder or b".", program), orders.argv, orders.env)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except PermissionError as fault:
-            missing = fault
+        except PermissionError as error:
+            missing = error
     raise missing
 
 

@@ -65,10 +65,10 @@ def is_there(root: str, path: str) -> bool:
             continue
         try:
             aim = os.readlink("/".join([root, *held, step]))
-        except OSError as fault:
-            if fault.errno in {errno.ENOENT, errno.ENOTDIR}:
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
                 return False
-            if fault.errno != errno.EINVAL:  # which says that it is no link
+            if error.errno != errno.EINVAL:  # which says that it is no link
                 return True
             held.append(step)
             continue
@@ -83,9 +83,9 @@ def is_there(root: str, path: str) -> bool:
 def _open(path: str, step: str, flags: int, above: int | None = None) -> int:
     try:
         return os.open(step, flags, dir_fd=above)
-    except OSError as fault:
-        why = f"{fault.strerror} at {shown(step)}; give a folder that is reached without links"
-        raise NotPermitted(f"{shown(path)} cannot be opened: {why}") from fault
+    except OSError as error:
+        why = f"{error.strerror} at {shown(step)}; give a folder that is reached without links"
+        raise NotPermitted(f"{shown(path)} cannot be opened: {why}") from error
 
 
 EMPTY, WRITABLE = 0o555, 0o222

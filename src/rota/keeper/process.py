@@ -93,8 +93,8 @@ class SpoolFile:
         try:
             if self.size:
                 os.fsync(self.file)
-        except OSError as fault:
-            self.errno = self.errno or fault.errno or 5
+        except OSError as error:
+            self.errno = self.errno or error.errno or 5
 
     def _look(self) -> None:
         """Take a disk for full while others still find room on it."""
@@ -108,8 +108,8 @@ class SpoolFile:
         while written < len(data):
             try:
                 written += os.write(self.file, data[written:] if written else data)
-            except OSError as fault:
-                self.errno = fault.errno or 5
+            except OSError as error:
+                self.errno = error.errno or 5
                 break
         self.size += written
         return written
@@ -549,10 +549,10 @@ def begin() -> None:
     try:
         keeper = KeeperProcess(orders)
         keeper.keep()
-    except BaseException as fault:
+    except BaseException as error:
         if keeper is not None:
             keeper.abandon()
-        publish(orders, keeper, fault)
+        publish(orders, keeper, error)
         raise
     publish(orders, keeper, None)
     for _ in range(LAST_RINGS):

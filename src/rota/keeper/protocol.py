@@ -85,8 +85,8 @@ def read_if_there(path: str, most: int = 1 << 20, *, surely: bool = False) -> by
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
-    except OSError as fault:
-        if surely and fault.errno in NOTHING_CAN_BE_OPENED:
+    except OSError as error:
+        if surely and error.errno in NOTHING_CAN_BE_OPENED:
             raise
         return b""
     data = b""

@@ -160,8 +160,8 @@ def read_config(folder: Path) -> str | None:
             held = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             continue
-        except OSError as fault:
-            raise Invalid(name, str(folder), f"it cannot be read: {fault.strerror}") from fault
+        except OSError as error:
+            raise Invalid(name, str(folder), f"it cannot be read: {error.strerror}") from error
         with os.fdopen(held, "rb") as file:
             plain = stat.S_ISREG(os.fstat(held).st_mode)
             text = file.read(MAX_CONFIG + 1) if plain else b""
@@ -184,8 +184,8 @@ def working_folder(work: str, folder: object) -> str:
     path = f"{work}/{folder}"
     try:
         held = open_below(work, path)
-    except NotPermitted as fault:
-        raise Invalid("folder", folder, f"make it in the space's folder first: {fault}") from fault
+    except NotPermitted as error:
+        raise Invalid("folder", folder, f"make it in the space's folder first: {error}") from error
     is_folder = stat.S_ISDIR(os.fstat(held).st_mode)
     os.close(held)
     if not is_folder:

@@ -222,8 +222,8 @@ def plan_schedule(schedule: DueSchedule, now: int) -> SchedulePlan:
     try:
         table = timetable_for(schedule.rule, schedule.generation, schedule.stagger)
         return _plan(schedule, table, now)
-    except RULE_FAULTS as fault:
-        return _set_aside(schedule, fault)
+    except RULE_FAULTS as error:
+        return _set_aside(schedule, error)
 
 
 def _set_aside(schedule: DueSchedule, fault: Exception) -> SchedulePlan:
@@ -250,8 +250,8 @@ def plan_skipping_due(schedule: DueSchedule, now: int) -> SchedulePlan:
         slots, _ = _due_slots(table, schedule, now)
         cursor = to_micros(slots[-1].at) if slots else schedule.cursor
         following = _next_after(table, cursor)
-    except RULE_FAULTS as fault:
-        return _set_aside(schedule, fault)
+    except RULE_FAULTS as error:
+        return _set_aside(schedule, error)
     return SchedulePlan(
         schedule_id=schedule.id,
         version=schedule.version,

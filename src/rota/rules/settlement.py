@@ -49,7 +49,7 @@ from rota.model.settlement import (
 from rota.model.tasks import OnLost, Policy, Retry, Task
 from rota.rules.approvals import APPROVAL, action_digest
 from rota.rules.budgets import OVER
-from rota.rules.notifications import address_result, of_end, of_question
+from rota.rules.notifications import address_result, end_notification, question_notification
 from rota.rules.queue import successor_runs
 
 MAX_LOSSES = 3
@@ -249,7 +249,7 @@ def _ask(
     )
     state = after(run.state, RunTransition.ASK)
     name = "lost" if kind == "lost" else "asked"
-    notice = of_question(run, question, context.policy.deliver_to)
+    notice = question_notification(run, question, context.policy.deliver_to)
     extras = SettlementExtras(question=question, notice=notice)
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)
 
@@ -287,7 +287,7 @@ def _end(
             successors=followers,
             counts=_counts(state),
             disable_after=context.policy.disable_after,
-            notice=of_end(run, state, told),
+            notice=end_notification(run, state, told),
             finishes=finishes,
         )
     return Settlement(run.run_id, run.epoch, run.task_id, run.state, state, name, extras)

@@ -218,8 +218,8 @@ def _replayed(run: RunRecord, history: RunHistory) -> Iterator[Fault]:
             replay.take(EventName(event.name), event.state)
         if run.state == RunState.RUNNING:
             replay.claim()
-    except (IllegalMove, ReplayMismatch) as fault:
-        yield Invariant.REPLAY, str(fault)
+    except (IllegalMove, ReplayMismatch) as error:
+        yield Invariant.REPLAY, str(error)
         return
     if (replay.state, replay.claims) != (run.state, run.epoch):
         told = f"{replay.state} at epoch {replay.claims}"

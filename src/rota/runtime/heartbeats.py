@@ -126,9 +126,9 @@ class WorkerLease:
         sent_at = self._clock.monotonic()
         try:
             renewal = await self._renew(self._patience(sent_at))
-        except Exception as fault:
+        except Exception as error:
             if self.holds:
-                log.warning("pulse.unanswered", extra={"error": str(fault)})
+                log.warning("pulse.unanswered", extra={"error": str(error)})
                 return self._ttl / TRIES
             await self._tell(LeaseRenewal(alive=False))
             raise
@@ -142,9 +142,9 @@ class WorkerLease:
             async with asyncio.timeout(patience):
                 await self._store.open()  # does nothing where it is open
                 return await self._store.renew(self._worker_id(), self.lease)
-        except TimeoutError as fault:
+        except TimeoutError as error:
             message = f"the database did not answer within {patience:.1f} s"
-            raise Unavailable(message) from fault
+            raise Unavailable(message) from error
 
     def _patience(self, now: float) -> float:
         """Return how long to wait for an answer, so as to know in time that the lease is lost."""

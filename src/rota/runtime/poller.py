@@ -88,12 +88,12 @@ class Poller:
             self._note(f"stuck for more than {self._patience:.0f} s")
             log.exception("service.stuck", extra={"service": self.name})
             return None
-        except Unavailable as fault:
-            self._note(str(fault))
-            log.warning("service.unavailable", extra={"service": self.name, "error": str(fault)})
+        except Unavailable as error:
+            self._note(str(error))
+            log.warning("service.unavailable", extra={"service": self.name, "error": str(error)})
             return None
-        except Exception as fault:
-            self._note(f"{type(fault).__name__}: {fault}")
+        except Exception as error:
+            self._note(f"{type(error).__name__}: {error}")
             log.exception("service.step_failed", extra={"service": self.name})
             return None
         self._stepped_at = self._clock.monotonic()

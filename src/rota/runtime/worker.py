@@ -203,10 +203,10 @@ class Worker:
         except asyncio.CancelledError:
             attempt.cut = True
             report = stop_report(attempt.stop, assignment)
-        except (Exception, SystemExit) as fault:  # noqa: BLE001 - what the work raised is its failure
-            if isinstance(fault, Fenced) and self._keeps(assignment):
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what the work raised is its failure
+            if isinstance(error, Fenced) and self._keeps(assignment):
                 attempt.stop = AttemptStop.FENCED
-            report = AttemptReport(outcome=failure(fault))
+            report = AttemptReport(outcome=failure(error))
         self._end(assignment, report)
 
     async def _carry_on(self, attempt: WorkerSlot) -> AttemptReport:
@@ -362,8 +362,8 @@ class Worker:
             try:
                 await self._store.mark_stuck(lease.run_id, lease.epoch)
                 marked = True
-            except Unavailable as fault:
-                log.warning("run.stuck_unmarked", extra={"error": str(fault)})
+            except Unavailable as error:
+                log.warning("run.stuck_unmarked", extra={"error": str(error)})
 
     def signs(self) -> list[AttemptSample]:
         """Return what can be seen of the attempts that are not kept: their tasks are alive."""

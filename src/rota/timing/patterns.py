@@ -148,7 +148,7 @@ class DayPattern:
         self._times = times
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         today, second = divmod(after, DAY)
         found = self._times.next(second)
         day = self._days.next(today if found >= 0 else today + 1)
@@ -200,7 +200,7 @@ class ExcludingPattern:
         self._exclusions = exclusions
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if self._exclusions.everything:
             return None
         found = self._pattern.next(after)

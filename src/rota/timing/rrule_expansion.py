@@ -65,7 +65,7 @@ class RecurrenceEnd:
         self._last = last
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if after >= self._last:
             return None
         found = self._pattern.next(after)
@@ -83,7 +83,7 @@ class BoundedPattern:
         self._removed = removed
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         while True:
             found = self._pattern.next(after)
             position = bisect_right(self._added, after)
@@ -110,7 +110,7 @@ class PeriodPattern:
         self._reachable = not rule.bysetpos or any(abs(n) <= limit for n in rule.bysetpos)
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if not self._reachable:
             return None
         after = max(after, self._rule.dtstart - 1)
@@ -207,7 +207,7 @@ class SubdailyPattern:
         self._units_on = lru_cache(8)(self._aligned)
 
     def next(self, after: int) -> int | None:
-        """Return the first nominal time strictly after one, or None when there is none left."""
+        """Return the first nominal time strictly after one, or None if there is none."""
         if not (self._allowed and self._in_unit):
             return None
         after = max(after, self._rule.dtstart - 1)

@@ -55,7 +55,7 @@ def once(
     if planned is None:
         raise Invalid("at", expression, f"the clocks in {rule.timezone} skip this time")
     if not allow_past and planned < as_utc(now, "now"):
-            raise Invalid("at", expression, "is in the past; give a future time")
+        raise Invalid("at", expression, "is in the past; give a future time")
     return _able_to_fire(rule, "at")
 
 
@@ -66,7 +66,7 @@ def cron(expression: str, **options: Unpack[RuleOptions]) -> Rule:
 
 
 def every(interval: str | timedelta, *, anchor: datetime, **options: Unpack[RuleOptions]) -> Rule:
-    """Return the rule for the exact instants anchor + interval, anchor + 2 * interval, and so on."""
+    """Return the rule for the exact instants anchor + interval, anchor + 2 * interval, ..."""
     if isinstance(interval, str):
         interval = parse_duration(interval, field="interval")
     length = check_duration(interval, field="interval")

@@ -363,7 +363,7 @@ class Timetable:
                 return Slot(key=self._prefix + key, at=at, due=due)
             if self._plan.rule.quiet_mode is QuietMode.POSTPONE:
                 return Slot(key=self._prefix + key, at=at, due=instant(free))
-            # Continue at the end of the window: a rule of every second has thousands of slots in it.
+            # Continue at the end of the window: a rule per second has thousands of slots in it.
             after = max(at, instant(free) - self._stagger - TICK)
         return None
 

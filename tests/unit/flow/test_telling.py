@@ -18,7 +18,7 @@ from rota.flow.settle import settle_attempts
 from rota.model.checks import SuppressionReason
 from rota.model.notifications import DeliveryKind
 from rota.model.tasks import OnLost, Policy, Retry, TaskKind
-from rota.rules.notifications import BEGUN, MAX_ANSWERS
+from rota.rules.notifications import MAX_ANSWERS, STARTED_PHRASES
 from rota.rules.permissions import LOCAL
 
 
@@ -188,7 +188,7 @@ async def test_the_begin_of_work_is_acknowledged_once_and_on_no_retry(desk):
     await talking(desk, acknowledge=True, retry=Retry(attempts=2, base=timedelta(seconds=1)))
     given, report = await heard(desk, b"", code=1)
     (begun,) = await bodies(desk, given, DeliveryKind.NOTICE)
-    assert begun in BEGUN
+    assert begun in STARTED_PHRASES
     await settled(desk, given, report)
     desk.clock.advance(timedelta(seconds=10))
     await desk.store.promote(10)

@@ -21,7 +21,7 @@ from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
 from rota.model.instants import from_micros
 from rota.model.runs import RunState
 from rota.model.tasks import TaskKind
-from rota.rules.budgets import CONTINUE, GIVEN_BACK, PAUSE, STOP, day_of
+from rota.rules.budgets import CONTINUE, PAUSE, RETRY_RESERVATION, STOP, local_date
 from rota.rules.permissions import LOCAL
 from rota.testing.contracts.spending import spender_of
 
@@ -83,7 +83,7 @@ async def test_a_script_is_not_held_to_what_it_cannot_use(desk):
         desk, space=BudgetCaps(tokens=1, cost=1, turns=1), run=BudgetCaps(tools=1)
     )
     other = await queued_again(desk, given)
-    today = day_of(from_micros(desk.store.now()), "UTC")
+    today = local_date(from_micros(desk.store.now()), "UTC")
     agent = replace(spender_of(other.lease), day=today)
     most = Amounts(tokens=1, cost=1, turns=1)
     assert await desk.store.reserve(agent, "w1", Amounts(), most) == most  # nothing is left of it
@@ -99,7 +99,7 @@ async def test_a_day_whose_time_is_used_holds_the_next_script_back(desk, clock):
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
     assert isinstance(report.outcome, Drained)
     assert report.outcome.reason == "the space's budget of 60 seconds for today has 0 seconds left"
-    assert report.outcome.until - desk.store.now() > GIVEN_BACK / timedelta(microseconds=1)
+    assert report.outcome.until - desk.store.now() > RETRY_RESERVATION / timedelta(microseconds=1)
 
 
 async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, clock):
@@ -110,7 +110,7 @@ async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, 
     next_ = await queued_again(desk, given)
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
     assert isinstance(report.outcome, Drained)
-    assert report.outcome.until - desk.store.now() == GIVEN_BACK / timedelta(microseconds=1)
+    assert report.outcome.until - desk.store.now() == RETRY_RESERVATION / timedelta(microseconds=1)
     assert report.outcome.reason.endswith("1 seconds are set aside for what runs now")
     clock.advance(timedelta(seconds=2))
     await work

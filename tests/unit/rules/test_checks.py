@@ -17,10 +17,10 @@ from rota.rules.checks import (
     check_done,
     checks_in,
     evaluate,
-    failing,
-    failure_text,
+    failure_message,
+    findings_to_json,
 )
-from rota.rules.json_schema import check_schema, faults_of
+from rota.rules.json_schema import check_schema, schema_errors
 
 
 def found(check, result, tools=()):
@@ -130,15 +130,15 @@ def test_a_tool_must_have_been_called():
 
 def test_what_speaks_against_a_success_is_told_in_its_first_line():
     findings = [found({"min_length": 3}, "a"), found({"not_like": "b"}, "a")]
-    (sentence,) = failing(findings).splitlines()
+    (sentence,) = failure_message(findings).splitlines()
     assert sentence.endswith('not: min_length "3": the result has 1 characters')
-    assert [one["passed"] for one in json.loads(failure_text(findings))] == [False, True]
-    assert failing(findings[1:]) is None
+    assert [one["passed"] for one in json.loads(findings_to_json(findings))] == [False, True]
+    assert failure_message(findings[1:]) is None
 
 
 def test_how_many_checks_speak_against_a_success_is_told_before_the_first():
     findings = [found({"min_length": 9}, "a"), found({"not_like": "a"}, "a")]
-    first, second = failing([*findings, found({"min_length": 1}, "a")]).splitlines()
+    first, second = failure_message([*findings, found({"min_length": 1}, "a")]).splitlines()
     assert first.startswith('It says it is done, and 2 checks say it is not: min_length "9": ')
     assert second.startswith('not_like "a": ')
 
@@ -165,7 +165,7 @@ def test_how_many_checks_speak_against_a_success_is_told_before_the_first():
 )
 def test_values_are_held_against_the_part_of_json_schema_that_is_kept(schema, value, fits):
     check_schema(schema)
-    assert (faults_of(value, schema) == []) is fits
+    assert (schema_errors(value, schema) == []) is fits
 
 
 JSON = st.recursive(

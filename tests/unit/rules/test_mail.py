@@ -12,8 +12,8 @@ from rota.rules.messages import (
     MAX_REFERENCES,
     MailDraft,
     OriginalMail,
-    envelope,
     format_of,
+    mail_fields,
     mail_in,
     original_in,
     reply_to,
@@ -84,14 +84,14 @@ def test_no_answer_breaks_the_search(answer):
 
 def test_an_answer_names_what_it_answers_and_all_before():
     original = OriginalMail("<c@x>", ("<a@x>", "<b@x>"), "Invoice")
-    mail = envelope("", "html", original)
+    mail = mail_fields("", "html", original)
     assert (mail.in_reply_to, mail.references) == ("<c@x>", ("<a@x>", "<b@x>", "<c@x>"))
     assert (mail.subject, mail.format) == ("Re: Invoice", "html")
-    assert envelope("Mine", "", original).subject == "Mine"
+    assert mail_fields("Mine", "", original).subject == "Mine"
 
 
 def test_a_fresh_mail_answers_nothing():
-    mail = envelope("Hello", "plain", None)
+    mail = mail_fields("Hello", "plain", None)
     assert (mail.subject, mail.in_reply_to, mail.references) == ("Hello", None, ())
 
 
@@ -104,10 +104,10 @@ def test_an_answer_says_re_once(subject, answer):
 
 
 def test_a_subject_smuggles_no_header():
-    assert envelope("Hi\r\nBcc: eve@x", "plain", None).subject == "Hi Bcc: eve@x"
+    assert mail_fields("Hi\r\nBcc: eve@x", "plain", None).subject == "Hi Bcc: eve@x"
     original = original_in({"mail": {"message_id": "<a@x>", "subject": "Hi\nBcc: eve@x"}})
     assert original is not None
-    assert envelope("", "", original).subject == "Re: Hi Bcc: eve@x"
+    assert mail_fields("", "", original).subject == "Re: Hi Bcc: eve@x"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,6 @@ def test_the_original_is_read_from_the_payload_with_care(payload, found):
 @given(st.lists(st.integers(0, 200), max_size=120), st.integers(0, 200))
 def test_a_chain_has_each_id_once_ends_with_the_parent_and_is_bounded(numbers, parent):
     chain = tuple(f"<{number}@x>" for number in numbers)
-    mail = envelope("", "", OriginalMail(f"<{parent}@x>", chain))
+    mail = mail_fields("", "", OriginalMail(f"<{parent}@x>", chain))
     assert mail.references[-1] == mail.in_reply_to == f"<{parent}@x>"
     assert len(set(mail.references)) == len(mail.references) <= MAX_REFERENCES

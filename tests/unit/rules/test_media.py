@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import Invalid
-from rota.rules.messages import check_apart, file_name, media_type, mimetype_of
+from rota.rules.messages import check_distinct_names, file_name, media_type, mimetype_of
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_a_name_stays_in_its_folder_and_fits_there(name):
 
 
 def test_two_files_have_names_that_nobody_mistakes():
-    check_apart(["a.png", "b.png", "ss"])
+    check_distinct_names(["a.png", "b.png", "ss"])
     for names in (["a.png", "A.PNG"], ["straße", "STRASSE"], ["ﬁ", "fi"]):
         with pytest.raises(Invalid, match="different names"):
-            check_apart(names)
+            check_distinct_names(names)
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,8 @@ def _result(record: Json) -> Said:
         return AgentAnswer(text=text, **aside)
     try:
         data = encode(record["data"], ensure_ascii=False)
-    except ValueError as fault:
-        return AgentError(kind=AgentErrorKind.BAD_RESULT, detail=str(fault))
+    except ValueError as error:
+        return AgentError(kind=AgentErrorKind.BAD_RESULT, detail=str(error))
     data = data.encode("utf-8", "replace").decode()
     if len(data.encode()) > MAX_RESULT_BYTES:
         return AgentError(kind=AgentErrorKind.BAD_RESULT, detail="at most 256 KiB of data are kept")

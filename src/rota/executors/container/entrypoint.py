@@ -87,9 +87,9 @@ def main(words: list[str]) -> int:
             find(f"/proc/{int(pid)}/root", program, config)
         start = [*engine, "start", "--attach", "--interactive", container]
         os.execve(engine[0], start, client)  # noqa: S606 - becoming the client is the point
-    except (OSError, RotaError) as fault:
-        print(f"{CANNOT_START}container: {fault}", file=sys.stderr)  # noqa: T201
-        in_vain = not isinstance(fault, Unavailable) or any(word in str(fault) for word in NO_IMAGE)
+    except (OSError, RotaError) as error:
+        print(f"{CANNOT_START}container: {error}", file=sys.stderr)  # noqa: T201
+        in_vain = not isinstance(error, Unavailable) or any(word in str(error) for word in NO_IMAGE)
         return NOT_STARTED if in_vain else ENGINE_FAILED
 
 
@@ -104,8 +104,8 @@ def open_lobby(client: dict[str, str], engine: list[str], words: list[str]) -> N
     run = [*engine, "run", *shown, *kept]
     try:
         ask(client, *run)
-    except Unavailable as fault:
-        ask_again(client, engine, run, fault)
+    except Unavailable as error:
+        ask_again(client, engine, run, error)
     signal.signal(signal.SIGALRM, too_late)
     signal.setitimer(signal.ITIMER_REAL, LOBBY_SECONDS)
     held = os.open(fifo, os.O_WRONLY)  # as soon as the other side has opened it, too
@@ -186,8 +186,8 @@ def ask(client: dict[str, str], *words: str, given: tuple[int, ...] = ()) -> str
             check=False,
             pass_fds=given,
         )
-    except subprocess.TimeoutExpired as fault:
-        raise Unavailable(f"{words[0]} does not answer: {fault}") from fault
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{words[0]} does not answer: {error}") from error
     if done.returncode:
         raise Unavailable(done.stderr.decode(errors="replace").strip() or f"{words[0]} failed")
     return done.stdout.decode(errors="replace").strip()

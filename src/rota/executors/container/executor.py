@@ -76,9 +76,9 @@ class ContainerExecutor:
             return missing
         try:
             self._ask("ps", "--quiet", "--filter", f"label={LABEL}=none")
-        except Unavailable as fault:
+        except Unavailable as error:
             remedy = "start it, or let Rota's user reach it"
-            return [MissingRequirement(f"an answer of {self._engine.kind}", str(fault), remedy)]
+            return [MissingRequirement(f"an answer of {self._engine.kind}", str(error), remedy)]
         missing = [*self._try_out(), *self._runtime()]
         if self._engine.kind != "podman":
             what = "mounts that are compared before the program starts"
@@ -90,9 +90,9 @@ class ContainerExecutor:
         try:
             furnish(self._engine.words(), self._engine.env)
             self._ask("run", *trial(self._engine, self._python, self._system))
-        except Unavailable as fault:
+        except Unavailable as error:
             remedy = f"let {self._engine.kind} show containers /usr and the Python that runs Rota"
-            return [MissingRequirement("ways out of containers", str(fault), remedy)]
+            return [MissingRequirement("ways out of containers", str(error), remedy)]
         return []
 
     def _runtime(self) -> list[MissingRequirement]:
@@ -158,8 +158,8 @@ class ContainerExecutor:
                 timeout=PATIENCE,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as fault:
-            raise Unavailable(f"{self._engine.kind} does not answer: {fault}") from fault
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"{self._engine.kind} does not answer: {error}") from error
         if done.returncode and not tolerant:
             raise Unavailable(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")

@@ -138,5 +138,5 @@ def _asked(
         return subprocess.run(  # noqa: S603
             words, input=given, capture_output=True, env=dict(env), timeout=PATIENCE, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        raise Unavailable(f"{words[0]} does not answer: {fault}") from fault
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{words[0]} does not answer: {error}") from error

@@ -208,8 +208,8 @@ def main() -> None:
     handle = RunContext(Assignment(Lease(*given["lease"]), task, answers, incarnation))
     try:
         line = _called(given["call"], handle)
-    except InvalidResult as fault:
-        line = _line({"code": fault.code, "error": str(fault), "retryable": False})
+    except InvalidResult as error:
+        line = _line({"code": error.code, "error": str(error), "retryable": False})
     with os.fdopen(int(sys.argv[1]), "wb") as pipe:
         pipe.write(line)
 
@@ -226,8 +226,8 @@ def _called(path: str, handle: RunContext) -> bytes:
         return _line({"asked": to_json(waits.asked)})
     except InvalidResult:
         raise
-    except Exception as fault:  # noqa: BLE001 - reported as the failure it is
-        failed = failure(fault)
+    except Exception as error:  # noqa: BLE001 - reported as the failure it is
+        failed = failure(error)
         return _line({"code": failed.code, "error": failed.message, "retryable": True})
 
 

@@ -153,8 +153,8 @@ def encode_result(result: object) -> str | None:
         return None
     try:
         text = encode(result)
-    except (TypeError, ValueError) as fault:
-        message = f"it returned something that is not JSON ({fault}): return plain values"
+    except (TypeError, ValueError) as error:
+        message = f"it returned something that is not JSON ({error}): return plain values"
         raise InvalidResult(message) from None
     if len(text.encode()) > MAX_RESULT_BYTES:
         message = f"it returned {len(text)} characters of JSON: at most 256 KiB are kept"
@@ -169,8 +169,8 @@ def resolve(path: str) -> Function:
         raise Invalid("call", path, "write it as module:function")
     try:
         found: object = importlib.import_module(module_name)
-    except (ImportError, ValueError) as fault:
-        raise Invalid("call", path, f"the module cannot be imported ({fault})") from fault
+    except (ImportError, ValueError) as error:
+        raise Invalid("call", path, f"the module cannot be imported ({error})") from error
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):

@@ -72,9 +72,9 @@ class InProcessRunner:
             return DONE
         try:
             text = encode_result(result)
-        except InvalidResult as fault:
+        except InvalidResult as error:
             return AttemptReport(
-                outcome=Failed(code="bad_result", message=str(fault), retryable=False)
+                outcome=Failed(code="bad_result", message=str(error), retryable=False)
             )
         return AttemptReport(outcome=Succeeded(result=text), messages=handle.messages)
 

@@ -37,8 +37,8 @@ def main(words: list[str]) -> int:
         listed = remembered(os.fsencode("".join(f"{word}\0" for word in told)))
         program = [words[0], "--args", str(listed), "--", *words[end + 1 :]]
         os.execv(words[0], program)  # noqa: S606 - becoming bubblewrap is the point
-    except (OSError, RotaError) as fault:
-        print(f"{CANNOT_START}sandbox: {fault}", file=sys.stderr)  # noqa: T201
+    except (OSError, RotaError) as error:
+        print(f"{CANNOT_START}sandbox: {error}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 

@@ -197,8 +197,8 @@ def _said(argv: Sequence[str]) -> str:
             timeout=PATIENCE,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        raise Unavailable(f"sandbox: {argv[0]} does not answer: {fault}") from fault
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"sandbox: {argv[0]} does not answer: {error}") from error
     text = done.stdout.decode(errors="replace").strip()
     return text if done.returncode == 0 else text or f"it ended with {done.returncode}"
 

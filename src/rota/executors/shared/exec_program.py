@@ -22,8 +22,8 @@ def main(words: list[str]) -> int:
     program = bound(words)
     try:
         os.execvp(program[1], program[1:])  # noqa: S606 - becoming the program is the point
-    except OSError as fault:
-        print(f"{CANNOT_START}{program[1]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    except OSError as error:
+        print(f"{CANNOT_START}{program[1]}: {error.strerror}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 

@@ -105,8 +105,8 @@ def read_mounts(path: Path) -> MountAllowlist:
     """Return the list in a file of `[[mount]]` tables; raise Invalid if it cannot be trusted."""
     try:
         file = path.open("rb")
-    except OSError as fault:
-        raise Invalid("mounts", str(path), f"it cannot be read: {fault.strerror}") from fault
+    except OSError as error:
+        raise Invalid("mounts", str(path), f"it cannot be read: {error.strerror}") from error
     with file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in {0, os.geteuid()}:
@@ -115,8 +115,8 @@ def read_mounts(path: Path) -> MountAllowlist:
             raise Invalid("mounts", str(path), "take away what others may write: chmod go-w")
         try:
             found = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-            raise Invalid("mounts", str(path), str(fault)) from fault
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise Invalid("mounts", str(path), str(error)) from error
     tables = found.pop("mount", [])
     if not isinstance(tables, list):
         raise Invalid("mounts", str(path), 'each [[mount]] needs folder = "/…"')

@@ -36,8 +36,8 @@ def main(words: list[str]) -> int:
         return 0
     try:
         os.execvp(program[0], program)  # noqa: S606 - becoming the program is the point
-    except OSError as fault:
-        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    except OSError as error:
+        print(f"{CANNOT_START}{program[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
     return NOT_STARTED
 
 

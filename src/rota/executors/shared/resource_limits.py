@@ -107,8 +107,8 @@ def settle_in(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> N
             offered = set((folder.parent / "cgroup.controllers").read_text().split())
             wish = " ".join(f"+{name}" for name in sorted(WANTED & offered))
             (folder.parent / "cgroup.subtree_control").write_text(wish)
-        except OSError as fault:
-            log.warning("groups.not_delegated", extra={"error": str(fault)})
+        except OSError as error:
+            log.warning("groups.not_delegated", extra={"error": str(error)})
 
 
 def _memberships(own: str) -> list[list[str]]:
@@ -126,9 +126,9 @@ def clear(hierarchy: CgroupHierarchy, name: str, patience: float = PATIENCE) -> 
     while folder.exists():
         try:
             _remove(folder)
-        except OSError as fault:
+        except OSError as error:
             if time.monotonic() > until:
-                raise Unavailable(f"{folder} is not empty: {fault.strerror}; try again") from fault
+                raise Unavailable(f"{folder} is not empty: {error.strerror}; try again") from error
             time.sleep(PAUSE)
 
 

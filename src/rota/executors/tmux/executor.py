@@ -168,8 +168,8 @@ class Pane:
                 timeout=PATIENCE,
                 check=False,
             )
-        except subprocess.TimeoutExpired as fault:
-            raise Unavailable("the pane does not answer: try again, or cancel the run") from fault
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable("the pane does not answer: try again, or cancel the run") from error
 
     def _must(self, *words: str, given: bytes = b"") -> None:
         if self._ask(*words, given=given).returncode:

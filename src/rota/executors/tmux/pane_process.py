@@ -68,8 +68,8 @@ def become(program: list[str], slave: int, given: int | None) -> None:
     }
     try:
         os.execvpe(program[0], program, env)  # noqa: S606 - becoming the program is the point
-    except OSError as fault:
-        print(f"{CANNOT_START}{program[0]}: {fault.strerror}", file=sys.stderr)  # noqa: T201
+    except OSError as error:
+        print(f"{CANNOT_START}{program[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
     finally:
         os._exit(NOT_STARTED)
 

@@ -58,8 +58,8 @@ def main(words: list[str]) -> int:
             os.kill(feeding, signal.SIGKILL)
             os.waitpid(feeding, 0)
         status = ended(state)
-    except (OSError, PaneLost) as fault:
-        print(f"{before}tmux: {fault}", file=sys.stderr)  # noqa: T201
+    except (OSError, PaneLost) as error:
+        print(f"{before}tmux: {error}", file=sys.stderr)  # noqa: T201
         return NOT_STARTED if before else LOST
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))

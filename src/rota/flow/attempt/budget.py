@@ -137,7 +137,7 @@ class BudgetEnforcer:
         if answered is not None:
             return answered
         going.assignment = _told(assignment, purse)
-        unit = rules.used_up(purse.run_cap(), purse.used())
+        unit = rules.exhausted_unit(purse.run_cap(), purse.used())
         most = Amounts() if unit else purse.most()
         got = await until_available(
             lambda: self._store.reserve(purse.spender, going.holder, Amounts(), most)
@@ -147,7 +147,7 @@ class BudgetEnforcer:
         if unit is None:
             return None
         cap = getattr(purse.run_cap(), unit)
-        reason = rules.stopped_words(BudgetScope.RUN, unit, cap)
+        reason = rules.stop_reason(BudgetScope.RUN, unit, cap)
         return await self.asking(AttemptReport(outcome=Cancelled(reason=reason)), going, reason)
 
     def _unpriced(
@@ -204,13 +204,13 @@ class BudgetEnforcer:
     ) -> tuple[str | None, Amounts]:
         """Return why an attempt must end, if it must, and what is set aside for it from now on."""
         caps = purse.run_cap()
-        unit = rules.used_up(caps, purse.used())
+        unit = rules.exhausted_unit(caps, purse.used())
         if unit is not None:
-            return rules.stopped_words(BudgetScope.RUN, unit, getattr(caps, unit)), aside
+            return rules.stop_reason(BudgetScope.RUN, unit, getattr(caps, unit)), aside
         own = purse.own()
         counted = any(each.cost is not None for each in purse.caps.values())
         if counted and purse.is_unpriced():
-            return f"{rules.STOPPED}{UNPRICED}", aside
+            return f"{rules.STOP_PREFIX}{UNPRICED}", aside
         needs = any(
             getattr(own, unit) >= getattr(aside, unit) for each in purse.day() for unit, _ in each
         )
@@ -220,7 +220,7 @@ class BudgetEnforcer:
             lambda: self._store.reserve(purse.spender, going.holder, own + rules.ONE, purse.most())
         )
         if isinstance(got, BudgetRefusal):
-            return rules.stopped_words(got.scope, got.unit, got.cap), aside
+            return rules.stop_reason(got.scope, got.unit, got.cap), aside
         return None, got or aside
 
     async def _anew(self, assignment: Assignment, before: AttemptBudget) -> AttemptBudget:
@@ -250,7 +250,7 @@ class BudgetEnforcer:
             epoch=lease.epoch,
             space_id=lease.space_id,
             task_id=lease.task_id,
-            day=rules.day_of(from_micros(now), space.timezone),
+            day=rules.local_date(from_micros(now), space.timezone),
             began=now,
             units=USABLE[kind],
         )
@@ -306,13 +306,13 @@ class BudgetEnforcer:
     async def _held_back(self, assignment: Assignment, refusal: BudgetRefusal) -> AttemptReport:
         space = await until_available(lambda: self._store.find_space(assignment.task.space))
         now = from_micros(self._store.now())
-        until, why = rules.held_back(refusal, now, space.timezone)
+        until, why = rules.wait_for_budget(refusal, now, space.timezone)
         return AttemptReport(outcome=Drained(until=until, reason=why))
 
 
 def is_stop(ending: ExitRecord) -> bool:
     """Whether a program was ended because it had used what it may."""
-    return ending.reason is ExitReason.CANCELLED and ending.detail.startswith(rules.STOPPED)
+    return ending.reason is ExitReason.CANCELLED and ending.detail.startswith(rules.STOP_PREFIX)
 
 
 def models_of(assignment: Assignment) -> tuple[str, ...]:

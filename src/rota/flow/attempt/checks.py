@@ -59,19 +59,19 @@ from rota.rules.approvals import SPEC, QuestionAuthor, action_ids, question_in
 from rota.rules.checks import (
     DEFAULT_SECONDS,
     GATE,
-    NO_WAY_OUT,
+    NO_NETWORK,
     CheckedOutcome,
     GateReply,
     GateSpec,
+    add_gate_input,
     can_reach_outside,
     checks_in,
     evaluate,
-    failing,
-    failure_text,
+    failure_message,
+    findings_to_json,
     gate_in,
     name_of,
     next_run,
-    payload_with,
     read_reply,
     reply_from_json,
     reply_to_json,
@@ -134,9 +134,9 @@ class CheckRunner:
             look = _Look(self, check, outcome, assignment, ready, kept, halting)
             findings.append(await look.found())
             reach("check.looked")
-        against = failing(findings)
+        against = failure_message(findings)
         verdict = CheckState.VERIFIED if against is None else CheckState.CONTRADICTED
-        aside = replace(aside, checks=failure_text(findings), checked=verdict)
+        aside = replace(aside, checks=findings_to_json(findings), checked=verdict)
         reach("check.end")
         if against is None:
             return replace(report, aside=aside)
@@ -176,7 +176,7 @@ class CheckRunner:
         """Look whether an address answers well."""
         name = name_of(check)
         if not can_reach_outside(site):
-            return CheckResult(name, passed=False, evidence=NO_WAY_OUT)
+            return CheckResult(name, passed=False, evidence=NO_NETWORK)
         if self._probes is None:
             return _unseen(name)
         seconds = check.seconds or DEFAULT_SECONDS / 2
@@ -469,7 +469,7 @@ def _hand_on(going: Attempt) -> None:
     said = reply_from_json(going.gate)
     if said is not None:
         assignment = going.assignment
-        payload = payload_with(assignment.lease.payload, said)
+        payload = add_gate_input(assignment.lease.payload, said)
         going.assignment = assignment._replace(lease=assignment.lease._replace(payload=payload))
 
 

@@ -61,11 +61,11 @@ from rota.rules.notifications import (
     MAX_ANSWERS,
     PROGRESS_GAP,
     RunConversation,
-    digest_of,
-    of_answer,
-    of_begin,
-    of_progress,
+    answer_notice,
+    progress_notice,
     public_text,
+    result_digest,
+    start_notice,
 )
 from rota.rules.task_spec import is_in_conversation, is_session
 
@@ -579,7 +579,7 @@ def start_notices(assignment: Assignment, kept: KeptAttempt) -> NewDelivery | No
     there = run_conversation(assignment)
     first = not lease.retries and not lease.asked and not kept.tries and kept.gate != ASKING
     wanted = assignment.task.policy.acknowledge and is_reader(assignment)
-    return of_begin(there) if there is not None and first and wanted else None
+    return start_notice(there) if there is not None and first and wanted else None
 
 
 class ProgressReporter:
@@ -622,16 +622,16 @@ class ProgressReporter:
         if self._said.total() == MAX_ANSWERS:
             self.overflows = True
             return
-        digest = digest_of(result)
+        digest = result_digest(result)
         self._said[digest] += 1
-        delivery = of_answer(self._there, result, self._said[digest])
+        delivery = answer_notice(self._there, result, self._said[digest])
         if delivery is not None:
             self._answers.append(ProgressNotice(delivery))
 
     def _step(self, line: str, at: int) -> None:
         if not self._most:
             return
-        delivery = of_progress(self._there, line, f"{self._at}.{at}")
+        delivery = progress_notice(self._there, line, f"{self._at}.{at}")
         if delivery is not None:
             self._progress = ProgressNotice(delivery, self._most, PROGRESS_GAP)
 

@@ -43,8 +43,8 @@ from rota.ports.host import ArtifactStore, OpenArtifact
 from rota.ports.store import Store
 from rota.rules import task_spec
 from rota.rules.approvals import APPROVE, DECISIONS, DENY, action_text
-from rota.rules.effects import effect_key, effect_name, slot_of
-from rota.rules.messages import MAIL, envelope, original_in
+from rota.rules.effects import effect_key, effect_name, effect_slot
+from rota.rules.messages import MAIL, mail_fields, original_in
 from rota.rules.permissions import Caller, check_main
 from rota.rules.queue import new_run
 from rota.rules.task_spec import WISHES
@@ -126,7 +126,7 @@ async def load_attempt_context(
         epoch=held.epoch,
         task_id=run.task_id,
         space_id=tasks[0].space_id,
-        slot=slot_of(run),
+        slot=effect_slot(run),
     )
     return AttemptRequestContext(
         store=store, caller=caller, held=held, run=run, task=tasks[0], speaker=speaker,
@@ -400,7 +400,7 @@ def _message(
         target=rest,
         body=text,
         dedupe_key=key,
-        mail=envelope(mail.subject, mail.format, original) if channel == MAIL else None,
+        mail=mail_fields(mail.subject, mail.format, original) if channel == MAIL else None,
         files=files,
     )
     return delivery, named

@@ -14,10 +14,10 @@ from rota.model.tasks import Task, TaskKind
 from rota.ports.agent import AgentRegistry
 from rota.ports.store import Store
 from rota.rules.budgets import (
-    WORDS,
+    UNIT_NAMES,
     UsageForecast,
-    day_of,
     forecast,
+    local_date,
     unpriced_models,
     unusable_caps,
 )
@@ -56,7 +56,7 @@ async def set_task_budget(
     if caps and not USABLE[task.kind]:
         raise Invalid("task", task.name, "a callable has no budget: give this task a timeout")
     for unit in unusable_caps(task.kind, caps):
-        advice = f"a {task.kind} uses no {WORDS[unit]}: cap its time"
+        advice = f"a {task.kind} uses no {UNIT_NAMES[unit]}: cap its time"
         raise Invalid("task", task.name, advice)
     if agents is not None and task.kind is TaskKind.AGENT:
         check_priced(agents, task.spec, caps)
@@ -119,4 +119,4 @@ async def forecast_of(store: Store, task: Task) -> UsageForecast | None:
 
 
 def _today(store: Store, space: Space) -> str:
-    return day_of(from_micros(store.now()), space.timezone)
+    return local_date(from_micros(store.now()), space.timezone)

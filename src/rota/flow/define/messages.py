@@ -28,7 +28,7 @@ from rota.model.threads import (
 )
 from rota.ports.agent import AgentRegistry
 from rota.ports.store import Store
-from rota.rules.messages import asks_for_answer, check_apart, file_name, mimetype_of
+from rota.rules.messages import asks_for_answer, check_distinct_names, file_name, mimetype_of
 from rota.rules.permissions import Caller, check_claim, check_space, may_act_for, thread_not_found
 from rota.rules.queue import conversation_of, reading_pool
 
@@ -96,7 +96,7 @@ def _checked(files: Sequence[NewAttachment]) -> tuple[NewFile, ...]:
         advice = f"the files of a message have {MAX_FILES_BYTES >> 20} MiB together at most"
         raise Invalid("files", f"{size} bytes", advice)
     names = [file_name(file.name) for file in files]
-    check_apart(names)
+    check_distinct_names(names)
     return tuple(_kept(name, file) for name, file in zip(names, files, strict=True))
 
 

@@ -10,7 +10,7 @@ from rota.model.notifications import NotificationLevel, NotificationTarget
 from rota.model.spaces import SpaceRole
 from rota.model.text import CONTROLS, INVISIBLE
 from rota.ports.store import Store
-from rota.rules.notifications import FLOORS
+from rota.rules.notifications import MIN_PRIORITIES
 from rota.rules.permissions import Caller, check_space, visible_space
 
 _PLACE = re.compile(rf"([A-Za-z0-9_]+):([^{CONTROLS}{INVISIBLE}]{{0,200}})")
@@ -38,7 +38,7 @@ async def set_preference(
     standing = await store.list_preferences(owner.id)
     if len(standing) >= MOST_PREFERENCES and to not in {p.to for p in standing}:
         raise Invalid("to", to, f"a space has {MOST_PREFERENCES} at most: remove one first")
-    await store.set_preference(owner.id, channel, target, FLOORS[least], usual=usual)
+    await store.set_preference(owner.id, channel, target, MIN_PRIORITIES[least], usual=usual)
     return next(p for p in await store.list_preferences(owner.id) if p.to == to)
 
 

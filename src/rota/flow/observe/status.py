@@ -14,7 +14,7 @@ from rota.model.instants import from_micros, maybe_instant
 from rota.model.schedules import paused_since
 from rota.model.views import DeadDeliveriesView, QueueView, SlotView, WorkerView
 from rota.ports.store import Store
-from rota.rules.clock_jumps import leapt_forward, planned_too_early
+from rota.rules.clock_jumps import planned_too_early, recent_jump
 
 AGAIN = "`rota start` lets it work again"
 
@@ -149,7 +149,7 @@ async def view_status(
         await store.dead_deliveries(space_id, store.now() - LATELY // timedelta(microseconds=1)),
     )
     passed = [] if early is None else await passed_over(store, early, space_id)
-    leapt = _leap_warnings(seen.now, leapt_forward(leaps, store.now()), early, passed)
+    leapt = _leap_warnings(seen.now, recent_jump(leaps, store.now()), early, passed)
     return replace(seen, slots=slots, warnings=[*seen.warnings, *leapt])
 
 

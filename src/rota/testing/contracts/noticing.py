@@ -12,7 +12,7 @@ from rota.model.attempts import Cancelled, Expired, Lost, Succeeded, WaitingForA
 from rota.model.notifications import Delivery, DeliveryKind, DeliveryState, NotificationLevel
 from rota.model.runs import Lease
 from rota.model.tasks import OnLost, Retry
-from rota.rules.notifications import FLOORS
+from rota.rules.notifications import MIN_PRIORITIES
 from rota.rules.permissions import LOCAL
 from rota.testing.bench import MINUTE, Bench, failed
 
@@ -68,7 +68,9 @@ class NoticeContract:
     ) -> None:
         channel, _, target = to.partition(":")
         space = await bench.space()
-        await bench.store.set_preference(space.id, channel, target, FLOORS[level], usual=False)
+        await bench.store.set_preference(
+            space.id, channel, target, MIN_PRIORITIES[level], usual=False
+        )
 
     async def _told(self, bench: Bench, run_id: int | None = None) -> list[Delivery]:
         assert (await verify(bench.store)).violations == ()
@@ -105,7 +107,7 @@ class NoticeContract:
         await self._prefer(bench, "log:loud", NotificationLevel.URGENT)
         await self._prefer(bench, "log:ops", NotificationLevel.HIGH)
         await self._prefer(bench, "log:all")
-        lease = await self._lease(bench, priority=FLOORS[NotificationLevel.HIGH])
+        lease = await self._lease(bench, priority=MIN_PRIORITIES[NotificationLevel.HIGH])
         assert await bench.end(lease, failed(retryable=False))
         assert [d.target for d in await self._told(bench)] == ["all", "ops"]
         events = await bench.store.run_events(lease.run_id)
@@ -114,7 +116,7 @@ class NoticeContract:
     async def test_another_space_is_told_nothing(self, bench: Bench) -> None:
         other = await bench.space("other")
         await bench.store.set_preference(
-            other.id, "log", "", FLOORS[NotificationLevel.NORMAL], usual=False
+            other.id, "log", "", MIN_PRIORITIES[NotificationLevel.NORMAL], usual=False
         )
         assert await bench.end(await self._lease(bench), failed(retryable=False))
         assert await self._told(bench) == []

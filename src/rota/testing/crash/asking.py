@@ -27,7 +27,7 @@ from rota.model.runs import FINISHED, Run, RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Overlap, Policy, TaskKind
 from rota.ports.store import Store
-from rota.rules.effects import slot_of
+from rota.rules.effects import effect_slot
 from rota.rules.permissions import LOCAL
 from rota.testing.crash.cases import Blow
 from rota.testing.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, verified
@@ -142,7 +142,7 @@ class AskingDriver(KeptDriver):
             epoch=run.epoch,
             task_id=run.task_id,
             space_id=space.id,
-            slot=slot_of(run),
+            slot=effect_slot(run),
         )
         item = json.dumps({"items": [["", str(run.id), "null"]]})
         question = json.dumps(to_json(QUESTION))

@@ -20,7 +20,7 @@ from rota.model.json import to_json
 from rota.model.runs import RunState
 from rota.model.settlement import NewDelivery
 from rota.ports.store import Store
-from rota.rules.effects import effect_key, slot_of
+from rota.rules.effects import effect_key, effect_slot
 from rota.testing.crash.evidence import Evidence
 from rota.testing.crash.witness import note
 
@@ -35,7 +35,7 @@ async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
     if run is None or run.state is not RunState.RUNNING:
         return
     space = await patiently(partial(store.find_space, "main"))
-    slot = slot_of(run)
+    slot = effect_slot(run)
     speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
     )

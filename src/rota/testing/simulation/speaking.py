@@ -12,7 +12,7 @@ from rota.model.json import to_json
 from rota.model.runs import Run
 from rota.model.settlement import NewDelivery
 from rota.ports.store import Store
-from rota.rules.effects import effect_key, slot_of
+from rota.rules.effects import effect_key, effect_slot
 from rota.testing.simulation.database import Change, Row
 from rota.testing.simulation.history import Violation
 from rota.testing.simulation.picture import FINISHED, Commit, Picture
@@ -25,7 +25,7 @@ QUESTION = WaitingForAnswer(question="Go on?", options=("yes", "no"))
 async def speak(store: Store, run: Run, *, asks: bool) -> None:
     """Defer an item and a message for an attempt, send another at once, and perhaps ask."""
     space = await store.find_space(run.space)
-    slot = slot_of(run)
+    slot = effect_slot(run)
     speaker = AttemptRef(
         run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
     )
