@@ -10,7 +10,7 @@ from urllib.parse import quote
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rota.rules.redaction import SHORTEST, Redactor
+from rota.rules.redaction import MIN_SECRET, Redactor
 
 WRITTEN = {
     "raw": str,
@@ -29,7 +29,7 @@ ALONE = re.compile(r"(?:\[secret s\d+\])+")
 
 letters = st.sampled_from("ab01-_+/=\\\"'%&\n\t\x07\x9b\u202eé€😀[]")
 values = (
-    st.one_of(st.text(letters, min_size=SHORTEST, max_size=40), st.text(min_size=SHORTEST, max_size=99))
+    st.one_of(st.text(letters, min_size=MIN_SECRET, max_size=40), st.text(min_size=MIN_SECRET, max_size=99))
     .filter(lambda value: value.strip() and "\0" not in value)
 )  # fmt: skip
 forms = st.sampled_from(sorted(WRITTEN))
@@ -56,10 +56,10 @@ def test_texts_that_secrets_are_written_in_are_nothing_but_marks(secrets, parts)
 @settings(deadline=None)
 @given(values, values, forms, st.text(max_size=30), st.text(max_size=30))
 def test_two_secrets_that_overlap_are_both_gone(first, second, form, before, behind):
-    redactor = Redactor({"s0": first + second[:SHORTEST], "s1": second})
+    redactor = Redactor({"s0": first + second[:MIN_SECRET], "s1": second})
     text = WRITTEN[form](first + second)
     told = redactor.text(f"{before}{text}{behind}")
-    for value in (first + second[:SHORTEST], second):
+    for value in (first + second[:MIN_SECRET], second):
         assert value not in told
     if form == "raw":
         assert len(told) <= len(before) + len(behind) + 2 * len("[secret s0]")

@@ -120,8 +120,8 @@ def _forget() -> None:
         timetable.slot_source,
         zones.zone_clock,
         plans._read_rule,
-        plans._few_between,
-        plans._many_between,
+        plans._first_slots_between,
+        plans._all_slots_between,
         plans._next_after,
     ):
         remembered.cache_clear()

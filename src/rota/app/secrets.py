@@ -22,7 +22,7 @@ from rota.gateway.config import GatewayConfig, check_name, read_plan
 from rota.gateway.grants import USED
 from rota.gateway.secrets import SealedSecret, SealedSecrets
 from rota.ports.host import SecretInfo
-from rota.rules.redaction import LONGEST, SHORTEST, Redactor, check_value
+from rota.rules.redaction import MAX_SECRET, MIN_SECRET, Redactor, check_value
 from rota.runtime.clock import SystemClock
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class LocalSecretStore:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
                 raise Invalid("secret", where, "make it a file that only its owner reads: 0600")
-            return file.read(LONGEST).decode().strip()
+            return file.read(MAX_SECRET).decode().strip()
 
     def _seen(self) -> dict[str, str]:
         """Return what is secret beside: programs without walls could find it and say it."""
@@ -161,7 +161,7 @@ class LocalSecretStore:
         path = self._settings.home / ADMIN_KEY
         if path.exists():
             found[ADMIN_KEY] = path.read_text(errors="replace").strip()
-        return {name: value for name, value in found.items() if len(value) >= SHORTEST}
+        return {name: value for name, value in found.items() if len(value) >= MIN_SECRET}
 
     def _view(self, name: str) -> SecretInfo:
         sealed = self._kept.get(name)

@@ -19,7 +19,14 @@ from rota.ports.host import AgentApiAddress
 from rota.ports.store import Store
 from rota.rules.permissions import LOCAL, OWNER
 from rota.rules.task_spec import has_own_loopback
-from rota.rules.tokens import SECRET_BYTES, digest_of_token, is_pass, make_pass, read_pass, token_of
+from rota.rules.tokens import (
+    SECRET_BYTES,
+    is_attempt_token,
+    key_token,
+    make_attempt_token,
+    read_attempt_token,
+    token_digest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +51,7 @@ class LocalAttemptTokens:
 
     def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the way of an attempt: over the network it has, or by a socket through walls."""
-        token = make_pass(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
+        token = make_attempt_token(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
         if not has_own_loopback(site):
             return None if self.url is None else AgentApiAddress(self.url, token)
         url = f"http://127.0.0.1:{PORT_INSIDE}{MCP_PATH}"
@@ -52,11 +59,11 @@ class LocalAttemptTokens:
 
     def read(self, token: str) -> tuple[int, int] | None:
         """Return the run and epoch of a pass; None if it is not of this home."""
-        return read_pass(self._secret, self._store.incarnation, token)
+        return read_attempt_token(self._secret, self._store.incarnation, token)
 
     def is_one(self, token: str) -> bool:
         """Tell whether a token looks like a pass."""
-        return is_pass(token)
+        return is_attempt_token(token)
 
 
 def agent_api_socket(home: Path) -> EgressSocket | None:
@@ -114,13 +121,13 @@ async def ensure_admin_key(store: Store, home: Path) -> None:
     """Make sure that the home folder has a key that opens everything, and only its owner has it."""
     path = home / ADMIN_KEY
     token = _read_key(path)
-    digest = None if token is None else digest_of_token(token)
+    digest = None if token is None else token_digest(token)
     found = None if digest is None else await store.find_key(digest)
     if found is not None and found.revoked_at is None:
         return
     secret = secrets.token_bytes(SECRET_BYTES)
     await create_key(store, LOCAL, OWNER, secret, role=SpaceRole.MAIN, scopes=EVERY_SCOPE)
-    _write(path, token_of(secret))
+    _write(path, key_token(secret))
 
 
 def _read_key(path: Path) -> str | None:

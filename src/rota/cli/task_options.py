@@ -14,7 +14,7 @@ from rota.cli.context import NO_MORE, CliContext, Record
 from rota.errors import Invalid
 from rota.rules.checks import MAX_MIN_LENGTH
 from rota.rules.notifications import MAX_PROGRESS
-from rota.rules.task_spec import MIN_CPUS, MOST_CPUS
+from rota.rules.task_spec import MAX_CPUS, MIN_CPUS
 
 HIGHEST_PRIORITY = 1_000_000
 MOST_ATTEMPTS = 1_000
@@ -289,7 +289,7 @@ def site_of(given: Mapping[str, Any]) -> Record:
         "mounts": list(left.get("mount") or ()) or None,
         "memory_mib": optional_whole_number("memory", left.get("memory"), 16, MOST_BOUND),
         "processes": optional_whole_number("processes", left.get("processes"), 1, MOST_BOUND),
-        "cpus": maybe_number("cpus", left.get("cpus"), MIN_CPUS, MOST_CPUS),
+        "cpus": maybe_number("cpus", left.get("cpus"), MIN_CPUS, MAX_CPUS),
     }
     names = {"mount": "mounts", "memory": "memory_mib"}
     return said | {names.get(name, name): NO_MORE for name in off if names.get(name, name) in said}

@@ -41,7 +41,7 @@ from rota.model.tasks import (
 )
 from rota.rules.checks import DONE, MAX_ARGUMENTS, MAX_CHECKS
 from rota.rules.notifications import MAX_PROGRESS
-from rota.rules.task_spec import BOUNDS, FIELDS, MIN_CPUS, MOST_CPUS, WISHES
+from rota.rules.task_spec import AGENT_FIELDS, LIMIT_FIELDS, MAX_CPUS, MIN_CPUS, SITE_FIELDS
 from rota.timing.durations import parse_duration
 
 Line = Annotated[Text, StringConstraints(min_length=1, max_length=10_000)]
@@ -231,9 +231,9 @@ Call = Annotated[
 ]
 Tool = Annotated[str, StringConstraints(min_length=1, max_length=500), PLAIN]
 KIND_OF = {"instructions": TaskKind.AGENT, "command": TaskKind.SCRIPT, "call": TaskKind.PYTHON}
-ROOM = (*FIELDS, "folder", *BOUNDS)
+ROOM = (*SITE_FIELDS, "folder", *LIMIT_FIELDS)
 """What a request may say about where and within which bounds a program runs."""
-TOLD = (*KIND_OF, "agent", "model_tier", "shell", *WISHES, *ROOM, *DONE)
+TOLD = (*KIND_OF, "agent", "model_tier", "shell", *AGENT_FIELDS, *ROOM, *DONE)
 PROGRAM = "command"
 """The agent that is any program; its task has instructions and a command."""
 
@@ -293,7 +293,7 @@ class TaskWorkInput(RequestModel):
     folder: Word | None = None
     memory_mib: Annotated[int, Field(ge=16, le=LARGEST), WHOLE] | None = None
     processes: Annotated[int, Field(ge=1, le=LARGEST), WHOLE] | None = None
-    cpus: Annotated[float, Field(ge=MIN_CPUS, le=MOST_CPUS)] | None = None
+    cpus: Annotated[float, Field(ge=MIN_CPUS, le=MAX_CPUS)] | None = None
     checks: Checks | None = None
     gate: GateInput | None = None
     next_check: NextCheckInput | None = None

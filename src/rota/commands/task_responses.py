@@ -19,7 +19,7 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import AfterOn, Policy, Task, TaskKind
 from rota.ports.host import SiteChecker
 from rota.rules.checks import CHECKS, GATE, NEXT_CHECK
-from rota.rules.task_spec import BOUNDS, WISHES, site_of
+from rota.rules.task_spec import AGENT_FIELDS, LIMIT_FIELDS, site_of
 from rota.timing.descriptions import describe
 from rota.timing.rule_builders import from_record
 
@@ -185,7 +185,7 @@ def task_given(task: Task, schedules: Sequence[StoredSchedule], now: datetime) -
     return TaskResponse.model_construct(
         **_task_line(task, _task_state(task, now)),
         agent=_text(task.spec.get("agent")),
-        wish={name: task.spec[name] for name in WISHES if name in task.spec},
+        wish={name: task.spec[name] for name in AGENT_FIELDS if name in task.spec},
         policy=_policy(task.policy),
         checks=task.spec.get(CHECKS) or [],
         gate=task.spec.get(GATE),
@@ -216,7 +216,7 @@ async def site_given(task: Task, role: SpaceRole, sites: SiteChecker | None) -> 
         site = site_of(task.spec, role)
     except RotaError:  # its runs are refused with the reason; the rest of the answer still stands
         return None
-    bounds = [name for name in BOUNDS if task.spec.get(name) is not None]
+    bounds = [name for name in LIMIT_FIELDS if task.spec.get(name) is not None]
     held = await sites.holds(site) if sites is not None and bounds else {}
     return SiteResponse.model_construct(
         executor=site.executor,

@@ -84,7 +84,7 @@ from rota.rules.permissions import (
     origin_of,
     visible_space,
 )
-from rota.rules.task_spec import FIELDS, WISHES, check_folder, check_script, site_of
+from rota.rules.task_spec import AGENT_FIELDS, SITE_FIELDS, check_folder, check_script, site_of
 from rota.timing.timetable import timetable
 
 ROUTES = {TaskKind.AGENT: "agent", TaskKind.SCRIPT: "script", TaskKind.PYTHON: "python"}
@@ -461,8 +461,8 @@ def changed_spec(stood: Mapping[str, Any], asked: TaskWorkInput) -> dict[str, An
 
     An executor says its whole site anew.
     """
-    anew = FIELDS if "executor" in asked.model_fields_set else ()
-    dropped = {name for name in (*WISHES, *ROOM, *DONE) if name in asked.model_fields_set}
+    anew = SITE_FIELDS if "executor" in asked.model_fields_set else ()
+    dropped = {name for name in (*AGENT_FIELDS, *ROOM, *DONE) if name in asked.model_fields_set}
     kept = {name: stood[name] for name in stood if name not in dropped and name not in anew}
     return {**kept, **asked.spec()}
 
@@ -502,7 +502,7 @@ async def check_site(
     site = site_of(spec, role)
     if office.sites is None:
         return
-    if any(name in FIELDS for name in said):
+    if any(name in SITE_FIELDS for name in said):
         await office.sites.admit(site, role)
     chosen = spec.get("executor") and spec.get("cpus")
     if chosen and (await office.sites.holds(site))["cpus"] is LimitEnforcement.NOT:

@@ -17,7 +17,7 @@ from rota.model.notifications import Delivery, DeliveryState
 from rota.ports.channel import Channel, ChannelRefused
 from rota.ports.clock import Random
 from rota.ports.store import Outbox
-from rota.rules.settlement import TRIES, delay
+from rota.rules.settlement import DELIVERY_RETRY, delay
 
 log = logging.getLogger(__name__)
 
@@ -166,10 +166,10 @@ async def _send(store: _Hand, channel: Channel | None, delivery: Delivery, chanc
 async def _refused(
     store: _Hand, delivery: Delivery, refusal: ChannelRefused, chance: Random
 ) -> None:
-    if refusal.final or delivery.tries >= TRIES.attempts:
+    if refusal.final or delivery.tries >= DELIVERY_RETRY.attempts:
         await _dead(store, delivery, str(refusal))
         return
-    wait = delay(TRIES, delivery.tries, chance.random())
+    wait = delay(DELIVERY_RETRY, delivery.tries, chance.random())
     again = store.now() + int(wait.total_seconds() * 1_000_000)
     await store.mark_delivery(delivery, DeliveryState.PENDING, str(refusal), again)
 

@@ -21,7 +21,7 @@ from rota.model.runs import QueueState, Run, RunState
 from rota.model.schedules import PAST_ASKED_FOR, ScheduleCursor, SchedulePlan
 from rota.model.views import RunFilter
 from rota.ports.store import Store
-from rota.rules.plans import MAX_SCHEDULES, RULE_FAULTS, plan_schedule, timetable_for
+from rota.rules.plans import MAX_SCHEDULES, RULE_ERRORS, plan_schedule, timetable_for
 from rota.timing.timetable import Timetable
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def _aligned(schedule: ScheduleCursor) -> SchedulePlan | None:
         resumed = table.resume(from_micros(schedule.cursor), schedule.slot_key)
         following = table.next(resumed)
         renamed = _is_renamed(schedule, table)
-    except RULE_FAULTS:
+    except RULE_ERRORS:
         return None  # the planner sets such a rule aside
     cursor = to_micros(resumed)
     # A rule that has nothing left is looked at now: the planner ends it.

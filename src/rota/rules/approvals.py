@@ -200,7 +200,7 @@ MARK = "ZUBOT_CONTROL_REQUEST"
 MAX_BLOCKS = 20
 MAX_SHOWN = 16 * 1024
 """Characters of an answer that are shown with its question."""
-DEFAULT_WAIT, LONGEST_WAIT = timedelta(days=1), timedelta(days=30)
+DEFAULT_WAIT, MAX_WAIT = timedelta(days=1), timedelta(days=30)
 SIGNS = "\"'\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _ASKS = re.compile(
     r"\b(?:I need your confirmation|please confirm|reply .yes.|reply yes or no"
@@ -341,4 +341,4 @@ def _wait(until: datetime | None, now: int) -> timedelta | None:
     if until is None:
         return DEFAULT_WAIT
     left = until - from_micros(now)
-    return None if left <= timedelta() else min(LONGEST_WAIT, left)
+    return None if left <= timedelta() else min(MAX_WAIT, left)

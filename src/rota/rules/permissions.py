@@ -17,7 +17,7 @@ from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import TaskKind
 from rota.model.threads import Thread
-from rota.rules.task_spec import FIELDS
+from rota.rules.task_spec import SITE_FIELDS
 
 OF_ATTEMPTS = frozenset({KeyScope.READ, KeyScope.RUN, KeyScope.DEFINE})
 """Scopes of an attempt within its space: no administration and no SQL."""
@@ -274,8 +274,8 @@ def inherit_settings(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     """
     settings = dict(given)
     names: list[str] = []
-    if not any(settings.get(name) is not None for name in FIELDS):
-        names += FIELDS
+    if not any(settings.get(name) is not None for name in SITE_FIELDS):
+        names += SITE_FIELDS
     if "command" not in settings and settings.get("agent") in {None, own.get("agent")}:
         names += TOOL_FIELDS
     missing = {name: own[name] for name in names if own.get(name) is not None}

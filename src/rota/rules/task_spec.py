@@ -1,4 +1,4 @@
-"""What a task's spec says: agent, site, program."""
+"""Parsing and validation of a task's spec: agent, site, program."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rota.model.programs import NetworkAccess, SharedFolder, Site
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import Task, TaskKind
 
-SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
-WISHES = (
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
+AGENT_FIELDS = (
     "model",
     "fallback_models",
     "tools",
@@ -30,13 +30,13 @@ WISHES = (
     "prompt_by",
     "output",
 )
-"""What a record may say beside the agent, its instructions and the words of a program."""
-CHEAPER = "cheaper_model"
-"""What a record calls the model that a run may go on with when its budget is used up."""
+"""Fields of a spec for agents, besides agent, instructions and program."""
+CHEAPER_MODEL = "cheaper_model"
+"""Field of a spec: the model with which a run may continue when its budget is used up."""
 
 
 def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) -> AgentSpec:
-    """Return everything a record leaves to its agent, with other instructions if there are any."""
+    """Return the agent spec of a task, optionally with other instructions."""
     own = str(spec.get("instructions", ""))
     return AgentSpec(
         instructions=own if instructions is None else instructions,
@@ -57,28 +57,28 @@ def read_agent_spec(spec: Mapping[str, Any], instructions: str | None = None) ->
 
 
 def read_session_context(spec: Mapping[str, Any]) -> SessionContext:
-    """Return which session a record wants its runs to go on in."""
+    """Return which session the runs of a task continue."""
     return SessionContext(spec.get("context") or SessionContext.ISOLATED)
 
 
 def is_in_conversation(task: Task) -> bool:
-    """Whether the runs of a task go on in the session of their thread, one after the other."""
+    """Whether the runs of a task continue the session of their thread, one after the other."""
     return task.kind is TaskKind.AGENT and read_session_context(task.spec) is SessionContext.GROUP
 
 
-def is_session(name: str) -> bool:
-    """Whether a session that an agent has told can be given back to it among its words."""
-    return SESSION.fullmatch(name) is not None
+def is_session_id(name: str) -> bool:
+    """Whether an agent's session id is safe to pass to it as an argument."""
+    return SESSION_ID.fullmatch(name) is not None
 
 
 PROCESS, SANDBOX, CONTAINER, TMUX = "process", "sandbox", "container", "tmux"
 EXECUTORS = (PROCESS, SANDBOX, CONTAINER, TMUX)
-WALLED = (SANDBOX, CONTAINER)
-USUAL = {SpaceRole.MAIN: PROCESS, SpaceRole.MEMBER: SANDBOX}
-FIELDS = ("executor", "image", "isolate", "mounts", "network")
-"""What a task says about its site; naming an executor says all of it anew."""
-BOUNDS = ("memory_mib", "processes", "cpus")
-"""How much of the machine its programs may use."""
+ISOLATING = (SANDBOX, CONTAINER)
+DEFAULT_EXECUTORS = {SpaceRole.MAIN: PROCESS, SpaceRole.MEMBER: SANDBOX}
+SITE_FIELDS = ("executor", "image", "isolate", "mounts", "network")
+"""Fields of a spec for the site; setting `executor` replaces all of them."""
+LIMIT_FIELDS = ("memory_mib", "processes", "cpus")
+"""Fields of a spec for resource limits."""
 TYPES: Mapping[str, tuple[type, ...]] = {
     "executor": (str,),
     "image": (str,),
@@ -89,51 +89,51 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "processes": (int,),
     "cpus": (int, float),
 }
-MIN_CPUS, MOST_CPUS = 0.01, 1024.0
+MIN_CPUS, MAX_CPUS = 0.01, 1024.0
 MODES = {"": False, "ro": False, "rw": True}
 
 
 def site_of(spec: Mapping[str, Any], role: SpaceRole) -> Site:
-    """Return where a task of a space of that role runs; a member's only behind walls."""
+    """Return the site of a task in a space of that role; members are always isolated."""
     _check_types(spec)
-    executor = str(spec.get("executor") or USUAL[role])
+    executor = str(spec.get("executor") or DEFAULT_EXECUTORS[role])
     if executor not in EXECUTORS:
         raise Invalid("executor", executor, f"there are {', '.join(EXECUTORS)}")
     image, mounts, network = spec.get("image"), spec.get("mounts"), spec.get("network")
     isolated = _isolated(executor, spec.get("isolate"), role)
     if executor == CONTAINER and image is None:
-        raise Invalid("image", "", "a container needs one: name it by digest, repository@sha256:…")
+        raise Invalid("image", "", "a container needs an image by digest, repository@sha256:…")
     if executor != CONTAINER and image is not None:
-        raise Invalid("image", image, f"goes with {CONTAINER}, not with {executor}")
-    for field, said in (("mounts", ", ".join(mounts or ())), ("network", network)):
-        if said and not isolated:
-            advice = "goes with walls: choose sandbox or container, or tmux with isolate"
-            raise Invalid(field, said, advice)
+        raise Invalid("image", image, f"only {CONTAINER} takes an image, not {executor}")
+    for field, value in (("mounts", ", ".join(mounts or ())), ("network", network)):
+        if value and not isolated:
+            advice = "needs isolation: choose sandbox or container, or tmux with isolate"
+            raise Invalid(field, value, advice)
     if network == NetworkAccess.OPEN and role is not SpaceRole.MAIN:
         raise NotPermitted("programs of member spaces have no open network: choose none or outlet")
     return Site(
         executor=executor,
         isolated=isolated,
         image=image,
-        mounts=_shares(mounts or ()),
+        mounts=_read_mounts(mounts or ()),
         network=NetworkAccess(network or NetworkAccess.NONE),
     )
 
 
 def has_own_loopback(site: Site) -> bool:
-    """Say whether 127.0.0.1 is not the host's where a task runs: only a socket leads out of there.
+    """Whether a site has its own loopback, so that only sockets lead to the host.
 
-    A container has a network of its own even when it is open.
+    Containers have a network of their own even if it is open.
     """
     return site.isolated and (site.executor == CONTAINER or site.network is not NetworkAccess.OPEN)
 
 
 def _check_types(spec: Mapping[str, Any]) -> None:
-    """Refuse what no door has looked at: a run may bring its own work along."""
+    """Raise Invalid for wrong types: the payload of a one-off run is not validated before."""
     for field, kinds in TYPES.items():
         value = spec.get(field)
         if value is not None and type(value) not in kinds:
-            raise Invalid(field, value, "say it as `rota task create` takes it")
+            raise Invalid(field, value, "give it as for `rota task create`")
     for text in spec.get("mounts") or ():
         if not isinstance(text, str):
             raise Invalid("mounts", text, "give the paths of folders")
@@ -141,67 +141,67 @@ def _check_types(spec: Mapping[str, Any]) -> None:
         raise Invalid("network", spec["network"], f"there are {', '.join(NetworkAccess)}")
 
 
-def _isolated(executor: str, wish: bool | None, role: SpaceRole) -> bool:
+def _isolated(executor: str, requested: bool | None, role: SpaceRole) -> bool:
     if executor == PROCESS:
         if role is not SpaceRole.MAIN:
             raise NotPermitted(
-                f"programs of member spaces run behind walls: choose {SANDBOX}, {CONTAINER} or "
+                f"programs of member spaces must be isolated: choose {SANDBOX}, {CONTAINER} or "
                 f"{TMUX} instead of {PROCESS}"
             )
-        if wish:
-            raise Invalid("isolate", wish, f"a {PROCESS} has no walls: choose {SANDBOX}")
+        if requested:
+            raise Invalid("isolate", requested, f"{PROCESS} has no isolation: choose {SANDBOX}")
         return False
-    walled = executor in WALLED or role is not SpaceRole.MAIN
-    if walled and wish is False:
-        raise Invalid("isolate", wish, "its programs run behind walls in any case: leave it out")
-    return walled or bool(wish)
+    isolated = executor in ISOLATING or role is not SpaceRole.MAIN
+    if isolated and requested is False:
+        raise Invalid("isolate", requested, "its programs are always isolated: omit it")
+    return isolated or bool(requested)
 
 
-def _shares(said: Sequence[str]) -> tuple[SharedFolder, ...]:
+def _read_mounts(texts: Sequence[str]) -> tuple[SharedFolder, ...]:
     shares = []
-    for text in said:
+    for text in texts:
         path, _, mode = text.partition(":")
         if not path.startswith("/") or posixpath.normpath(path) != path or mode not in MODES:
-            advice = "give an absolute path without . and .., with :rw behind it to write there"
+            advice = "give an absolute path without . and .., followed by :rw if it is writable"
             raise Invalid("mounts", text, advice)
         shares.append(SharedFolder(path=path, write=MODES[mode]))
     return tuple(shares)
 
 
-ADVICE = "name a program on the path, or a file inside the space's folder, without .. in it"
+ADVICE = "name a program on the PATH, or a file inside the space's folder, without .."
 CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 
 
 def is_call(word: str) -> bool:
-    """Whether a program is a function, `module:function`, and not a file."""
+    """Whether a program is a Python function, `module:function`, not a file."""
     return CALL.fullmatch(word) is not None
 
 
 def check_script(spec: Mapping[str, Any]) -> None:
-    """Refuse what cannot be a script: one line for a shell if it says so, else words."""
-    words: Sequence[str] = spec.get("command") or ()
+    """Raise Invalid unless a script is an argv, or one line if it is for a shell."""
+    argv: Sequence[str] = spec.get("command") or ()
     if not spec.get("shell"):
-        check_program(words)
-    elif len(words) != 1 or not words[0].strip() or "\0" in words[0]:
-        raise Invalid("command", " ".join(words), "give a shell exactly one line")
+        check_program(argv)
+    elif len(argv) != 1 or not argv[0].strip() or "\0" in argv[0]:
+        raise Invalid("command", " ".join(argv), "with a shell, give exactly one line")
 
 
 def check_folder(folder: str) -> None:
-    """Refuse a working folder that is not below the space's own."""
+    """Raise Invalid for a working folder that is not below that of the space."""
     if {"", ".", ".."} & set(folder.split("/")) or "\0" in folder:
         raise Invalid("folder", folder, "name a folder inside the space's, without . and .. in it")
 
 
-def check_program(words: Sequence[str]) -> None:
-    """Refuse a program that lies outside: an absolute path, or one that climbs."""
-    program = words[0] if words else ""
+def check_program(argv: Sequence[str]) -> None:
+    """Raise Invalid for a program outside: an absolute path, or one with `..`."""
+    program = argv[0] if argv else ""
     if not program.strip() or program.startswith(("/", "-")) or ".." in program.split("/"):
         raise Invalid("command", program, ADVICE)
-    for word in words:
-        if "\0" in word:
-            raise Invalid("command", word, "leave out NUL characters")
+    for argument in argv:
+        if "\0" in argument:
+            raise Invalid("command", argument, "leave out NUL characters")
 
 
-ORIGIN = "rota"
+ONE_OFF_ORIGIN = "rota"
 
-NAMES = {TaskKind.AGENT: "once-agent", TaskKind.SCRIPT: "once-script"}
+ONE_OFF_NAMES = {TaskKind.AGENT: "once-agent", TaskKind.SCRIPT: "once-script"}

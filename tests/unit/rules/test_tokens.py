@@ -3,28 +3,28 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.rules.tokens import digest_of, digest_of_token, prefix_of, token_of
+from rota.rules.tokens import key_token, secret_digest, token_digest, token_prefix
 
 SECRETS = st.binary(min_size=32, max_size=32)
 
 
 @given(SECRETS)
 def test_a_token_leads_to_the_digest_of_its_secret(secret):
-    token = token_of(secret)
-    assert digest_of_token(token) == digest_of(secret)
-    assert token.startswith(prefix_of(secret) + "_")
-    assert secret.hex() not in digest_of(secret)
+    token = key_token(secret)
+    assert token_digest(token) == secret_digest(secret)
+    assert token.startswith(token_prefix(secret) + "_")
+    assert secret.hex() not in secret_digest(secret)
 
 
 @given(SECRETS, st.data())
 def test_a_token_with_another_letter_is_none_or_another_one(secret, data):
-    token = token_of(secret)
+    token = key_token(secret)
     at = data.draw(st.integers(0, len(token) - 1))
     letter = data.draw(st.characters(min_codepoint=33, max_codepoint=126))
     changed = token[:at] + letter + token[at + 1 :]
-    assert digest_of_token(changed) in ({digest_of(secret)} if changed == token else {None})
+    assert token_digest(changed) in ({secret_digest(secret)} if changed == token else {None})
 
 
 @given(st.text(max_size=100))
 def test_whatever_else_is_said_is_no_token(text):
-    assert digest_of_token(text) is None
+    assert token_digest(text) is None

@@ -18,7 +18,7 @@ from rota.model.agents import AgentSpec, PromptInput
 from rota.model.programs import Program
 from rota.model.threads import ThreadMessage
 from rota.ports.agent import AgentCapabilities, AgentWorkspace, PreparedProgram, WorkspaceFile
-from rota.rules.prompts import media_of
+from rota.rules.prompts import message_files
 from rota.rules.task_spec import is_call
 
 PLACE = "{instructions}"
@@ -75,7 +75,7 @@ class CommandAgent:
     def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
         """Return a message as a line of its input."""
         told = {"sender": message.sender, "time": message.at.isoformat(), "thread": message.thread}
-        sent = media_of(message, files)
+        sent = message_files(message, files)
         return _line("message", id=message.id, **told, text=message.body, **sent)
 
     def message_in(self, line: bytes) -> int | None:

@@ -31,7 +31,7 @@ from rota.model.agents import (
 )
 from rota.model.text import clean, coloured
 from rota.ports.agent import Redaction
-from rota.rules.redaction import NOTHING_KNOWN
+from rota.rules.redaction import NO_SECRETS
 
 MARK = b'"rota"'
 LAST = re.compile(rb'"rota"\s{0,9}:\s{0,9}"(?:result|error|question)"')
@@ -58,7 +58,7 @@ class CommandReader:
         told: bool = False,
         has_provider: bool = True,
     ) -> None:
-        self._redactor = redactor or NOTHING_KNOWN
+        self._redactor = redactor or NO_SECRETS
         self._output = output
         self._heard = AgentTranscript(
             may_be_silent=True, has_provider=has_provider, own_errors=True

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from rota.errors import Invalid
 from rota.model.agents import MAX_TURNS, AgentSpec, OutputFormat, PromptInput, SessionContext
 from rota.ports.agent import AgentCapabilities, AgentWorkspace, McpServer
-from rota.rules.task_spec import is_session
+from rota.rules.task_spec import is_session_id
 
 MODEL = re.compile(r"[A-Za-z0-9][\w./:@+\[\]-]{0,199}")
 TOOL = re.compile(r"[A-Za-z_][^\x00-\x1f\x7f]{0,499}")
@@ -36,7 +36,7 @@ def check_room(agent: str, abilities: AgentCapabilities, room: AgentWorkspace) -
     """Raise Invalid for what an attempt gives its agent and the agent cannot take."""
     if room.session is not None:
         _able(agent, "session", room.session, able=abilities.resume)
-        if not is_session(room.session):
+        if not is_session_id(room.session):
             raise Invalid("session", room.session, "take the id an agent has told")
     for server in room.servers:
         _able(agent, "servers", server.name, able=abilities.mcp)

@@ -48,7 +48,7 @@ USAGE_WORDS = FIGURES | {"rota", "model"}
 NO_QUESTION = "a question needs a text"
 MAX_OPTIONS = 20
 MAX_OPTION = 200
-MIN_WAIT, LONGEST_WAIT = 60.0, 30 * 86_400.0
+MIN_WAIT, MAX_WAIT = 60.0, 30 * 86_400.0
 """For how many seconds a question may be open."""
 
 
@@ -108,7 +108,7 @@ def question(record: Json | None) -> AgentQuestion | None:
         options=tuple(options),
         context=context,
         default=default if not options or default in options else None,
-        expires_in=None if wait is None else min(LONGEST_WAIT, max(MIN_WAIT, wait)),
+        expires_in=None if wait is None else min(MAX_WAIT, max(MIN_WAIT, wait)),
     )
 
 

@@ -35,7 +35,7 @@ from rota.model.agents import (
 )
 from rota.model.attempts import MAX_RESULT_BYTES
 from rota.ports.agent import Redaction
-from rota.rules.redaction import NOTHING_KNOWN
+from rota.rules.redaction import NO_SECRETS
 
 NOTHING = AgentUsage()
 MAX_STRAY = 64 * 1024
@@ -54,7 +54,7 @@ class JsonReader(ABC):
 
     def __init__(self, redactor: Redaction | None = None) -> None:
         self.heard = AgentTranscript()
-        self._redactor = redactor or NOTHING_KNOWN
+        self._redactor = redactor or NO_SECRETS
         self._lines = LineSplitter(self.marks)
         self._stray = ""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 from rota.model.attempts import MAX_RESULT_BYTES
 from rota.model.text import clean
 from rota.ports.agent import Redaction
-from rota.rules.redaction import NOTHING_KNOWN
+from rota.rules.redaction import NO_SECRETS
 
 MAX_TEXT = 16_000
 """How many characters one saying may have; a longer text is said in several."""
@@ -175,7 +175,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def parse(line: bytes, redactor: Redaction = NOTHING_KNOWN) -> Json | None:
+def parse(line: bytes, redactor: Redaction = NO_SECRETS) -> Json | None:
     """Return the object a line is, without known secrets in it, or None for everything else."""
     text = decoded(line).strip()
     if not text.startswith("{"):

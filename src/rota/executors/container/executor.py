@@ -32,7 +32,7 @@ from rota.ports.executor import (
     StopSignalTarget,
     refuse,
 )
-from rota.rules.task_spec import BOUNDS
+from rota.rules.task_spec import LIMIT_FIELDS
 
 PATIENCE = 30.0
 ROUNDS = 4
@@ -102,7 +102,7 @@ class ContainerExecutor:
 
     def holds(self, *, isolated: bool) -> Mapping[str, LimitEnforcement]:  # noqa: ARG002 - it has walls
         """Say that the engine holds every bound, or refuses to start."""
-        return dict.fromkeys(BOUNDS, LimitEnforcement.TOGETHER)
+        return dict.fromkeys(LIMIT_FIELDS, LimitEnforcement.TOGETHER)
 
     def wrap(self, command: Program, room: ExecutionSpec) -> KeeperSpec:
         """Return the client of an engine that runs the program and nothing else."""

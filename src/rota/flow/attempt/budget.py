@@ -48,7 +48,7 @@ from rota.ports.agent import Agent
 from rota.ports.store import Store
 from rota.rules import budgets as rules
 from rota.rules.permissions import LOCAL
-from rota.rules.task_spec import CHEAPER
+from rota.rules.task_spec import CHEAPER_MODEL
 from rota.store.store import LOOK_SECONDS, until_available
 
 log = logging.getLogger(__name__)
@@ -317,7 +317,7 @@ def is_stop(ending: ExitRecord) -> bool:
 
 def models_of(assignment: Assignment) -> tuple[str, ...]:
     """Return the models that a task may fall back on."""
-    told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER))
+    told, low = (assignment.task.spec.get(name) for name in ("fallback_models", CHEAPER_MODEL))
     named = tuple(map(str, told)) if isinstance(told, list) else ()
     return named or (() if low is None else (str(low),))
 

@@ -34,7 +34,7 @@ from rota.ports.agent import AgentWorkspace, PreparedProgram, SteerableAgent
 from rota.ports.keeper import KeeperHome
 from rota.ports.mailbox import MailboxFolder, MailboxService, files_in
 from rota.ports.store import Store
-from rota.rules.prompts import media_of
+from rota.rules.prompts import message_files
 from rota.store.store import until_available
 
 log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ def message_text(message: ThreadMessage, files: str | None) -> dict[str, Any]:
         "time": message.at.isoformat(),
         "thread": message.thread,
         "text": message.body,
-        **media_of(message, files),
+        **message_files(message, files),
     }
 
 

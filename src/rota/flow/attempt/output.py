@@ -67,7 +67,7 @@ from rota.rules.notifications import (
     result_digest,
     start_notice,
 )
-from rota.rules.task_spec import is_in_conversation, is_session
+from rota.rules.task_spec import is_in_conversation, is_session_id
 
 MAX_LINE = 64 * 1024
 MOST_LINES = 4_096
@@ -536,7 +536,7 @@ class SessionTracker:
     def note(self, said: Said) -> None:
         """Take what was said into account."""
         known = self._now
-        if isinstance(said, AgentSessionStarted) and is_session(said.id):
+        if isinstance(said, AgentSessionStarted) and is_session_id(said.id):
             if known is None or known.id != said.id:
                 self._now = AgentSessionRef(
                     self._agent, said.id, was=self._was, shared=self._shared

@@ -23,7 +23,7 @@ from rota.ports.agent import DESK, Agent, AgentWorkspace, McpServer
 from rota.ports.host import AgentApiAddress, AttemptTokens
 from rota.ports.keeper import KeeperHome
 from rota.ports.store import Store
-from rota.rules.task_spec import NAMES, ORIGIN, read_agent_spec, site_of
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN, read_agent_spec, site_of
 from rota.store.store import until_available
 from rota.timing.durations import parse_duration
 
@@ -318,7 +318,7 @@ OF_THE_RUN = frozenset({"payload", "timeout"})
 def apply_one_off_spec(assignment: Assignment) -> Assignment:
     """Return an assignment whose task says what its run brought along, if it brought anything."""
     task, lease = assignment.task, assignment.lease
-    if task.origin != ORIGIN or task.name not in NAMES.values():
+    if task.origin != ONE_OFF_ORIGIN or task.name not in ONE_OFF_NAMES.values():
         return assignment
     told = json.loads(lease.payload)
     if not isinstance(told, dict):

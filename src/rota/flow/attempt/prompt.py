@@ -36,9 +36,9 @@ from rota.rules.prompts import (
     Prompt,
     PromptAnswer,
     PromptMessage,
-    plain,
-    render,
-    sent_of,
+    plain_prompt,
+    prompt_message,
+    render_prompt,
 )
 from rota.store.store import until_available
 
@@ -131,12 +131,14 @@ class PromptBuilder:
         whole = replace(whole, answers=tuple(map(_answered, answers)))
 
         def sent(lying: Mapping[int, ThreadMessage]) -> Prompt:
-            told = tuple(sent_of(lying.get(one.id, one), files) for one in messages)
+            told = tuple(prompt_message(lying.get(one.id, one), files) for one in messages)
             return replace(whole, messages=told)
 
         def made(lying: Mapping[int, ThreadMessage]) -> AgentSpec:
             envelope = sent(lying)
-            return replace(wish, instructions=(render if sections else plain)(envelope))
+            return replace(
+                wish, instructions=(render_prompt if sections else plain_prompt)(envelope)
+            )
 
         carrying = tuple(message for message in messages if message.files)
         return AgentPrompt(made({}), _said(sent({})), carrying, made)
@@ -219,7 +221,7 @@ def _said(whole: Prompt) -> str:
     if whole.messages:
         said = "\n".join(f"{sent.sender}: {_words(sent)}" for sent in whole.messages)
     else:
-        said = plain(replace(whole, previous=None))
+        said = plain_prompt(replace(whole, previous=None))
     return said[:MAX_PROMPT_TEXT]
 
 

@@ -47,18 +47,18 @@ from rota.rules.effects import effect_key, effect_name, effect_slot
 from rota.rules.messages import MAIL, mail_fields, original_in
 from rota.rules.permissions import Caller, check_main
 from rota.rules.queue import new_run
-from rota.rules.task_spec import WISHES
+from rota.rules.task_spec import AGENT_FIELDS
 
 MAX_MESSAGE = 64 * 1024
 MAX_QUESTION = 16 * 1024
 MIN_WAIT = timedelta(minutes=1)
 DEFAULT_WAIT = timedelta(hours=24)
-LONGEST_WAIT = timedelta(days=30)
+MAX_WAIT = timedelta(days=30)
 DEEPEST_SUBTASK = 4
 """How many runs may stand between a subtask and the run that began it all."""
-HANDED_DOWN = ("agent", "command", *WISHES, *task_spec.FIELDS, *task_spec.BOUNDS)
+HANDED_DOWN = ("agent", "command", *AGENT_FIELDS, *task_spec.SITE_FIELDS, *task_spec.LIMIT_FIELDS)
 """What a subtask has from its parent, its walls above all."""
-OF_A_SCRIPT = (*task_spec.FIELDS, *task_spec.BOUNDS)
+OF_A_SCRIPT = (*task_spec.SITE_FIELDS, *task_spec.LIMIT_FIELDS)
 NOWHERE = "log:"
 """Where an alert of a task goes that delivers nowhere."""
 _TARGET = re.compile(rf"[A-Za-z0-9_]+:[^{CONTROLS}{INVISIBLE}]{{0,200}}")
@@ -181,7 +181,7 @@ async def ask_user(
 ) -> WaitingForAnswer:
     """Note what the attempt asks; its run waits for the answer as soon as the program has ended."""
     wait = DEFAULT_WAIT if expires_in is None else expires_in
-    if not MIN_WAIT <= wait <= LONGEST_WAIT:
+    if not MIN_WAIT <= wait <= MAX_WAIT:
         raise Invalid("expires_in", wait, "give a length from 1m to 30d")
     shown = [clean(option) for option in options]
     if action is not None:
@@ -358,7 +358,10 @@ async def spawn_subtask(
 def _handed_down(speech: AttemptRequestContext) -> dict[str, Any]:
     """Return what the parent is, as far as a subtask is it too; a run may have brought its own."""
     spec: Mapping[str, Any] = speech.task.spec
-    if speech.task.origin == task_spec.ORIGIN and speech.task.name in task_spec.NAMES.values():
+    if (
+        speech.task.origin == task_spec.ONE_OFF_ORIGIN
+        and speech.task.name in task_spec.ONE_OFF_NAMES.values()
+    ):
         brought = json.loads(speech.run.payload)
         spec = {**spec, **brought} if isinstance(brought, dict) else spec
     names = HANDED_DOWN if speech.task.kind is TaskKind.AGENT else OF_A_SCRIPT

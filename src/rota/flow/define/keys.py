@@ -10,7 +10,7 @@ from rota.model.keys import Key, KeyScope, NewKey
 from rota.model.spaces import SpaceRole
 from rota.ports.store import Store
 from rota.rules.permissions import Caller, check_grant, check_space, visible_space
-from rota.rules.tokens import SECRET_BYTES, digest_of, prefix_of, token_of
+from rota.rules.tokens import SECRET_BYTES, key_token, secret_digest, token_prefix
 
 MAX_NAME = 128
 
@@ -43,15 +43,15 @@ async def create_key(
         NewKey(
             space_id=owner.id,
             name=name,
-            prefix=prefix_of(secret),
-            digest=digest_of(secret),
+            prefix=token_prefix(secret),
+            digest=secret_digest(secret),
             role=wanted,
             scopes=scopes,
             created_by=caller.name,
             expires_at=maybe_micros(expires_at),
         )
     )
-    return key, token_of(secret)
+    return key, key_token(secret)
 
 
 async def list_keys(store: Store, caller: Caller, space: str | None = None) -> list[Key]:

@@ -13,7 +13,7 @@ from rota.model.agents import SessionContext
 from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Policy, Pool, Retry, TaskKind
 from rota.ports.agent import AgentRegistry
 from rota.rules.notifications import MAX_PROGRESS
-from rota.rules.task_spec import CHEAPER, WISHES, read_agent_spec, read_session_context
+from rota.rules.task_spec import AGENT_FIELDS, CHEAPER_MODEL, read_agent_spec, read_session_context
 from rota.timing.durations import parse_duration
 
 LONGEST = timedelta(days=366)
@@ -90,7 +90,7 @@ def _check_optional_duration(field: str, value: timedelta | None) -> None:
 
 OF_PROGRAMS = frozenset({"output"})
 """What scripts may want, too."""
-OF_AGENTS = ("agent", *(wish for wish in WISHES if wish not in OF_PROGRAMS))
+OF_AGENTS = ("agent", *(wish for wish in AGENT_FIELDS if wish not in OF_PROGRAMS))
 
 
 def resolve_agent(agents: AgentRegistry, kind: TaskKind, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def _with_model(agents: AgentRegistry, agent: str, spec: Mapping[str, Any]) -> M
         rest = {name: value for name, value in spec.items() if name != "model_tier"}
         spec = {**rest, "model": agents.model_of(agent, tier)}
     low = agents.tiers.get(agent, {}).get("low")
-    if low is None or spec.get("model") == low or spec.get(CHEAPER) == low:
+    if low is None or spec.get("model") == low or spec.get(CHEAPER_MODEL) == low:
         return spec
-    return {**spec, CHEAPER: low}
+    return {**spec, CHEAPER_MODEL: low}
 
 
 Choice = TypeVar("Choice", bound=StrEnum)

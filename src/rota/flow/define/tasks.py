@@ -20,7 +20,7 @@ from rota.ports.store import Store
 from rota.rules.checks import check_done
 from rota.rules.permissions import Caller, check_space
 from rota.rules.queue import check_chain
-from rota.rules.task_spec import NAMES, ORIGIN
+from rota.rules.task_spec import ONE_OFF_NAMES, ONE_OFF_ORIGIN
 
 MAX_TITLE = 200
 CODE = "code"
@@ -217,7 +217,7 @@ async def delete_task(
 
 async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> Task:
     """Return the task whose runs are a space's work of one kind that is done once."""
-    name = NAMES[kind]
+    name = ONE_OFF_NAMES[kind]
     owner = await store.find_space(space)
     found = await store.find_task(owner.id, name)
     if found is None:
@@ -230,9 +230,9 @@ async def task_for(store: Store, caller: Caller, kind: TaskKind, space: str) -> 
             kind=kind,
             route=kind.value,
             policy=Policy(pool=Pool.FOREGROUND),
-            origin=ORIGIN,
+            origin=ONE_OFF_ORIGIN,
         )
-    if found.origin != ORIGIN:
+    if found.origin != ONE_OFF_ORIGIN:
         message = f"the task {name!r} has a name that Rota uses itself: rename it"
         raise Conflict(message)
     return found

@@ -10,7 +10,7 @@ from rota.model.clock_jumps import Leap
 from rota.model.instants import from_micros, to_micros
 from rota.model.schedules import StoredSchedule
 from rota.ports.store import Store
-from rota.rules.plans import RULE_FAULTS, timetable_for
+from rota.rules.plans import RULE_ERRORS, timetable_for
 
 MOST_TASKS = 5
 MAX_CREATED_SCHEDULES = 20
@@ -58,7 +58,7 @@ async def _of(store: Store, schedule: StoredSchedule, early: Leap) -> PassedOver
         stagger = f"{schedule.space}/{schedule.task}/{schedule.name}"
         table = timetable_for(schedule.rule, schedule.generation, stagger)
         slots = table.between(start, end, limit=MAX_SLOTS + 1)
-    except RULE_FAULTS:
+    except RULE_ERRORS:
         return None
     if not slots:
         return None

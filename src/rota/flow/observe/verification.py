@@ -31,8 +31,8 @@ from rota.model.verification import (
     Violation,
 )
 from rota.ports.store import Views
-from rota.rules.plans import RULE_FAULTS, timetable_for
-from rota.rules.settlement import TRIES
+from rota.rules.plans import RULE_ERRORS, timetable_for
+from rota.rules.settlement import DELIVERY_RETRY
 from rota.rules.verification import (
     IN_FORCE,
     TaskDefinition,
@@ -180,7 +180,7 @@ class Verifier:
         self._looked[Invariant.SENT_ONCE] += len(page)
         for delivery in page:
             whole = delivery.created_at >= self._pruned_before
-            self._add(check_delivery(delivery, TRIES.attempts, whole=whole))
+            self._add(check_delivery(delivery, DELIVERY_RETRY.attempts, whole=whole))
 
     def schedules(self, page: Sequence[ScheduleRecord]) -> Iterator[SlotRecord]:
         """See schedules; yield the slots that each must have had up to its cursor."""
@@ -190,7 +190,7 @@ class Verifier:
             self._names[schedule.id] = _called(schedule)
             try:
                 slots = self._slots_of(schedule)
-            except RULE_FAULTS:
+            except RULE_ERRORS:
                 self._unreadable += 1
                 continue
             self._looked[Invariant.EVERY_SLOT] += len(slots)
