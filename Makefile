@@ -7,7 +7,7 @@ PYTHON ?= python3
 TOOLS := bubblewrap podman runc catatonit uidmap tmux zsh fish
 ENGINE := docker.io containerd runc tini
 
-.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo zoo-short attacks oracle check format bench docs clean sim
+.PHONY: help setup tools run smoke test release test-agents test-programs test-crash zoo zoo-short attacks oracle check format bench docs clean simulate
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -52,7 +52,7 @@ test-programs: setup  ## run real programs in every executor, on both stores, th
 	.venv/bin/pytest -m programs -n 2 --dist worksteal tests/system tests/attacks
 
 test-crash: setup  ## kill the daemon at every fault point; RANDOM=1000 STORE=sqlite for random kills
-	.venv/bin/python -m rota.testing.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))
+	.venv/bin/python -m tests.tools.crash $(if $(STORE),--store $(STORE)) $(if $(RANDOM),--random $(RANDOM))
 
 zoo: setup  ## plant the bugs of other schedulers and see each one caught
 	.venv/bin/python -m tests.zoo
@@ -72,8 +72,8 @@ check: setup  ## lint, types, imports
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-sim: setup  ## live through a thousand simulated histories (more: .venv/bin/rota-sim --help)
-	.venv/bin/rota-sim --from 0 --to 999
+simulate: setup  ## live through a thousand simulated histories (more: python -m tests.tools.simulation --help)
+	.venv/bin/python -m tests.tools.simulation --from 0 --to 999
 
 format: setup  ## format and fix what can be fixed
 	.venv/bin/ruff format .

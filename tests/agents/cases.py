@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from rota.model.agents import AgentErrorKind, AgentSpec
-from rota.testing.providers import Cut, Refusal, Slow, Text, Tool, Word
+from tests.tools.providers import Cut, Refusal, Slow, Text, Tool, Word
 
 HELLO = AgentSpec(instructions="say hello")
 TOOLS = {

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.agents.programs import PROGRAMS
-
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
 from rota.agents.pi.agent import PiAgent
@@ -28,7 +26,8 @@ from rota.model.agents import (
 )
 from rota.model.threads import MessageState, ThreadMessage
 from rota.ports.agent import AgentWorkspace, McpServer
-from rota.testing.providers import Provider
+from tests.agents.programs import PROGRAMS
+from tests.tools.providers import Provider
 
 AGENTS = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), PiAgent())}
 PATIENCE = 60

@@ -12,12 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rota.model.agents import ProcessExit
 from tests.agents.cases import WISHES, Case, cases
 from tests.agents.driving import Place, Told, drive, read
+from tests.tools.providers import Provider
 from tests.unit.agents.golden import FOLDER, described, load_exit
-
-from rota.model.agents import ProcessExit
-from rota.testing.providers import Provider
 
 FIXED = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), None),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
+
 from tests.agents.test_through_daemon import (  # noqa: F401 - fixtures
     ENDED,
     agent,
@@ -18,9 +19,8 @@ from tests.agents.test_through_daemon import (  # noqa: F401 - fixtures
     lodging,
     provider,
 )
-
-from rota.testing.providers import Text as Says
-from rota.testing.providers import Tool
+from tests.tools.providers import Text as Says
+from tests.tools.providers import Tool
 
 pytestmark = pytest.mark.agents
 

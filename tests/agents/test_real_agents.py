@@ -5,10 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agents.cases import TOOLS, WISHES, cases
-from tests.agents.driving import Place, drive
-from tests.agents.programs import PROGRAMS
-from tests.agents.tool_server import serving
 
 from rota.model.agents import (
     AgentErrorKind,
@@ -19,8 +15,12 @@ from rota.model.agents import (
 )
 from rota.model.attempts import Cancelled, Failed, Succeeded, WaitingForAnswer
 from rota.ports.agent import McpServer
-from rota.testing.providers import TOKENS_IN, TOKENS_OUT, Provider, Slow, Tool
-from rota.testing.providers import Text as Says
+from tests.agents.cases import TOOLS, WISHES, cases
+from tests.agents.driving import Place, drive
+from tests.agents.programs import PROGRAMS
+from tests.agents.tool_server import serving
+from tests.tools.providers import TOKENS_IN, TOKENS_OUT, Provider, Slow, Tool
+from tests.tools.providers import Text as Says
 
 pytestmark = pytest.mark.agents
 SERVER = Path(__file__).parent / "tool_server.py"

@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+
 from tests.agents.programs import PROGRAMS
 from tests.agents.test_through_daemon import (  # noqa: F401 - fixtures
     ENDED,
@@ -16,9 +17,8 @@ from tests.agents.test_through_daemon import (  # noqa: F401 - fixtures
     lodging,
     provider,
 )
-
-from rota.testing.providers import Refusal, Slow, Tool
-from rota.testing.providers import Text as Says
+from tests.tools.providers import Refusal, Slow, Tool
+from tests.tools.providers import Text as Says
 
 pytestmark = pytest.mark.agents
 

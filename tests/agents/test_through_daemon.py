@@ -12,16 +12,16 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.agents.cases import PERCENTS, PLANS, QUESTION, TOOLS, WISHES
 from tests.agents.driving import KEY
 from tests.agents.driving import Place as Folders
 from tests.agents.programs import FOLDER, PROGRAMS
 from tests.system.conftest import House
 from tests.system.executors.engines import a_podman
-from tests.system.sited.conftest import Sited, program_of
-
-from rota.testing.providers import TOKENS_IN, Provider, Refusal, Slow, Tool
-from rota.testing.providers import Text as Says
+from tests.system.isolation.conftest import Sited, program_of
+from tests.tools.providers import TOKENS_IN, Provider, Refusal, Slow, Tool
+from tests.tools.providers import Text as Says
 
 pytestmark = pytest.mark.agents
 

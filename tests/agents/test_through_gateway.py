@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.agents.cases import TOOLS
 from tests.agents.driving import Place as Folders
 from tests.agents.test_through_daemon import (  # noqa: F401 - fixtures
@@ -16,8 +17,7 @@ from tests.agents.test_through_daemon import (  # noqa: F401 - fixtures
 from tests.system.conftest import House
 from tests.system.gateway.conftest import sandbox  # noqa: F401 - a fixture
 from tests.system.gateway.test_process import Home
-
-from rota.testing.providers import Text as Says
+from tests.tools.providers import Text as Says
 
 pytestmark = pytest.mark.agents
 

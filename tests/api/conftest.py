@@ -46,11 +46,11 @@ from rota.rules.permissions import LOCAL
 from rota.runtime.event_loop import fastest_loop
 from rota.store.sqlite.sql_console import SqliteSqlConsole
 from rota.store.sqlite.store import MemoryStore, SqliteStore
-from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
+from tests.tools.store_bench import Bench
 
 PATIENCE = 30.0
-CALL = "tests.api.work:greet"
+CALL = "tests.api.callables:greet"
 """The one callable that may be named over HTTP."""
 
 

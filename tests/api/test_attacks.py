@@ -5,9 +5,9 @@ import socket
 import time
 
 import pytest
-from tests.api.conftest import PATIENCE, Client
 
 from rota.api.middleware import TrustedHosts
+from tests.api.conftest import PATIENCE, Client
 
 WORK = {"name": "job", "instructions": "Look."}
 PREVIEW = "/v1/schedules/preview"

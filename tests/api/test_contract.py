@@ -3,7 +3,6 @@
 import pytest
 import schemathesis
 from schemathesis.engine import events, from_schema
-from tests.api.conftest import Door
 
 from rota.api.http_server import ListenAddress
 from rota.api.middleware import TrustedHosts
@@ -14,6 +13,7 @@ from rota.commands.catalogue import every_command
 from rota.model.tasks import NewTask, TaskKind
 from rota.store.sqlite.store import MemoryStore
 from rota.testing.clock import VirtualClock
+from tests.api.conftest import Door
 
 EXAMPLES = 10
 WORDS = {
@@ -104,7 +104,7 @@ async def _task(door, space):
 
 
 def _document():
-    """The document without what has no end, for which tests/api/live waits."""
+    """The document without what has no end, for which tests/api/events waits."""
     document = describe_api()
     for path, methods in tuple(document["paths"].items()):
         if any(operation.get("x-stream") for operation in methods.values()):

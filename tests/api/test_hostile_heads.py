@@ -8,11 +8,11 @@ import re
 import socket
 
 import pytest
-from tests.api.conftest import PATIENCE
 
 from rota.api.middleware import TrustedHosts
 from rota.api.refusals import MOST_A_SECOND, SERVER, RefusalLimit, log
 from rota.commands.catalogue import every_command
+from tests.api.conftest import PATIENCE
 
 HOST = b"Host: 127.0.0.1"
 NAMES = [

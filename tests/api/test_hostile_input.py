@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+
 from tests.conftest import KINDS
 
 TASK = {"name": "job", "instructions": "Look."}

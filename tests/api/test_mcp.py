@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.api.inside import begin, hold
 
 from rota.rules.tokens import make_attempt_token
-from rota.testing.bench import failed
+from tests.api.attempts import begin, hold
+from tests.tools.store_bench import failed
 
 HELLO = {
     "protocolVersion": "2025-11-25",

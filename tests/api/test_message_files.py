@@ -8,15 +8,15 @@ import time
 from contextlib import closing
 
 import pytest
-from tests.api.conftest import PATIENCE
-from tests.api.test_attacks import read_all, status_of
-from tests.conftest import KINDS
 
 from rota.api.middleware import LONGER, LONGER_SCOPE, LONGEST_BODY, LONGEST_OF_ALL
 from rota.cli.remote import DaemonRefused, HttpClient
 from rota.commands.catalogue import every_command
 from rota.model.keys import KeyScope
 from rota.model.threads import MAX_FILES_BYTES, MAX_PENDING_BYTES
+from tests.api.conftest import PATIENCE
+from tests.api.test_attacks import read_all, status_of
+from tests.conftest import KINDS
 
 PATH = "/v1/threads/web:ann:1/messages"
 ODD = bytes(range(256))

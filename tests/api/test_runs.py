@@ -4,10 +4,10 @@ from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
-from tests.conftest import KINDS
 
 from rota.model.attempts import Succeeded, WaitingForAnswer
 from rota.model.heartbeats import MachineLoad
+from tests.conftest import KINDS
 
 WORK = {"name": "sky", "instructions": "Look."}
 

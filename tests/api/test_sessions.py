@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 import pytest
-from tests.conftest import KINDS
 
 from rota.model.attempts import AgentSessionRef, KeptAttempt, OutputChunk, OutputStream
+from tests.conftest import KINDS
 
 HERE = "cli:ann:talk"
 WORK = {"instructions": "Talk.", "answers": True, "thread": HERE}

@@ -1,6 +1,7 @@
 """Where a task's programs run, over HTTP: shown, changed and refused."""
 
 import pytest
+
 from tests.api.conftest import CALL
 
 SCRIPT = {"command": ["ls"]}

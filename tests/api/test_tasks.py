@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+
 from tests.conftest import KINDS
 
 WORK = {"instructions": "Look at the sky."}
@@ -51,7 +52,7 @@ def test_every_kind_of_rule_is_taken(door, schedule, kind):
      (WORK | {"policy": {"retry": {"attempts": 0}}}, "policy.retry.attempts"),
      (WORK | {"thread": "nothing"}, "thread"), (WORK | {"agent": "command"}, "body"),
      ({"command": []}, "command"),
-     ({"call": "tests.api.work:greet", "policy": {"idle_timeout": "3s"}}, "idle_timeout")],
+     ({"call": "tests.api.callables:greet", "policy": {"idle_timeout": "3s"}}, "idle_timeout")],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_sentence_with_its_field(door, body, field):
     told = door.main.post("/v1/tasks", body)
@@ -104,7 +105,7 @@ def test_a_name_that_is_a_number_wins_over_an_id(door):
 
 
 def test_a_callable_must_be_allowed_to_be_named(door):
-    allowed = door.main.post("/v1/tasks", {"call": "tests.api.work:greet"})
+    allowed = door.main.post("/v1/tasks", {"call": "tests.api.callables:greet"})
     assert (allowed.status, allowed.json["kind"]) == (201, "python")
     refused = door.main.post("/v1/tasks", {"call": "os:system"})
     assert (refused.status, refused.code) == (403, "not_permitted")

@@ -27,7 +27,7 @@ WHOLE = {
     "list_secrets", "put_secret", "remove_secret",
 }  # fmt: skip
 """What concerns the whole installation, and no member."""
-ELSEWHERE = {"ask_sql": "tests/api/sql/test_s_rows.py"}
+ELSEWHERE = {"ask_sql": "tests/api/sql_console/test_rows.py"}
 """Where two tenants are tried in another way."""
 INSIDE = "/v1/attempt/"
 """What an attempt alone may do, and for its own run; nobody who comes with a key is one."""

@@ -1,7 +1,8 @@
 """Conversations over HTTP and at the desk: registered, listed, cancelled, and whose they are."""
 
 import pytest
-from tests.api.inside import begin
+
+from tests.api.attempts import begin
 from tests.conftest import KINDS
 
 WORK = {"instructions": "Talk.", "answers": True}

@@ -5,6 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from rota import faultpoints
+from rota.commands.catalogue import commands_of
 from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
     WHOLE,
     address,
@@ -13,13 +16,10 @@ from tests.api.test_tenants import (  # noqa: F401 - fixtures among them
     rows,
     things,
 )
-
-from rota import faultpoints
-from rota.commands.catalogue import commands_of
-from rota.testing.bench import failed
+from tests.tools.store_bench import failed
 
 OF_A_DAEMON = {"stop_daemon", "start_daemon"}
-"""Their answer is not written in the store: see tests/api/live."""
+"""Their answer is not written in the store: see tests/api/events."""
 OF_MAIN = {"create_space", "set_space_budget"}
 MADE = {"create_space": {"name": "new"}}
 LATER = {

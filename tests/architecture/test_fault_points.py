@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import Invalid, Unavailable
 from rota.faultpoints import OPERATIONS, PLACES, POINTS, STAGES, arm, parse_fault, reach
-from rota.testing.crash import cases
+from tests.tools.crash import cases
 
 SRC = Path(__file__).parents[2] / "src" / "rota"
 MODULES = sorted(path for path in SRC.rglob("*.py") if "testing" not in path.parts)

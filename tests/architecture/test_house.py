@@ -18,6 +18,9 @@ from rota.store.sql_files import PARAMETER, load_queries
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "rota"
 MODULES = sorted(SRC.rglob("*.py"))
+TOOLS = sorted(
+    [*(ROOT / "tests/tools").rglob("*.py"), *(ROOT / "tests/contract/store").rglob("*.py")]
+)
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_MODULE = 800
 LONGER = {"src/rota/ports/store.py"}
@@ -34,7 +37,7 @@ def test_a_module_fits_in_one_reading(path):
     assert len(path.read_text().splitlines()) <= LONGEST_MODULE or named(path) in LONGER
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES + TOOLS, ids=named)
 def test_a_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
 
@@ -48,7 +51,7 @@ def test_a_package_holds_no_logic(path):
         assert isinstance(node, allowed), ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES + TOOLS, ids=named)
 def test_nothing_silences_the_type_checker(path):
     assert "type: ignore" not in path.read_text()
 
@@ -68,17 +71,18 @@ BLANKET_EXCEPTS = {
     "api/routes.py": "an answer that says nothing, and a log that says all",
     "agent_api/dispatcher.py": "an answer that says nothing, and a log that says all",
     "cli": "one sentence instead of a traceback",
-    "testing/crash/processes.py": "a forked child never returns into its parent's code",
-    "testing/keeper/kills.py": "a forked child never returns into its parent's code",
-    "testing/simulation/world.py": "a fault of one history, counted as its failure",
-    "testing/simulation/processes.py": "the last words of a process that was made to die",
+    "tests/tools/crash/processes.py": "a forked child never returns into its parent's code",
+    "tests/tools/hostile/hostile_tools.py": "a forked child never returns into its parent's code",
+    "tests/tools/keepers/kills.py": "a forked child never returns into its parent's code",
+    "tests/tools/simulation/world.py": "a fault of one history, counted as its failure",
+    "tests/tools/simulation/processes.py": "the last words of a process that was made to die",
     "runtime/supervisor.py": "a renewal that failed is looked at, then raised on",
 }
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", MODULES + TOOLS, ids=named)
 def test_blanket_excepts_stand_only_where_they_are_meant_to(path):
-    where = str(path.relative_to(SRC))
+    where = named(path).removeprefix("src/rota/")
     if any(where.startswith(known) for known in BLANKET_EXCEPTS):
         return
     handlers = [

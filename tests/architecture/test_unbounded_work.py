@@ -20,8 +20,6 @@ from functools import cache
 from importlib import import_module
 
 import pytest
-from tests.architecture.regex_steps import Steps, TooManySteps, attacks
-from tests.architecture.test_house import MODULES, SRC, named
 
 from rota.agent_api.mailbox.folder import CommandRejected, read_object
 from rota.agents.command.reader import CommandReader
@@ -41,6 +39,8 @@ from rota.rules.messages import as_mail
 from rota.rules.notifications import public_result, public_text
 from rota.timing.natural_language import MAX_TEXT, read
 from rota.timing.zones import zone
+from tests.architecture.regex_steps import Steps, TooManySteps, attacks
+from tests.architecture.test_house import MODULES, SRC, named
 
 SIZE = 300
 SQUARE = 3.2

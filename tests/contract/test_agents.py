@@ -7,7 +7,7 @@ from rota.agents.codex.agent import CodexAgent
 from rota.agents.command.agent import CommandAgent, ScriptAgent
 from rota.agents.pi.agent import PiAgent
 from rota.model.agents import AgentSpec
-from rota.testing.contracts.agent import AgentContract
+from rota.testing.agent_contract import AgentContract
 
 
 @pytest.fixture(params=[ClaudeAgent, CodexAgent, CommandAgent, PiAgent, ScriptAgent])

@@ -15,7 +15,7 @@ import pytest
 from rota.library.rota import Rota
 from rota.store.sqlite.file_modes import create_private, make_private
 from rota.store.sqlite.store import SqliteStore
-from rota.testing.bench import Bench
+from tests.tools.store_bench import Bench
 
 FILES = ("rota.db", "rota.db-wal", "rota.db-shm", "rota.db.lock", "rota.db.wake")
 STRANGER = 65_534

@@ -14,8 +14,8 @@ from rota.errors import Busy, SchemaMismatch, Unavailable
 from rota.model.views import RunFilter
 from rota.store.sqlite.connection import connect
 from rota.store.sqlite.store import MemoryStore, SqliteStore
-from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
+from tests.tools.store_bench import Bench
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.testing.contracts import (
+from tests.contract.store import (
     align,
     answering,
     asides,

@@ -32,7 +32,7 @@ MEMORY = Path("/dev/shm")
 
 
 def crash(*words):
-    command = [sys.executable, "-m", "rota.testing.crash", *words]
+    command = [sys.executable, "-m", "tests.tools.crash", *words]
     quick = {"TMPDIR": str(MEMORY)} if MEMORY.is_dir() else {}
     done = subprocess.run(
         command,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rota.testing.crash import witness
-from rota.testing.crash.evidence import Database
-from rota.testing.crash.verdict import judge
+from tests.tools.crash import witness
+from tests.tools.crash.evidence import Database
+from tests.tools.crash.verdict import judge
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from rota.testing.crash.cases import Case, at
-from rota.testing.crash.driver import Driver, make_home
+from tests.tools.crash.cases import Case, at
+from tests.tools.crash.driver import Driver, make_home
 folder = Path(sys.argv[1])
 make_home(folder)
 case = Case("sqlite", (at("settle.commit"),))

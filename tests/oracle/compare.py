@@ -9,14 +9,13 @@ from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from tests.oracle.cases import rules_in
-from tests.oracle.expectations import Rule, Slot, anchor, expected
-from tests.oracle.windows import EPOCH, HOUR, Change, Window, look, moment
-
 from rota.model.schedules import Rule as RotaRule
 from rota.model.schedules import Slot as RotaSlot
 from rota.timing import rule_builders
 from rota.timing.timetable import timetable
+from tests.oracle.cases import rules_in
+from tests.oracle.expectations import Rule, Slot, anchor, expected
+from tests.oracle.windows import EPOCH, HOUR, Change, Window, look, moment
 
 STARTS = sorted({*range(-24 * HOUR, 24 * HOUR, 6 * HOUR), *range(-3 * HOUR, 3 * HOUR + 1, 20)})
 """From where the next slot is asked for, in minutes from the change; and a second before each."""

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.oracle.cases import RULES, rules_in
 from tests.oracle.chosen import CHOSEN, chosen_change, chosen_window
 from tests.oracle.compare import Comparison, compare_change

@@ -26,8 +26,8 @@ from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.ports.channel import ChannelRefused
 from rota.rules.permissions import LOCAL
-from rota.testing.bench import failed, micros
 from rota.testing.fakes import FixedChance, RecordingChannel
+from tests.tools.store_bench import failed, micros
 
 CHANCE = FixedChance()
 DAY = timedelta(days=1)

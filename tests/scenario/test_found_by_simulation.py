@@ -20,8 +20,8 @@ from rota.rules.permissions import LOCAL
 from rota.rules.plans import plan_schedule
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import MINUTE, Bench
 from rota.testing.fakes import PuppetRunner, RecordingChannel
+from tests.tools.store_bench import MINUTE, Bench
 
 
 class FlakyStore(MemoryStore):

@@ -13,9 +13,9 @@ from rota.model.attempts import DONE
 from rota.model.instants import to_micros
 from rota.model.spaces import Limit, LimitScope
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
-from rota.testing.bench import FAR, Bench
 from rota.testing.fakes import PuppetRunner
 from rota.timing import rule_builders
+from tests.tools.store_bench import FAR, Bench
 
 SLOTS = 1_000
 

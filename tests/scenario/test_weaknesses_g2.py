@@ -13,8 +13,8 @@ from rota.model.tasks import CatchUp, CatchUpMode
 from rota.model.views import RunFilter
 from rota.rules.plans import plan_schedule
 from rota.store.plans import apply_plans
-from rota.testing.bench import MINUTE, Bench
-from rota.testing.breaking import cut_at_every_query
+from tests.tools.power_cut import cut_at_every_query
+from tests.tools.store_bench import MINUTE, Bench
 
 
 async def test_g2_w01_a_crash_between_claim_and_completion_loses_nothing(

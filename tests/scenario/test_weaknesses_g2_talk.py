@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.flow.test_conversing import AGENTS, HERE, answering, claim, tell
-from tests.unit.flow.test_trying import DONE, House, Trial, line, said
-
 from rota.flow.define.messages import say
 from rota.flow.define.runs import enqueue
 from rota.flow.settle import settle_attempts
@@ -14,7 +11,9 @@ from rota.model.threads import MessageState, NewMessage
 from rota.rules.permissions import LOCAL
 from rota.store.threads import add_message as write_down
 from rota.store.threads import give_messages, take_messages
-from rota.testing.breaking import cut_at_every_query
+from tests.tools.power_cut import cut_at_every_query
+from tests.unit.attempt.test_conversation import AGENTS, HERE, answering, claim, tell
+from tests.unit.attempt.test_relaunch import DONE, House, Trial, line, said
 
 
 async def states(desk):

@@ -14,7 +14,7 @@ from rota.model.runs import RunState
 from rota.model.spaces import LimitScope
 from rota.model.tasks import OnLost
 from rota.rules.permissions import LOCAL
-from rota.testing.bench import MINUTE, failed
+from tests.tools.store_bench import MINUTE, failed
 
 
 async def test_gen_w01_a_run_that_ends_is_marked_with_its_result():

@@ -18,9 +18,9 @@ from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Pool
 from rota.rules.settlement import SettlementContext, settle
 from rota.runtime.supervisor import this_process
 from rota.store.settlement import settle as write_settlements
-from rota.testing.bench import MINUTE, Bench, failed
-from rota.testing.breaking import cut_at_every_query
 from rota.testing.fakes import RecordingChannel
+from tests.tools.power_cut import cut_at_every_query
+from tests.tools.store_bench import MINUTE, Bench, failed
 
 
 async def test_ist_w01_midnight_makes_no_running_run_look_stuck(desk, chance):

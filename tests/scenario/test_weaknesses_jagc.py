@@ -18,7 +18,7 @@ from rota.model.schedules import ScheduleState
 from rota.model.spaces import LimitScope
 from rota.model.tasks import OnLost, Overlap
 from rota.rules.permissions import LOCAL
-from rota.testing.bench import MINUTE, Bench
+from tests.tools.store_bench import MINUTE, Bench
 
 
 async def test_jagc_w01_a_finite_rule_ends_quietly_and_stops_nobody(desk):

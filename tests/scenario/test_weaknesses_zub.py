@@ -18,8 +18,8 @@ from rota.model.tasks import CatchUp, CatchUpMode, OnLost, Overlap, Retry
 from rota.rules.permissions import LOCAL
 from rota.rules.plans import plan_schedule
 from rota.store.plans import apply_plans
-from rota.testing.bench import MINUTE, failed
-from rota.testing.breaking import cut_at_every_query
+from tests.tools.power_cut import cut_at_every_query
+from tests.tools.store_bench import MINUTE, failed
 
 
 async def test_zub_w02_skipping_missed_slots_still_runs_those_on_time(desk):

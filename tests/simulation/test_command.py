@@ -1,14 +1,14 @@
-"""`rota-sim`: what it prints, what it writes down, and that it goes on where it was."""
+"""`python -m tests.tools.simulation`: what it prints, what it writes down, and that it goes on where it was."""
 
 import json
 
 import pytest
 
-from rota.testing.simulation import main as command
-from rota.testing.simulation import record
-from rota.testing.simulation.history import Violation
-from rota.testing.simulation.sometimes import SOMETIMES
-from rota.testing.simulation.world import Verdict
+from tests.tools.simulation import main as command
+from tests.tools.simulation import record
+from tests.tools.simulation.history import Violation
+from tests.tools.simulation.sometimes import SOMETIMES
+from tests.tools.simulation.world import Verdict
 
 
 def verdict(seed, **changes):
@@ -41,7 +41,7 @@ def test_a_broken_promise_is_told_with_the_command_that_repeats_it(histories, ca
     assert command.main(["--from", "0", "--to", "39"]) == 1
     told = capsys.readouterr().out
     assert "seed 30 broke a promise; its last steps:\na step\nterminal is final: run 1" in told
-    assert "rota-sim --from 30 --to 30 --trace" in told
+    assert "python -m tests.tools.simulation --from 30 --to 30 --trace" in told
 
 
 def test_a_range_without_a_broken_promise_is_well(histories):
@@ -79,7 +79,10 @@ def test_a_record_says_what_was_run_and_what_broke(histories, tmp_path):
 
 def test_a_range_that_ends_before_it_begins_is_refused_in_one_sentence(capsys):
     assert command.main(["--from", "9", "--to", "3"]) == 2
-    assert capsys.readouterr().out == 'rota-sim: to "3": must not be smaller than `from`\n'
+    assert (
+        capsys.readouterr().out
+        == 'python -m tests.tools.simulation: to "3": must not be smaller than `from`\n'
+    )
 
 
 def test_a_history_is_told_step_by_step(capsys):

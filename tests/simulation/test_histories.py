@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rota.testing.simulation.world import World
+from tests.tools.simulation.world import World
 
 SEEDS = 1_000
 SHARES = 40
@@ -31,7 +31,7 @@ def test_a_history_replays_bit_for_bit(share):
 
 
 def test_a_history_is_the_same_in_another_process_with_another_hash_seed():
-    code = "from rota.testing.simulation.world import World; print(World(7).run().digest)"
+    code = "from tests.tools.simulation.world import World; print(World(7).run().digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from rota.testing.simulation.loop import Exhausted, Refused, SimLoop, Unseen
-from rota.testing.simulation.processes import Process
+from tests.tools.simulation.loop import Exhausted, Refused, SimLoop, Unseen
+from tests.tools.simulation.processes import Process
 
 
 @pytest.fixture

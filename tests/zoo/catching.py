@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.tools.simulation.world import World
 from tests.zoo.planting import Bug
-
-from rota.testing.simulation.world import World
 
 MOST_SEEDS = 1_000
 SHORT_SEEDS = 150

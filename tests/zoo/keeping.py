@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.zoo.planting import bug, queries, replaced
-
 from rota.flow.attempt import runner
 from rota.flow.attempt.programs import OutputFollower
 from rota.flow.attempt.runner import AttemptRunner
@@ -15,8 +13,9 @@ from rota.flow.claim import make_assignments
 from rota.model.attempts import KeptAttempt
 from rota.runtime.supervisor import Supervisor
 from rota.runtime.worker import Worker
-from rota.testing.simulation import world
-from rota.testing.simulation.yard import SimYard
+from tests.tools.simulation import world
+from tests.tools.simulation.yard import SimYard
+from tests.zoo.planting import bug, queries, replaced
 
 BOTH = """\
   and (:out_from is null or kept.out_at = :out_from)

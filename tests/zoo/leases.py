@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from copy import deepcopy
 from weakref import WeakSet
 
-from tests.zoo.planting import bug, queries, replaced, schema, several
-
 from rota.flow import maintain
 from rota.model.instants import ALWAYS
 from rota.model.runs import Lease
@@ -16,7 +14,8 @@ from rota.runtime import supervisor, worker
 from rota.runtime.clock import LeaseClock
 from rota.store import claims
 from rota.store.store import SqlStore
-from rota.testing.simulation import world
+from tests.tools.simulation import world
+from tests.zoo.planting import bug, queries, replaced, schema, several
 
 
 @bug(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.zoo.planting import bug, queries, replaced, schema, several
-
 from rota.flow.define import schedules as define_schedules
 from rota.flow.define import tasks as define_tasks
 from rota.model.runs import RunState
@@ -16,6 +14,7 @@ from rota.rules.plans import OverlapDecision
 from rota.store import plans as store_plans
 from rota.store import settlement
 from rota.store.store import SqlStore
+from tests.zoo.planting import bug, queries, replaced, schema, several
 
 
 @bug(

@@ -12,8 +12,8 @@ from typing import Any
 
 from rota.rules import plans
 from rota.store.sql_files import load_queries
-from rota.testing.simulation import database
 from rota.timing import timetable, zones
+from tests.tools.simulation import database
 
 Plant = Callable[[], AbstractContextManager[None]]
 

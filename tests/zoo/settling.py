@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.zoo.planting import bug, queries, replaced, schema, several
-
 from rota.flow import deliver
 from rota.model import settlement
 from rota.model.attempts import Succeeded
@@ -20,6 +18,7 @@ from rota.store import outbox
 from rota.store import settlement as store_settlement
 from rota.store.store import SqlStore
 from rota.store.transactions import QueryRows
+from tests.zoo.planting import bug, queries, replaced, schema, several
 
 
 def forced(wanted):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from tests.oracle.chosen import chosen_change
-from tests.oracle.compare import compare_change
-from tests.zoo.planting import bug, replaced, several, time_forgotten
-
 from rota.errors import Invalid
 from rota.timing import patterns, rule_builders, zones
 from rota.timing import timetable as timetables
 from rota.timing.timetable import timetable
 from rota.timing.zones import ZoneClockCursor
+from tests.oracle.chosen import chosen_change
+from tests.oracle.compare import compare_change
+from tests.zoo.planting import bug, replaced, several, time_forgotten
 
 SPRING = ("Europe/Berlin", "2026-03-29T01:00Z")
 AUTUMN = ("Europe/Berlin", "2026-10-25T01:00Z")

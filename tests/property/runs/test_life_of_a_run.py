@@ -24,8 +24,8 @@ from rota.model.runs import FINISHED, MOVES, RunState
 from rota.model.tasks import OnLost, Retry
 from rota.rules.settlement import SettlementContext, settle_answer
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
+from tests.tools.store_bench import Bench
 
 REACHABLE = {(source, target) for (source, _), target in MOVES.items()}
 

@@ -15,8 +15,8 @@ from rota.model.spaces import Limit, LimitScope
 from rota.model.tasks import Pool, Retry
 from rota.model.views import RunFilter
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
+from tests.tools.store_bench import Bench
 
 EVERYTHING = RunFilter(limit=10_000)
 POOLS = ("foreground", "background")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from rota.model.attempts import Cancelled, Drained, Expired, Failed, Succeeded, WaitingForAnswer
 from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import OnLost
-from rota.testing.bench import micros
+from tests.tools.store_bench import micros
 
 QUEUED, RUNNING, WAITING = RunState.QUEUED, RunState.RUNNING, RunState.WAITING
 WAIT = timedelta(seconds=20)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rota.model.attempts import Lost, OutputChunk, OutputStream, PricedUsage, Succeeded
 from rota.model.budgets import Amounts, BudgetCaps, BudgetScope
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
-from rota.testing.contracts.keeping import kept_for
-from rota.testing.contracts.spending import DAY, spender_of
+from tests.contract.store.keeping import kept_for
+from tests.contract.store.spending import DAY, spender_of
+from tests.tools.store_bench import Bench
 
 CAP = 100
 STEPS = st.lists(

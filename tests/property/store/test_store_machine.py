@@ -20,7 +20,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.property.store import world
 
 from rota.errors import IllegalMove, NotFound
 from rota.flow.define.runs import answer_question, cancel_run
@@ -39,8 +38,9 @@ from rota.model.attempts import (
 from rota.model.notifications import DeliveryState
 from rota.model.runs import FINISHED, RunState
 from rota.rules.permissions import LOCAL
-from rota.testing.bench import micros
 from rota.testing.fakes import FixedChance
+from tests.property.store import world
+from tests.tools.store_bench import micros
 
 QUEUED, RUNNING, WAITING = RunState.QUEUED, RunState.RUNNING, RunState.WAITING
 CHANCE = FixedChance()

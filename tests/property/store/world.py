@@ -13,7 +13,6 @@ from hypothesis.stateful import (
     invariant,
     rule,
 )
-from tests.property.store.dicts import Model, Row
 
 from rota.errors import NotFound
 from rota.flow.define.schedules import ScheduleSpec, drop_schedule, put_schedule
@@ -27,9 +26,10 @@ from rota.model.runs import FINISHED, RunState
 from rota.model.tasks import After, OnLost, Overlap, Retry
 from rota.model.views import RunFilter
 from rota.rules.permissions import LOCAL
-from rota.testing.bench import Bench, micros
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
+from tests.property.store.dicts import Model, Row
+from tests.tools.store_bench import Bench, micros
 
 CHANCE = FixedChance()
 TTL = timedelta(seconds=30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.oracle.chosen import CHOSEN, chosen_window
 from tests.oracle.compare import Comparison
 from tests.oracle.expectations import Rule, expected

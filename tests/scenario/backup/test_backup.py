@@ -20,9 +20,9 @@ from rota.model.tasks import NewTask, TaskKind
 from rota.model.threads import MessageFile, NewFile, NewMessage
 from rota.model.views import RunFilter
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import Bench
 from rota.testing.fakes import FixedChance
 from rota.timing.zones import zone
+from tests.tools.store_bench import Bench
 
 DAY = timedelta(days=1)
 

@@ -15,7 +15,7 @@ import pytest
 from rota.errors import Invalid, SchemaMismatch, Unavailable
 from rota.flow.maintain import restore
 from rota.store.backup import open_backup
-from rota.testing.bench import Bench
+from tests.tools.store_bench import Bench
 
 FLIPS = 40
 CUTS = 30

@@ -14,7 +14,7 @@ from rota.errors import Unavailable
 from rota.flow.maintain import restore
 from rota.flow.observe.verification import verify
 from rota.store.backup import open_backup
-from rota.testing.bench import Bench
+from tests.tools.store_bench import Bench
 
 PATIENCE = 60
 

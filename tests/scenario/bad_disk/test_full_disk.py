@@ -17,7 +17,7 @@ from rota.model.runs import FINISHED, RunState
 from rota.model.views import RunFilter
 from rota.store.postgres.store import PostgresStore
 from rota.store.sqlite.store import SqliteStore
-from rota.testing.bench import Bench
+from tests.tools.store_bench import Bench
 
 ROOMS = range(70)
 NO_ROOM = r"cannot write to the database .*rota\.db: no room is left on its disk"

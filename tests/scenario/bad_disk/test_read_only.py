@@ -15,7 +15,7 @@ from rota.library.rota import Rota
 from rota.model.runs import RunState
 from rota.runtime.clock import SystemClock
 from rota.store.postgres.store import PostgresStore
-from rota.testing.bench import Bench
+from tests.tools.store_bench import Bench
 
 WRITING = (
     ("task", "create", "other", "--call", "rota.samples:hello"),

@@ -8,14 +8,14 @@ import signal
 from http.client import HTTPConnection
 
 import pytest
-from tests.scenario.bad_disk.test_read_only import set_read_only
-from tests.system.conftest import House
 
 from rota.app.discovery import find_daemon_address
 from rota.errors import Unavailable
 from rota.flow.observe.readiness import readiness
 from rota.store.postgres.store import PostgresStore
-from rota.testing.bench import Bench
+from tests.scenario.bad_disk.test_read_only import set_read_only
+from tests.system.conftest import House
+from tests.tools.store_bench import Bench
 
 FULL = {"disk_full", "store_unwritable"}
 

@@ -12,8 +12,8 @@ from rota.model.runs import RunState
 from rota.model.tasks import After, Overlap
 from rota.model.verification import MEANINGS, Invariant
 from rota.store.verification import PAGE
-from rota.testing.bench import micros
 from rota.testing.fakes import FixedChance
+from tests.tools.store_bench import micros
 
 
 async def test_a_busy_database_holds(busy):

@@ -14,9 +14,9 @@ from rota.flow.observe.verification import verify
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap
 from rota.runtime.supervisor import Supervisor, SupervisorSettings
 from rota.store.sqlite.store import SqliteStore
-from rota.testing.bench import Bench
 from rota.testing.clock import VirtualClock
 from rota.testing.fakes import FixedChance
+from tests.tools.store_bench import Bench
 
 QUARTER = timedelta(minutes=15)
 TOWN = "Rota/Town"

@@ -21,7 +21,7 @@ from rota.keeper.build import Interpreter
 from rota.model.programs import MIB, Program, ResourceLimits
 from rota.ports.executor import ExecutionSpec
 
-HOSTILE = sorted(Path(__file__).parent.glob("hostile*.py"))
+HOSTILE = sorted((Path(__file__).parents[2] / "tools" / "hostile").glob("hostile*.py"))
 PATIENCE = 60.0
 PROCESSES = 24
 

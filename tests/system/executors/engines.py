@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.system.executors.images import PYTHON, an_image
 
 from rota.executors.container.engine import ContainerEngine, UserMapping
 from rota.ports.executor import SEARCH_PATH
+from tests.system.executors.images import PYTHON, an_image
 
 PATIENCE = 120
 STARTING_SECONDS = 60.0

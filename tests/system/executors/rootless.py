@@ -11,14 +11,13 @@ from pathlib import Path
 sources, podman = sys.argv[1:]
 sys.path[:0] = [f"{sources}/src", sources]
 
-from tests.system.executors.images import PYTHON, an_image  # noqa: E402
-
 from rota.executors.container.engine import ContainerEngine, UserMapping  # noqa: E402
 from rota.executors.container.executor import ContainerExecutor  # noqa: E402
 from rota.executors.shared.mounts import AllowedMount, MountAllowlist  # noqa: E402
 from rota.keeper.build import Interpreter  # noqa: E402
 from rota.model.programs import Program  # noqa: E402
 from rota.ports.executor import EgressSocket, ExecutionSpec  # noqa: E402
+from tests.system.executors.images import PYTHON, an_image  # noqa: E402
 
 TEXT = """
 import os, socket

@@ -8,8 +8,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from tests.system.executors.engines import a_podman
-from tests.system.executors.images import PYTHON
 
 from rota.errors import Invalid, NotPermitted, Unavailable
 from rota.executors.container.engine import ContainerEngine
@@ -18,6 +16,8 @@ from rota.executors.shared.mounts import AllowedMount, MountAllowlist
 from rota.keeper.build import Interpreter
 from rota.model.programs import MIB, Program, ResourceLimits
 from rota.ports.executor import EgressSocket
+from tests.system.executors.engines import a_podman
+from tests.system.executors.images import PYTHON
 
 PATIENCE = 120
 

@@ -4,14 +4,14 @@ import os
 import subprocess
 
 import pytest
-from tests.system.executors.engines import a_docker
-from tests.system.executors.images import PYTHON
 
 from rota.executors.container.engine import LABEL
 from rota.executors.container.executor import ContainerExecutor
 from rota.executors.shared.exec_program import CANNOT_START
 from rota.keeper.build import Interpreter
 from rota.model.programs import MIB, Program, ResourceLimits
+from tests.system.executors.engines import a_docker
+from tests.system.executors.images import PYTHON
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.system.executors.engines import SETTINGS
-from tests.system.executors.images import PYTHON
 
 from rota.ports.executor import SEARCH_PATH
+from tests.system.executors.engines import SETTINGS
+from tests.system.executors.images import PYTHON
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 100

@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.system.conftest import House
-from tests.system.gateway.test_process import Home
-from tests.system.gateway.upstream import Upstream
-from tests.system.kept.conftest import Kept
 
 from rota.app.settings import load_settings
 from rota.app.sites import LocalSiteChecker
 from rota.keeper.protocol import from_lines
+from tests.system.attempt.conftest import Kept
+from tests.system.conftest import House
+from tests.system.gateway.test_process import Home
+from tests.system.gateway.upstream import Upstream
 
 REAL = "sk-ant-canary-3e9b7d52c1"
 PATIENCE = 20.0

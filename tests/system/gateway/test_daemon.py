@@ -7,6 +7,7 @@ import os
 import signal
 
 import pytest
+
 from tests.system.gateway.conftest import REAL
 
 LOOKING = """

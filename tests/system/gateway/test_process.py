@@ -15,7 +15,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from tests.system.gateway.upstream import Upstream
 
 from rota.errors import Unavailable
 from rota.gateway import client
@@ -23,6 +22,7 @@ from rota.gateway.client import GatewayClient, look
 from rota.gateway.upstreams import Upstream as Known
 from rota.gateway.upstreams import allowed_in
 from rota.keeper.build import Interpreter
+from tests.system.gateway.upstream import Upstream
 
 REAL = "sk-ant-canary-4f1d0c7b"
 PATIENCE = 20.0

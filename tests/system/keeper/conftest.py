@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from rota.ports.executor import ProcessTreeMode
-from rota.testing.keeper.attempts import Attempts, become_nobody, python_for_everybody
+from tests.tools.keepers.attempts import Attempts, become_nobody, python_for_everybody
 
 LONGEST_TEST = 60.0
 

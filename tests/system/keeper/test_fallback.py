@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.system.keeper.conftest import Scene
 
 from rota.keeper import linux
 from rota.keeper.build import certain_kill
 from rota.model.attempts import ExitReason
 from rota.ports.executor import ProcessTreeMode
-from rota.testing.keeper.attempts import python_for_everybody
-from rota.testing.keeper.programs import STUBBORN
+from tests.system.keeper.conftest import Scene
+from tests.tools.keepers.attempts import python_for_everybody
+from tests.tools.keepers.programs import STUBBORN
 
 PR_SET_DUMPABLE = 4
 

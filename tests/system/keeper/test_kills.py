@@ -12,7 +12,7 @@ from rota.keeper.linux import children, program_name, start_time
 from rota.keeper.protocol import pack, read_file
 from rota.model.attempts import ExitReason
 from rota.ports.executor import ProcessTreeMode
-from rota.testing.keeper.programs import STUBBORN
+from tests.tools.keepers.programs import STUBBORN
 
 INNER_NAMES = {"rota-init", "rota-guard"}
 

@@ -3,7 +3,7 @@
 from rota.keeper.client import KeeperLease, boot_time, read_lease
 from rota.model.attempts import ExitReason
 from rota.model.programs import ResourceLimits
-from rota.testing.keeper.programs import STUBBORN
+from tests.tools.keepers.programs import STUBBORN
 
 
 def test_a_lease_that_nobody_renews_ends_the_tree(scene, stopwatch):

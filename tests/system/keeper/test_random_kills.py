@@ -5,8 +5,8 @@ import os
 import pytest
 
 from rota.ports.executor import ProcessTreeMode
-from rota.testing.keeper.__main__ import play
-from rota.testing.keeper.attempts import python_for_everybody
+from tests.tools.keepers.__main__ import play
+from tests.tools.keepers.attempts import python_for_everybody
 
 BOTH = [ProcessTreeMode.PIDNS, ProcessTreeMode.GUARD]
 

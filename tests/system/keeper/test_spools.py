@@ -86,7 +86,7 @@ def test_a_program_that_does_not_read_is_not_waited_for(attempts):
     assert attempt.ending().code == 4
 
 
-TAKES_BACK = (Path(__file__).parents[1] / "executors" / "hostile_reader.py").read_text()
+TAKES_BACK = (Path(__file__).parents[2] / "tools" / "hostile" / "hostile_reader.py").read_text()
 
 
 def test_a_program_that_takes_its_output_back_is_minded_all_the_same(attempts):

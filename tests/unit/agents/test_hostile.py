@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.unit.agents.golden import FOLDER
 
 from rota.agents.claude.reader import ClaudeReader
 from rota.agents.codex.reader import CodexReader
@@ -25,6 +24,7 @@ from rota.model.agents import (
 )
 from rota.model.attempts import MAX_RESULT_BYTES, Succeeded
 from rota.model.text import clean
+from tests.unit.agents.golden import FOLDER
 
 
 def commanded(reader):

@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.agents.golden import FOLDER, described, load_exit
 
 from rota.agents.claude.agent import ClaudeAgent
 from rota.agents.codex.agent import CodexAgent
@@ -12,6 +11,7 @@ from rota.agents.pi.agent import PiAgent
 from rota.model.agents import AgentAnswer, AgentSpec, ProcessExit
 from rota.model.attempts import Succeeded
 from rota.ports.agent import AgentWorkspace
+from tests.unit.agents.golden import FOLDER, described, load_exit
 
 AGENTS = {agent.name: agent for agent in (ClaudeAgent(), CodexAgent(), PiAgent())}
 RECORDED = sorted(FOLDER.glob("*.json"))

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.zoo.all import BUGS
 
 from rota.faultpoints import POINTS
-from rota.testing.simulation.sometimes import SOMETIMES
+from tests.tools.simulation.sometimes import SOMETIMES
+from tests.zoo.all import BUGS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "reliability.md").read_text()
 ZOO = PAGE[PAGE.index("## The zoo") :]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rota.flow.plan import align
 from rota.model.instants import to_micros
 from rota.model.schedules import ScheduleState
-from rota.testing.bench import MINUTE
+from tests.tools.store_bench import MINUTE
 
 BERLIN = "Europe/Berlin"
 

@@ -24,7 +24,7 @@ from rota.model.spaces import SpaceRole
 from rota.model.tasks import OnLost, Retry
 from rota.rules.permissions import LOCAL, OWNER, Caller
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import MINUTE, Bench, failed
+from tests.tools.store_bench import MINUTE, Bench, failed
 
 DEEP = "[" * 101 + "]" * 101
 MEMBER = Caller(space="ann", role=SpaceRole.MEMBER, name="ann")

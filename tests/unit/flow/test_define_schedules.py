@@ -12,8 +12,8 @@ from rota.flow.observe.verification import verify
 from rota.flow.plan import plan
 from rota.rules.permissions import LOCAL
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import MINUTE, Bench
 from rota.testing.clock import VirtualClock
+from tests.tools.store_bench import MINUTE, Bench
 
 
 @pytest.fixture

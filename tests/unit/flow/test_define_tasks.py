@@ -12,7 +12,7 @@ from rota.model.runs import RunState
 from rota.model.spaces import SpaceRole
 from rota.model.tasks import After, Overlap, Policy, Retry
 from rota.rules.permissions import LOCAL, Caller
-from rota.testing.bench import MINUTE, failed
+from tests.tools.store_bench import MINUTE, failed
 
 
 async def put(desk, name="job", **options):

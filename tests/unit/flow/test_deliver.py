@@ -15,8 +15,8 @@ from rota.model.notifications import DeliveryState
 from rota.ports.channel import ChannelRefused
 from rota.rules.settlement import DELIVERY_RETRY
 from rota.store.sqlite.store import MemoryStore
-from rota.testing.bench import MINUTE, Bench
 from rota.testing.fakes import RecordingChannel
+from tests.tools.store_bench import MINUTE, Bench
 
 
 @pytest.fixture

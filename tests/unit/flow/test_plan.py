@@ -12,7 +12,7 @@ from rota.model.runs import QueueState, RunState
 from rota.model.schedules import LedgerReason, ScheduleState, Slot
 from rota.model.tasks import CatchUp, CatchUpMode, Overlap, Retry
 from rota.rules.plans import plan_schedule
-from rota.testing.bench import FAR, MINUTE, Bench, failed
+from tests.tools.store_bench import FAR, MINUTE, Bench, failed
 
 
 async def test_a_slot_on_time_becomes_a_run(desk):

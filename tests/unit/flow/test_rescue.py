@@ -10,7 +10,7 @@ from rota.flow.maintain import expire, rescue
 from rota.model.attempts import WaitingForAnswer
 from rota.model.runs import RunState
 from rota.model.tasks import After, AfterOn, OnLost, Retry
-from rota.testing.bench import MINUTE, failed
+from tests.tools.store_bench import MINUTE, failed
 
 
 async def lose(desk, chance):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.system.gateway.upstream import Upstream
-from tests.unit.gateway.gates import Door
+from tests.unit.gateway.gateways import Door
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import asyncio
 import socket
 
 import pytest
-from tests.unit.gateway.gates import HEAD, PATIENT, Door
 
 from rota.gateway.http import Deadline
+from tests.unit.gateway.gateways import HEAD, PATIENT, Door
 
 LONG = PATIENT._replace(answer=1000.0, stall=1000.0)
 

@@ -8,9 +8,9 @@ import random
 import re
 
 import pytest
-from tests.unit.gateway.gates import Door
 
 from rota.gateway.http import InvalidHead, RequestHead, read_request_head, read_response_head
+from tests.unit.gateway.gateways import Door
 
 USUAL = {"host": b"Host: 127.0.0.1", "x-api-key": b"X-Api-Key: sk-rota-1"}
 NAMES = [

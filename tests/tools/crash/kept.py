@@ -1,0 +1,213 @@
+"""Real programs under real keepers while their daemon is killed at its points.
+
+Each program notes outside of Rota that it has begun, and leaves a command in its mailbox. However
+often the daemon dies, a program begins once, every line of it is recorded once and in order, its
+command is carried out once, its run ends once, and nobody is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rota.app.addresses import store_at
+from rota.errors import NotFound
+from rota.flow.define import runs, tasks
+from rota.model.ids import RunId
+from rota.model.runs import FINISHED, Run, RunState
+from rota.model.spaces import SpaceRole
+from rota.model.tasks import Overlap, Policy, TaskKind
+from rota.ports.store import Store
+from rota.rules.permissions import LOCAL
+from rota.runtime.clock import SystemClock
+from tests.tools.crash.cases import Blow
+from tests.tools.crash.driver import LEAVE_SECONDS, QUIET_SECONDS, Driver, verified
+from tests.tools.crash.processes import Process, wait_for
+
+Answer = TypeVar("Answer")
+
+BEGUN_SECONDS: Final = 20.0
+LINES: Final = 30
+ROOM: Final = {"ROTA_LIMIT_BACKGROUND": "100", "ROTA_LIMIT_SPACE_BACKGROUND": "100"}
+MOST_EVENTS: Final = 1_000
+MAX_LOSSES: Final = 3
+"""After so many blows a daemon is left to work: a run that loses its worker more often fails."""
+NEED_AN_ENDED_ONE: Final = frozenset({"drop_kept"})
+CARRIED_OUT: Final = frozenset({"put_state", "defer_state"})
+PROGRAM: Final = """
+import json, os, sys, time
+box = os.environ["ROTA_MAILBOX"] + "/out/"
+asked = {"key": os.environ["ROTA_RUN_ID"], "value": 1, "task": os.environ["ROTA_TASK"]}
+with open(box + "tmp", "w") as file:
+    json.dump({"request_id": "note", "type": "set_state", **asked}, file)
+os.rename(box + "tmp", box + "note.json")
+with open("begun", "a") as begun:
+    begun.write("%s %d\\n" % (os.environ["ROTA_RUN_ID"], os.getpid()))
+for number in range(int(sys.argv[1])):
+    print("line", number, flush=True)
+    time.sleep(0.01)
+end = time.monotonic() + 120
+while sys.argv[2] == "long" and not os.path.exists("go") and time.monotonic() < end:
+    time.sleep(0.02)
+print("finished", flush=True)
+"""
+
+
+def checks(token: str) -> list[dict[str, object]]:
+    """Return what makes a run look at the world before it counts, by a program known by a word."""
+    look = "print(open('begun').read())"
+    return [
+        {"not_like": "line"},
+        {"file_newer": "begun"},
+        {"command": ["python3", "-c", look, token]},
+    ]
+
+
+class KeptDriver(Driver):
+    """Leaves programs behind, kills whoever comes for them, and judges what is on record.
+
+    The first life finds one program that goes on and one that has ended, and so does every third
+    one after it; each starts two of its own.
+    """
+
+    _runs: list[RunId]
+
+    def _go(self) -> None:
+        self._runs = []
+        self._work = self._folder / "home" / "spaces" / "main" / "work"
+        self._work.mkdir(mode=0o700, parents=True)
+        (self._work / "program.py").write_text(PROGRAM)
+        self._token = f"kept-{os.getpid()}-{self._folder.name}"
+        self._ask(self._define)
+        try:
+            for number, blow in enumerate(self._case.blows):
+                if number % MAX_LOSSES == 0 or blow.owner in NEED_AN_ENDED_ONE:
+                    self._leave_behind()
+                self._strike(blow)
+            self._let_end()
+        finally:
+            (self._work / "go").touch()
+        self.result.faults += self._ask(self._judge_runs)
+        self.result.faults += asyncio.run(verified(self._address))
+
+    def _ask(self, question: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        async def asked() -> Answer:
+            store = store_at(self._address, SystemClock())
+            await store.open()
+            try:
+                return await question(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(asked())
+
+    async def _define(self, store: Store) -> None:
+        try:
+            await store.find_space("main")
+        except NotFound:
+            await store.add_space("main", SpaceRole.MAIN, "UTC")
+        for name in ("short", "long"):
+            command = ["python3", "program.py", str(LINES), name, self._token]
+            await tasks.put_task(
+                store,
+                LOCAL,
+                name,
+                kind=TaskKind.SCRIPT,
+                route="script",
+                spec={"command": command, "checks": checks(self._token)},
+                policy=Policy(overlap=Overlap.ALLOW),
+            )
+
+    async def _queue(self, store: Store) -> tuple[RunId, RunId]:
+        short, long = [(await runs.run_now(store, LOCAL, n)).run_id for n in ("short", "long")]
+        self._runs += [short, long]
+        return short, long
+
+    def _start_daemon(self, fault: str, *, cold: bool = False, **more: str) -> Process:
+        """Start one that has room for every program at once."""
+        return super()._start_daemon(fault, cold=cold, **ROOM, **more)
+
+    def _leave_behind(self) -> None:
+        """Let a daemon end one program and begin another, and kill it."""
+        short, long = self._ask(self._queue)
+        daemon = self._start_daemon("")
+        ended = wait_for(lambda: long in self._begun() and self._ended(short), BEGUN_SECONDS)
+        if not ended:
+            self._complain(f"runs {short} and {long} did not begin")
+        self._bury(daemon, Blow())
+
+    def _strike(self, blow: Blow) -> None:
+        self._ask(self._queue)
+        daemon = self._start_daemon(blow.fault)
+        if daemon.wait(BEGUN_SECONDS):
+            self.result.struck += 1
+        else:
+            self._complain(f"the daemon never came to {blow}")
+        self._bury(daemon, blow)
+
+    def _let_end(self) -> None:
+        (self._work / "go").touch()
+        daemon = self._start_daemon("")
+        if not wait_for(lambda: not self._database.left_open(), QUIET_SECONDS):
+            self.result.faults += [f"stranded: {said}" for said in self._database.left_open()]
+        daemon.send(signal.SIGTERM)
+        if not daemon.wait(LEAVE_SECONDS) or daemon.code != 0:
+            self._complain(f"the healed daemon ended with code {daemon.code}")
+
+    def _begun(self) -> list[int]:
+        """Return the runs of the programs that have begun, as they noted it themselves."""
+        file = self._work / "begun"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [int(line.partition(" ")[0]) for line in lines]
+
+    def _ended(self, run_id: RunId) -> bool:
+        async def look(store: Store) -> Run | None:
+            return await store.get_run(run_id)
+
+        run = self._ask(look)
+        return run is not None and run.state in FINISHED
+
+    async def _judge_runs(self, store: Store) -> list[str]:
+        faults = []
+        begun = self._begun()
+        wanted = [*(f"line {number}" for number in range(LINES)), "finished"]
+        for run_id in self._runs:
+            run = await store.get_run(run_id)
+            if run is None:
+                faults.append(f"lost: run {run_id} is gone")
+                continue
+            if (run.state, run.result) != (RunState.SUCCEEDED, json.dumps("finished")):
+                faults.append(f"lost: run {run_id} is {run.state.value} with {run.result}")
+            if begun.count(run_id) != 1:
+                faults.append(
+                    f"doubled: the program of run {run_id} began {begun.count(run_id)} times"
+                )
+            events = await store.run_output(run_id, MOST_EVENTS)
+            said = "\n".join(str(event.data["text"]) for event in events).splitlines()
+            if said != wanted:
+                faults.append(f"doubled: run {run_id} is said to have said {said}")
+            caller = f"attempt:{run_id}.{run.epoch}"
+            asked = await store.find_request(caller, "note")
+            if asked is None or asked.command not in CARRIED_OUT:
+                faults.append(f"lost: the command of run {run_id} was not carried out: {asked}")
+            ends = len(await store.list_attempts(run_id))
+            if ends != run.epoch:
+                faults.append(f"doubled: run {run_id} has {ends} ends at attempt {run.epoch}")
+        faults += [f"stranded: process {pid} is left" for pid in _carrying(self._token)]
+        return faults
+
+
+def _carrying(token: str) -> list[int]:
+    """Return the processes that have a word of their own among their words."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and token.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found

@@ -1,0 +1,87 @@
+"""Speaking for a run that goes on, while processes die; and what must have come of it.
+
+What is deferred for an attempt is done once if that attempt succeeds, and never otherwise. What is
+done at once is done once, whatever becomes of the attempt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from rota.errors import Fenced
+from rota.model.attempt_requests import AttemptRef, DeferredKind, DeferredOperation, DeferredResult
+from rota.model.ids import RunId
+from rota.model.json import to_json
+from rota.model.runs import RunState
+from rota.model.settlement import NewDelivery
+from rota.ports.store import Store
+from rota.rules.effects import effect_key, effect_slot
+from tests.tools.crash.evidence import Evidence
+from tests.tools.crash.witness import note
+
+Patiently = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+TASK = "spoken"
+SEEN, ENDED, SAID = "seen", "ended", "said"
+
+
+async def speak(store: Store, run_id: RunId, patiently: Patiently) -> None:
+    """Defer an item and a message for the attempt that goes on, and send another at once."""
+    run = await patiently(partial(store.get_run, run_id))
+    if run is None or run.state is not RunState.RUNNING:
+        return
+    space = await patiently(partial(store.find_space, "main"))
+    slot = effect_slot(run)
+    speaker = AttemptRef(
+        run_id=run.id, epoch=run.epoch, task_id=run.task_id, space_id=space.id, slot=slot
+    )
+
+    def message(name: str, body: str) -> NewDelivery:
+        key = effect_key(space.id, run.task_id, slot, name)
+        return NewDelivery(space_id=space.id, channel="log", target="", body=body, dedupe_key=key)
+
+    item = {"items": [["", f"{run.id}.{run.epoch}", "null"]]}
+    later = message(ENDED, f"run {run.id} has ended at attempt {run.epoch}")
+    sent = {"slot": slot, "to": "log:", "delivery": to_json(later)}
+    operations = [
+        DeferredOperation(kind=DeferredKind.SEEN, data=json.dumps(item), name=SEEN),
+        DeferredOperation(kind=DeferredKind.MESSAGE, data=json.dumps(sent), name=ENDED),
+    ]
+    now = message(SAID, f"run {run.id} goes on")
+    with suppress(Fenced):  # it has ended, or another attempt goes on
+        puts = await patiently(partial(store.defer, speaker, operations))
+        await patiently(partial(store.do_once, speaker, SAID, "{}", now))
+        if DeferredResult.ALREADY_DONE not in puts:
+            note("spoke", sure=True, run=run.id, epoch=run.epoch)
+
+
+def judge_speaking(lines: list[dict[str, Any]], found: Evidence) -> Iterator[str]:
+    """Yield what was not done though it should have been, or done though it should not."""
+    tasks = {task["id"]: task["name"] for task in found["tasks"]}
+    runs = {run["id"]: run for run in found["runs"] if tasks[run["task_id"]] == TASK}
+    seen = {s["item"]: s["count"] for s in found["seen"] if tasks[s["task_id"]] == TASK}
+    for row in found["deferred"]:
+        yield f"run {row['run_id']} has deferred operations left"
+    succeeded = {f"{r['id']}.{r['epoch']}" for r in runs.values() if r["state"] == "succeeded"}
+    for item, count in seen.items():
+        if item not in succeeded or count != 1:
+            yield f"what attempt {item} deferred was done {count} times"
+    spoke = {f"{line['run']}.{line['epoch']}" for line in lines if line["what"] == "spoke"}
+    for item in sorted((spoke & succeeded) - seen.keys()):
+        yield f"what attempt {item} deferred was not done, though it succeeded"
+    later = Counter(
+        d["run_id"] for d in found["deliveries"] if d["run_id"] in runs and not d["early"]
+    )
+    for run_id, run in runs.items():
+        wanted = f"{run_id}.{run['epoch']}" in seen
+        if later[run_id] != wanted:
+            yield f"run {run_id} is {run['state']} with {later[run_id]} deferred messages"
+    said = {effect["run_id"] for effect in found["effects"] if effect["name"] == SAID}
+    early = Counter(d["run_id"] for d in found["deliveries"] if d["early"])
+    for run_id in sorted({int(item.partition(".")[0]) for item in spoke} | said):
+        if run_id not in said or early[run_id] != 1:
+            yield f"run {run_id} has said {early[run_id]} things at once"

@@ -1,0 +1,336 @@
+"""Kept work: recorded once whatever fails in between, and never reported by who does not hold it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from datetime import timedelta
+
+import pytest
+
+from rota.agents.command.reader import CommandReader
+from rota.errors import Fenced, Unavailable
+from rota.flow.attempt import output as hearing_module
+from rota.flow.attempt.output import END, OutputParser
+from rota.flow.attempt.prepare import USUAL
+from rota.flow.attempt.programs import PART, OutputFollower, ProgramControl
+from rota.model.agents import OutputFormat, ProcessExit
+from rota.model.attempts import ExitReason, Failed, KeptAttempt, Lost, Succeeded
+from rota.model.programs import ResourceLimits
+from rota.model.tasks import Policy, TaskKind
+from rota.model.text import MORE
+from tests.unit.attempt.keeper_home_fake import FakeYard, assignment, texts, work_on
+
+
+@pytest.fixture
+def yard():
+    return FakeYard()
+
+
+async def test_a_program_is_told_of_its_run_and_its_last_line_is_the_result(desk, chance, yard):
+    given = await assignment(desk)
+    yard.end(b"one\ntwo\n")
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert report.outcome == Succeeded(result='"two"')
+    assert await texts(desk, given.lease.run_id) == ["one", "two"]
+    (command,) = yard.started
+    assert (command.argv, command.cwd, command.stdin) == (("count",), "/work", b"null")
+    assert command.env["ROTA_RUN_ID"] == str(given.lease.run_id)
+    assert command.env["ROTA_TRACE_ID"] == given.trace_id
+
+
+async def test_what_a_failing_program_said_last_is_told(desk, chance, yard):
+    given = await assignment(desk)
+    yard.err = b"x" * 10_000 + b"\nno such week\n"
+    yard.end(code=1)
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert outcome.message.endswith("no such week")
+
+
+async def test_how_long_nobody_was_there_is_reported_with_the_end(desk, chance, yard):
+    given = await assignment(desk)
+    yard.end(b"one\n", ago=62.5)
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert (report.outcome, report.away) == (Succeeded(result='"one"'), 62_500_000)
+
+
+async def test_what_was_seen_alive_has_ended_since_then(desk, chance, yard):
+    given, work = await assignment(desk), work_on(desk.store, yard, chance)
+    yard.moment = itertools.chain([100.0], itertools.repeat(103.0)).__next__
+    running = asyncio.ensure_future(work.run(given))
+    while not yard.looks:
+        await asyncio.sleep(0)
+    yard.end(b"one\n", ago=62.5)
+    assert (await running).away == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("left", "result"),
+    [
+        (b'{"paid": 3}', '{"paid": 3}'),
+        (b"  three paid \n", '"three paid"'),
+        (b'"three"', '"three"'),
+        (b"\xff\x1b[31m", '"\N{REPLACEMENT CHARACTER}"'),
+        (b"NaN", '"NaN"'),
+        (b"[" * 100_000, None),
+        (b"\n", '"two"'),
+        (b"", '"two"'),
+        (None, '"two"'),
+    ],
+)
+async def test_what_a_script_left_in_its_result_file_is_its_result(
+    desk, chance, yard, left, result
+):
+    given = await assignment(desk)
+    yard.left = left
+    yard.end(b"one\ntwo\n")
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result == result or result is None
+
+
+@pytest.mark.parametrize("facts", [{"code": 1}, {"reason": ExitReason.CANCELLED, "code": None}])
+async def test_a_result_file_makes_no_success(desk, chance, yard, facts):
+    given = await assignment(desk)
+    yard.left = b"well"
+    yard.end(b"", **facts)
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert not isinstance(outcome, Succeeded)
+
+
+async def test_a_result_file_that_is_too_long_is_a_failure(desk, chance, yard):
+    given = await assignment(desk)
+    yard.left = b"x" * (256 * 1024 + 1)
+    yard.end(b"well\n")
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert outcome.code == "bad_result"
+
+
+class Wavering:
+    """A store whose answers are lost now and then."""
+
+    def __init__(self, store, after):
+        self._store = store
+        self._after = after
+        self._failed = set()
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def _waver(self, name, call):
+        if name in self._failed:
+            return await call()
+        self._failed.add(name)
+        if self._after:
+            await call()
+        raise Unavailable("the connection was lost")
+
+    async def begin_kept(self, *args):
+        return await self._waver("begin", lambda: self._store.begin_kept(*args))
+
+    async def hear(self, *args):
+        return await self._waver("hear", lambda: self._store.hear(*args))
+
+    async def kept_of(self, *args):
+        return await self._waver("kept", lambda: self._store.kept_of(*args))
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_what_is_said_while_the_store_wavers_is_recorded_once(desk, chance, yard, after):
+    given = await assignment(desk)
+    yard.end(b"".join(b"line %d\n" % n for n in range(50)))
+    report = await work_on(Wavering(desk.store, after), yard, chance).run(given)
+    assert report.outcome == Succeeded(result='"line 49"')
+    assert await texts(desk, given.lease.run_id) == [f"line {n}" for n in range(50)]
+    assert len(yard.started) == 1
+
+
+async def test_who_does_not_hold_the_run_reports_nothing(desk, chance, yard):
+    given = await assignment(desk)
+    yard.end(b"one\n")
+    with pytest.raises(Fenced):
+        await work_on(desk.store, yard, chance, "w2").run(given)
+    assert yard.started == []
+    assert yard.cancelled == []
+
+
+async def test_what_was_heard_by_another_process_is_not_heard_again(desk, chance, yard):
+    given = await assignment(desk)
+    yard.out = b"one\ntwo\n"
+    first = asyncio.ensure_future(work_on(desk.store, yard, chance).run(given))
+    async with asyncio.timeout(5):
+        while await texts(desk, given.lease.run_id) != ["one", "two"]:
+            await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    yard.ending = None
+    (kept,) = await desk.store.kept_of(yard.home)
+    yard.end(b"three\n")
+    report = await work_on(desk.store, yard, chance).run(given._replace(kept=kept))
+    assert report.outcome == Succeeded(result='"three"')
+    assert await texts(desk, given.lease.run_id) == ["one", "two", "three"]
+    assert len(yard.started) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        ({"code": 3}, "exit"),
+        ({"reason": ExitReason.SIGNALED, "code": None, "signal": 11}, None),
+        ({"reason": ExitReason.HARD_TIMEOUT, "code": None, "killed": True}, "timeout"),
+        ({"reason": ExitReason.EXEC_FAILED, "detail": "No such file"}, "script_unavailable"),
+        ({"reason": ExitReason.TOO_MANY_PROCESSES, "detail": "101"}, "too_many_processes"),
+    ],
+)
+async def test_no_end_but_a_good_one_is_a_success(desk, chance, yard, facts, wanted):
+    given = await assignment(desk)
+    yard.end(b"well\n", **facts)
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert isinstance(outcome, Failed)
+    if wanted not in {None, "exit"}:
+        assert outcome.code == wanted
+
+
+@pytest.mark.parametrize(
+    "reason", [ExitReason.LOST_KEEPER_DIED, ExitReason.LOST_REBOOT, ExitReason.LEASE_EXPIRED]
+)
+async def test_an_end_that_tells_nothing_of_the_work_is_a_loss(desk, chance, yard, reason):
+    given = await assignment(desk)
+    yard.end(b"half\n", reason=reason, code=None)
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert isinstance(outcome, Lost)
+
+
+async def test_an_agent_that_nobody_knows_is_refused(desk, chance, yard):
+    given = await assignment(desk, kind=TaskKind.AGENT, instructions="Look.", agent="oracle")
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert (outcome.code, outcome.retryable) == ("agent_unavailable", False)
+    assert yard.started == []
+
+
+async def test_the_agent_command_is_told_its_instructions(desk, chance, yard):
+    given = await assignment(
+        desk, ("think", "-v"), kind=TaskKind.AGENT, instructions="Look.", agent="command"
+    )
+    yard.end(json.dumps({"rota": "result", "text": "seen"}).encode() + b"\n")
+    outcome = (await work_on(desk.store, yard, chance).run(given)).outcome
+    assert outcome == Succeeded(result='"seen"')
+    assert yard.started[0].stdin == b"Look."
+
+
+SECOND = timedelta(seconds=1)
+IDLE = "it wrote nothing for 5 s, its idle timeout"
+
+
+@pytest.mark.parametrize(
+    ("policy", "usual", "wanted"),
+    [
+        (Policy(), USUAL, (1800.0, None, 10.0)),
+        (
+            Policy(),
+            ResourceLimits(hard_seconds=60.0, idle_seconds=5.0, grace_seconds=2.0),
+            (60.0, 5.0, 2.0),
+        ),
+        (Policy(timeout=SECOND, idle_timeout=2 * SECOND, grace=3 * SECOND), USUAL, (1.0, 2.0, 3.0)),
+        (Policy(idle_timeout=3600 * SECOND), USUAL, (3630.0, 3600.0, 10.0)),
+        (Policy(idle_timeout=5 * SECOND), USUAL, (1800.0, 5.0, 10.0)),
+    ],
+)
+async def test_a_task_says_its_timeouts_and_the_settings_say_the_rest(
+    desk, chance, yard, policy, usual, wanted
+):
+    given = await assignment(desk, policy=policy)
+    yard.end(b"done\n")
+    work = work_on(desk.store, yard, chance, usual=usual)
+    await work.run(given)
+    bounds = yard.bounds
+    assert (bounds.hard_seconds, bounds.idle_seconds, bounds.grace_seconds) == wanted
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (
+            {"reason": ExitReason.HARD_TIMEOUT, "killed": True},
+            "it took longer than its timeout of 60 s, and had to be killed",
+        ),
+        (
+            {"reason": ExitReason.IDLE_TIMEOUT},
+            f"{IDLE}, and ended when it was asked to",
+        ),
+        (
+            {"reason": ExitReason.IDLE_TIMEOUT, "killed": True, "proven": False},
+            f"{IDLE}, and had to be killed; whether all of it is gone could not be proven",
+        ),
+    ],
+)
+async def test_the_record_says_which_timeout_ended_it_and_how(desk, chance, yard, facts, sentence):
+    policy = Policy(timeout=60 * SECOND, idle_timeout=5 * SECOND)
+    given = await assignment(desk, policy=policy)
+    yard.end(b"half\n", code=None, **facts)
+    report = await work_on(desk.store, yard, chance).run(given)
+    assert report.outcome.message == sentence
+    told = json.loads(report.ending)
+    assert told["reason"] == facts["reason"].value
+    assert told["killed"] is facts.get("killed", False)
+    assert told["proven"] is facts.get("proven", True)
+
+
+async def test_who_carries_on_reads_a_line_that_lies_across_two_parts_as_one(desk):
+    yard, line = FakeYard(), b'{"rota": "result", "text": "whole"}\n'
+    yard.out = b"x" * (PART - 10) + b"\n" + line + b"y\n"
+    kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+                out_at=len(yard.out))  # fmt: skip
+    hearing = OutputParser(CommandReader(OutputFormat.TEXT))
+    await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
+        kept, "w1", hearing
+    )
+    assert hearing.reader.end(ProcessExit(code=0)).outcome == Succeeded(result='"whole"')
+
+
+async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
+    yard, turns, at_reads = FakeYard(), itertools.count(), []
+    yard.out = b"x" * 999 + b"\n"
+    yard.out *= 3 * PART // len(yard.out)
+    read = yard.read
+    yard.read = lambda *asked: (at_reads.append(next(turns)), read(*asked))[1]
+
+    async def others():
+        while True:
+            next(turns)
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(others())
+    await asyncio.sleep(0)
+    kept = KeptAttempt(run_id=1, epoch=1, home="h", nonce="n", boot="b", executor="process",
+                out_at=len(yard.out))  # fmt: skip
+    await OutputFollower(desk.store, yard, ProgramControl(yard), None)._caught_up(
+        kept, "w1", OutputParser(CommandReader(OutputFormat.TEXT))
+    )
+    beside.cancel()
+    assert len(at_reads) >= 3
+    assert all(later > earlier + 1 for earlier, later in itertools.pairwise(at_reads))
+
+
+async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, yard, monkeypatch):
+    """How it was cut into events is not in the bytes: line by line here, all at once there."""
+    monkeypatch.setattr(hearing_module, "MOST_EVENTS", 20)
+    read = yard.read
+
+    def slowly(kept, stream, offset, most):
+        found = read(kept, stream, offset, most)
+        return found[: found.find(b"\n") + 1] if most == PART else found
+
+    yard.read = slowly
+    given = await assignment(desk)
+    for _ in range(3):
+        yard.end(b"a line\n" * 15)
+        await work_on(desk.store, yard, chance).run(given)
+        (kept,) = await desk.store.kept_of(yard.home)
+        given = given._replace(kept=kept)
+    assert kept.out_at == len(yard.out)
+    events = await desk.store.run_output(given.lease.run_id, 1_000)
+    as_it_came = [event.data["text"] for event in events if END not in event.data]
+    assert as_it_came == ["a line"] * 19 + [MORE]
+    assert [event.data["text"].count("a line") for event in events if END in event.data] == [11]
