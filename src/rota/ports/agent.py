@@ -1,7 +1,7 @@
 """Agents: which program to run, and how to read its output.
 
-An agent starts nothing and touches no file. Where its program runs is an executor's business, and
-any agent runs in any of them.
+An agent starts no process and accesses no file; the executor of the task does. Every agent works
+with every executor.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rota.model.programs import Program
 from rota.model.threads import ThreadMessage
 
 DESK = "rota"
-"""The tool server that is Rota's own desk."""
+"""Name of Rota's own MCP server in the configuration of agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCapabilities:
-    """What an agent can be asked for."""
+    """Which fields of a spec an agent supports."""
 
     models: bool = False
     fallback_models: bool = False
@@ -35,16 +35,16 @@ class AgentCapabilities:
     mcp: bool = False
     program: bool = False
     money: bool = True
-    """Whether it tells what it costs, or may."""
+    """Whether it may report its cost."""
     envelope: bool = False
-    """Whether it is told of its run in the sections of a prompt, unless a task says otherwise."""
+    """Whether its prompts have sections by default."""
     variables: frozenset[str] = frozenset()
-    """The environment it may see, by name, of what is offered to it."""
+    """Names of the environment variables it may see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """A tool server the agent may use: at an address, or a program it starts."""
+    """An MCP server the agent may use: at a URL, or a program it starts."""
 
     name: str
     url: str | None = None
@@ -54,36 +54,33 @@ class McpServer:
 
 
 class Redaction(Protocol):
-    """Knows secrets, and names them where they stand."""
+    """Finds and replaces known secrets."""
 
     def holds(self, text: str) -> bool:
-        """Whether a secret stands in a text."""
+        """Whether a text contains a secret."""
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
 
     def data(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-        """Return what JSON can hold without secrets in any text or name of it."""
+        """Return a JSON value without secrets in its strings and keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWorkspace:
-    """Where an attempt works, by the paths its own program sees.
+    """The surroundings of an attempt; all paths are as its program sees them.
 
-    `folder` is the attempt's own, out of the agent's way; `home` is where the agent keeps its
-    sessions, and both it and `cwd` must be the same again for a session to be resumed. `work` is
-    the space's folder, in which `cwd` lies: the programs of the space are there. `offered` is
-    the environment the agent may choose from, `ids` what it is told of its run in any case.
-    `isolated` says that nothing outside can be harmed, `in_image` that the files there are those of
-    an image and not the host's, `outlet` that it is handed the one socket that leads out, `desk`
-    that it is handed the one of the desk. `used` is what is known to have been used in the session
-    before. `python` is an interpreter that is there. `artifacts` is where files for people go, and
-    `result` the one there that counts as a script's result; `resources` has files for the task, and
-    `config` is what they say of it, in JSON. `mailbox` is the folder of the try through which it
-    talks to Rota. With `steered` its input stays open, and messages come there while it works.
-    `settled` says that what is there stays as it is: no new attempt begins; `writes`, that what it
-    writes to somewhere outside may be passed on. `redactor` knows the secrets that its reader takes
-    out of what it says, before it takes a part of that.
+    - `folder` is the attempt's own, not meant for the agent; `home` holds the agent's sessions. To
+    resume a session, `home` and `cwd` must be the same as before. `work` is the space's folder,
+    above `cwd`, with the programs of the space. - `offered` are the variables the agent may choose
+    from, `ids` the variables that are always set. - `isolated`: the program cannot affect anything
+    outside. `in_image`: the files are those of an image, not of the host. `outlet` and `desk`: it
+    is passed the egress socket and the socket of the agent API. - `used` is the usage known for the
+    resumed session. `python` is an interpreter that exists there. - `artifacts` is the folder for
+    files for people, `result` the result file in it, `resources` the task's files, `config` their
+    description as JSON, and `mailbox` the mailbox of the launch. - `steered`: its input stays open
+    for messages. `settled`: the attempt has ended and is only read. `writes`: its writes to the
+    outside may be forwarded. `redactor` removes secrets from its output before that is shortened.
     """
 
     folder: str
@@ -114,7 +111,7 @@ class AgentWorkspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceFile:
-    """A small file to be written into the attempt's own folder, readable by its owner alone."""
+    """A small file to write into the attempt's own folder, readable by its owner only."""
 
     name: str
     content: bytes
@@ -122,61 +119,62 @@ class WorkspaceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedProgram:
-    """A program to run, and the files it wants to find; no secret is among its words."""
+    """A program to run and the files it needs; its argv contains no secrets."""
 
     command: Program
     files: tuple[WorkspaceFile, ...] = ()
 
 
 class OutputReader(Protocol):
-    """Reads one attempt's standard output.
+    """Parses the standard output of one attempt.
 
-    What it says depends on nothing but the lines, so after a restart a new one is fed from the
-    beginning, and what was recorded already is thrown away. It never raises and its memory is
-    bounded, whatever the bytes are. The lines of a `plain` one are text for people, so that also
-    the beginning of one can be shown.
+    Its events depend only on the lines: after a restart a new reader is fed from the beginning, and
+    events that were recorded already are dropped. It never raises, and its memory is bounded for
+    any input. The lines of a `plain` reader are text for people, so that also incomplete lines can
+    be shown.
     """
 
     @property
     def plain(self) -> bool:
-        """Whether its lines are text."""
+        """Whether its lines are text for people."""
 
     def feed(self, line: bytes, *, cut: bool = False) -> Sequence[Said]:
-        """Return what a line says; `cut` means that the line goes on with the next call."""
+        """Return the events of a line; `cut` means that the line continues in the next call."""
 
     def end(self, end: ProcessExit) -> AgentResult:
-        """Return what the attempt came to, once, after the last line."""
+        """Return the result of the attempt; called once, after the last line."""
 
 
 @runtime_checkable
 class CumulativeUsageReader(Protocol):
-    """A reader of an agent that tells what it has used only now and then."""
+    """A reader of an agent that reports usage only at intervals."""
 
     def pending(self) -> AgentUsage:
-        """Return what was used since it was told last, as far as the lines say."""
+        """Return the usage since the last report, as far as the lines tell it."""
 
 
 @runtime_checkable
 class SteerableAgent(Protocol):
-    """An agent that takes messages on its input while it works.
+    """An agent that accepts messages on its input while it works.
 
-    Its reader says `Taken` for each of them once the agent has taken it in, and a result when it
-    has nothing more to do. What lies on the input of an agent then is its next turn, unless the
-    reader says that it is `Over`. What must be asked to know that is `Wanted`: a line that is put
-    there once.
+    Its reader returns `AgentMessageAccepted` for each accepted message, and a result when the agent
+    has nothing left to do. Input it has not read by then starts its next turn, unless the reader
+    has returned `AgentInputClosed`. To find out, the line of an `AgentInputRequested` is written
+    once.
     """
 
     def steers(self, wish: AgentSpec) -> bool:
-        """Return whether it takes them in a task that wants this."""
+        """Whether it accepts messages in a task with this spec."""
 
     def line(self, message: ThreadMessage, files: str | None = None) -> bytes:
-        """Return a message as a line of its input: the same bytes every time.
+        """Return a message as a line of its input; equal messages give equal bytes.
 
-        `files` is where its program finds the files of messages, None if nowhere.
+        `files` is the folder with files of messages, as its program sees it; None if it has no
+        access.
         """
 
     def message_in(self, line: bytes) -> int | None:
-        """Return the id of the message that a line of its input is; None for any other line."""
+        """Return the id of the message in a line of its input; None for other lines."""
 
 
 class Agent(Protocol):
@@ -186,10 +184,10 @@ class Agent(Protocol):
     abilities: AgentCapabilities
 
     def check(self, wish: AgentSpec) -> None:
-        """Raise Invalid, naming the field, if this agent cannot do what a task wants."""
+        """Raise Invalid, naming the field, if this agent does not support a spec."""
 
     def prepare(self, wish: AgentSpec, room: AgentWorkspace) -> PreparedProgram:
-        """Return the program and its files; raises Invalid as `check` does."""
+        """Return the program and its files; raise Invalid as `check` does."""
 
     def reader(self, wish: AgentSpec, room: AgentWorkspace, /) -> OutputReader:
         """Return a reader for one attempt."""
@@ -197,29 +195,29 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentRegistry:
-    """The agents that are known here, and the one of tasks that name none."""
+    """The available agents, and the default for tasks that name none."""
 
     known: Mapping[str, Agent]
     usual: str = ""
     prices: Prices = field(default_factory=lambda: NO_PRICES)
     tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The models of each agent, by tier: `low`, `medium` and `high`."""
+    """Models of each agent by tier: `low`, `medium` and `high`."""
 
     def named(self, name: str | None) -> Agent:
-        """Return the agent of a name; Invalid if there is none."""
+        """Return an agent by name; raise Invalid if there is none."""
         wanted = name or self.usual
         agent = self.known.get(wanted)
         if agent is None:
             advice = (
-                f"choose one of {', '.join(sorted(self.known)) or 'none: there is no agent here'}"
+                f"choose one of {', '.join(sorted(self.known)) or 'none: no agent is installed'}"
             )
             raise Invalid("agent", wanted, advice)
         return agent
 
     def model_of(self, agent: str, tier: str) -> str:
-        """Return the model of an agent's tier; Invalid if the settings name none."""
+        """Return the model of an agent's tier; raise Invalid if the settings name none."""
         model = self.tiers.get(agent, {}).get(tier)
         if model is None:
-            advice = f"the settings name no model for it: say so under [tiers.{agent}]"
+            advice = f"the settings name no model for it: set one under [tiers.{agent}]"
             raise Invalid("model_tier", tier, advice)
         return model

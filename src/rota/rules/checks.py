@@ -67,9 +67,7 @@ def check_checks(spec: Mapping[str, Any], kind: TaskKind) -> None:
     """Raise Invalid for checks that are wrong or that a task of this kind cannot have."""
     checks = checks_in(spec)
     if checks and kind is TaskKind.PYTHON:
-        raise Invalid(
-            CHECKS, checks[0].kind.value, "Python functions raise errors instead: leave it out"
-        )
+        raise Invalid(CHECKS, checks[0].kind.value, "callables raise errors instead: leave it out")
     for check in checks:
         if check.kind is CheckKind.TOOL_CALLED and kind is not TaskKind.AGENT:
             raise Invalid(CHECKS, check.kind.value, "only agents call tools: leave it out")
@@ -282,7 +280,7 @@ def gate_in(spec: Mapping[str, Any]) -> GateSpec | None:
 def check_gate(spec: Mapping[str, Any], kind: TaskKind) -> None:
     """Raise Invalid for a malformed gate, or for a kind of task that cannot have one."""
     if gate_in(spec) is not None and kind is TaskKind.PYTHON:
-        raise Invalid(GATE, "", "Python functions decide themselves: leave it out")
+        raise Invalid(GATE, "", "callables decide themselves: leave it out")
 
 
 def read_reply(result: str | None) -> GateReply:
@@ -363,7 +361,7 @@ def next_check_limits(spec: Mapping[str, Any]) -> NextCheckLimits | None:
 def check_next(spec: Mapping[str, Any], kind: TaskKind) -> None:
     """Raise Invalid for malformed limits, or for a kind of task that cannot have them."""
     if next_check_limits(spec) is not None and kind is TaskKind.PYTHON:
-        raise Invalid(NEXT_CHECK, "", "Python functions queue their own runs: leave it out")
+        raise Invalid(NEXT_CHECK, "", "callables queue their own runs: leave it out")
 
 
 def next_run(task: Task, run_id: RunId, delay: str | None, now: int) -> RunBatch | None:

@@ -74,7 +74,7 @@ async def test_e2_one_changed_byte_makes_an_approval_void(small):
     question = await agent.asks(question="Deploy?", action=DEPLOY)
     changed = question["action"].replace("production", "productiom")
     digest = hashlib.sha256(changed.encode()).hexdigest()
-    with pytest.raises(Conflict, match="not that of the action"):
+    with pytest.raises(Conflict, match="does not match the action"):
         await decide(small, question, action_hash=digest)
     with pytest.raises(Invalid, match="^action_hash"):
         await decide(small, question, action_hash=None)
@@ -88,7 +88,7 @@ async def test_e2_the_same_action_asked_again_needs_an_approval_of_its_own(small
     again = await small.next()
     second = await again.asks(question="Deploy?", action=DEPLOY)
     assert second["action_hash"] != first["action_hash"]
-    with pytest.raises(Conflict, match="not that of the action"):
+    with pytest.raises(Conflict, match="does not match the action"):
         await decide(small, first)  # a click that came twice
     with pytest.raises(IllegalMove, match="closed"):
         await decide(small, first, question=first["id"])

@@ -181,7 +181,7 @@ async def test_an_agent_that_was_running_may_have_been_begun_and_is_asked_about(
     assert (await store.get_run(run_id)).state is RunState.WAITING
     (question,) = await store.list_questions([run_id])
     assert (question.question, question.context) == (
-        "This run was lost while it was going on. Run it again?",
+        "This run was lost while it was running. Run it again?",
         "it was going on when the backup was taken that has been restored",
     )
 

@@ -21,7 +21,7 @@ from rota.model.attempts import Cancelled, Failed, Succeeded, WaitingForAnswer
 
 WELL = ProcessExit(code=0)
 DONE = AgentAnswer(text="done")
-INSTALL = "install its program or its image, or correct its path."
+INSTALL = "install its program or image, or correct its path."
 LIMITED = AgentError(kind=AgentErrorKind.RATE_LIMIT, detail="slow down")
 
 

@@ -76,7 +76,7 @@ def test_a_list_that_is_named_must_be_there(home):
 async def test_an_engine_that_is_not_there_is_refused_in_one_sentence(home):
     sites = LocalSiteChecker(load_settings(str(home), engine="/nonexistent/docker"))
     site = Site(executor="container", isolated=True, image="x@sha256:" + "0" * 64)
-    with pytest.raises(Unavailable, match="container cannot be had here: docker"):
+    with pytest.raises(Unavailable, match="container is not available on this machine: docker"):
         await sites.admit(site, SpaceRole.MAIN)
 
 

@@ -22,7 +22,11 @@ class Eyes:
     """Probes that see what a test says."""
 
     def __init__(
-        self, file="it is not there", page=(True, "it answered 200"), match=False, faults=()
+        self,
+        file="the result does not contain it",
+        page=(True, "it answered 200"),
+        match=False,
+        faults=(),
     ):
         self._file, self._page, self._match, self._faults = file, page, match, faults
         self.results = 0

@@ -99,7 +99,7 @@ async def test_an_agent_that_tells_no_money_begins_nothing_under_a_cap_of_it(des
 
 async def test_a_budget_of_money_is_refused_where_nobody_knows_the_price(desk):
     given = await assignment(desk, kind=TaskKind.AGENT, instructions="x", agent="codex")
-    with pytest.raises(Invalid, match="tells no money"):
+    with pytest.raises(Invalid, match="does not report its cost"):
         await set_task_budget(desk.store, LOCAL, given.task, BudgetScope.TASK, MONEY, AGENTS)
     await set_task_budget(
         desk.store, LOCAL, given.task, BudgetScope.TASK, BudgetCaps(tokens=5), AGENTS

@@ -111,7 +111,7 @@ async def test_what_is_only_set_aside_for_others_is_looked_for_again_soon(desk, 
     report = await work_on(desk.store, ManyYard(), Counting()).run(next_)
     assert isinstance(report.outcome, Drained)
     assert report.outcome.until - desk.store.now() == RETRY_RESERVATION / timedelta(microseconds=1)
-    assert report.outcome.reason.endswith("1 seconds are set aside for what runs now")
+    assert report.outcome.reason.endswith("1 seconds are reserved by running attempts")
     clock.advance(timedelta(seconds=2))
     await work
 

@@ -90,7 +90,7 @@ def test_a_decision_counts_until_its_expiry_and_not_then():
 def test_a_plain_question_takes_no_hash_and_a_decision_names_its_own():
     plain = approval("", kind="ask", action=None, digest=None, options=(), answer="red")
     check_decision(plain, "red", None, to_micros(NOW))
-    with pytest.raises(Invalid, match="shows no action"):
+    with pytest.raises(Invalid, match="has no action"):
         check_decision(plain, "red", "0" * 64, to_micros(NOW))
     decided = approval("x", answer="deny")
     assert (decision(plain), decision(decided)) == ("red", f"deny sha256:{action_digest('x')}")

@@ -106,7 +106,7 @@ def test_a_chain_ends_at_its_deepest():
 
 
 def test_a_task_cannot_follow_itself_by_a_detour():
-    with pytest.raises(Invalid, match="circle"):
+    with pytest.raises(Invalid, match="cycle"):
         check_chain("a", "c", {"b": "a", "c": "b"})
     check_chain("d", "c", {"b": "a", "c": "b"})
 

@@ -51,7 +51,7 @@ def test_a_name_stays_in_its_folder_and_fits_there(name):
 def test_two_files_have_names_that_nobody_mistakes():
     check_distinct_names(["a.png", "b.png", "ss"])
     for names in (["a.png", "A.PNG"], ["straße", "STRASSE"], ["ﬁ", "fi"]):
-        with pytest.raises(Invalid, match="different names"):
+        with pytest.raises(Invalid, match="distinct names"):
             check_distinct_names(names)
 
 

@@ -72,8 +72,8 @@ invoices?</message>
 </answers>
 
 <interrupted>
-An attempt before this one was broken off at its work. Look at what it has done already, go on \
-from there, and do nothing twice that cannot be taken back.
+An earlier attempt was interrupted during its work. Check what it has done already, continue from \
+there, and do not repeat anything that cannot be undone.
 </interrupted>"""
 
 
@@ -95,7 +95,7 @@ def test_without_sections_messages_keep_their_senders():
     told = plain_prompt(WHOLE)
     assert told.startswith("Summarise my inbox.\nSkip <b>adverts</b> & co.\n\nThe last result was:")
     assert '<message sender="Ann"' in told
-    assert "You asked: Pay them?\nThe answer is: yes\n\nAn attempt before this one" in told
+    assert "You asked: Pay them?\nThe answer is: yes\n\nAn earlier attempt was interrupted" in told
 
 
 TAGS = [
