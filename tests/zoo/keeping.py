@@ -103,7 +103,7 @@ def promise_too_long() -> Iterator[None]:
 
     with (
         replaced(world, "TERMS", world.TERMS._replace(doubt=4.0)),
-        replaced(SimYard, "promise", later),
+        replaced(SimYard, "extend_lease", later),
     ):
         yield
 

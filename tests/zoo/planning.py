@@ -107,7 +107,7 @@ def next_slot_after_success() -> Iterator[None]:
 
 @bug("paused-still-fires", "GEN-W10, ZUB-W12", "A disabled task's slots run all the same")
 def paused_still_fires() -> Iterator[None]:
-    with replaced(rule_plans, "_off", lambda schedule, slot: None):
+    with replaced(rule_plans, "_ledger_reason", lambda schedule, slot: None):
         yield
 
 

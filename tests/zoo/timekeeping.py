@@ -119,7 +119,7 @@ def zone_of_the_host() -> Iterator[None]:
 
         return wall(ZoneInfo("UTC"))
 
-    with several(replaced(timetables, "wall_of", of_the_host), time_forgotten()):
+    with several(replaced(timetables, "zone_clock", of_the_host), time_forgotten()):
         yield
 
 

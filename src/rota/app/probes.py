@@ -292,7 +292,7 @@ class LocalProbes:
         with raise_if_exhausted(unbegun=anew):
             await asyncio.to_thread(note, self._notes(attempt), work, folder, paths, anew=anew)
 
-    async def file(
+    async def stat_file(
         self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
     ) -> FileStat | str:
         """Return what is known of a plain file in a task's folder, or why it is not one."""
@@ -303,12 +303,12 @@ class LocalProbes:
         """Return where it is noted, out of reach of programs behind walls."""
         return self._rooms / egress_name(*attempt) / NOTES
 
-    async def answers(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
+    async def check_url(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
         """Whether an address answers well in time, and its answer contains a text."""
         asking = UrlProbe(seconds, inside=self._inside)
         try:
             async with asyncio.timeout(seconds + SLACK_SECONDS):
-                return await self._asking.do("address", asking.ask, url, contains)
+                return await self._asking.run("address", asking.ask, url, contains)
         except TimeoutError:  # a name that is not resolved cannot be interrupted
             return ProbeResult(passed=False, evidence=f"it did not answer within {seconds:g} s")
         finally:

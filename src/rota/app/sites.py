@@ -100,7 +100,7 @@ class LocalSiteChecker:
 
     async def admit(self, site: Site, role: SpaceRole) -> None:
         """Raise, with what to do, unless a program can run there."""
-        await self._trials.do(site.executor, self._admit, site, role)
+        await self._trials.run(site.executor, self._admit, site, role)
 
     def _admit(self, site: Site, role: SpaceRole) -> None:
         refuse(site.executor, self.try_out(site.executor).missing)
@@ -114,12 +114,12 @@ class LocalSiteChecker:
         for share in site.mounts:
             self.mounts.share(share, role)
 
-    async def holds(self, site: Site) -> Mapping[str, LimitEnforcement]:
+    async def limit_enforcement(self, site: Site) -> Mapping[str, LimitEnforcement]:
         """Return for whom memory, processes and processors can be bounded there."""
         made = await asyncio.to_thread(lambda: self.executors)
         return made[site.executor].holds(isolated=site.isolated)
 
-    async def lacks(self, task: Task, role: SpaceRole) -> Sequence[str]:
+    async def missing_programs(self, task: Task, role: SpaceRole) -> Sequence[str]:
         """Return what a task names and would not be found here, in sentences."""
         found = await asyncio.to_thread(missing_programs, task, role, self._settings)
         return [str(lack) for lack in found]

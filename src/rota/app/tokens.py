@@ -49,7 +49,7 @@ class LocalAttemptTokens:
         self.url: str | None = None
         self.socket_open = False
 
-    def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
+    def address_for(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the way of an attempt: over the network it has, or by a socket through walls."""
         token = make_attempt_token(self._secret, self._store.incarnation, lease.run_id, lease.epoch)
         if not has_own_loopback(site):

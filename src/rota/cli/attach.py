@@ -51,10 +51,10 @@ def attach(
     waited = seen["state"] == "queued"
     from rota.app.environment import terminal_environment  # noqa: PLC0415
     from rota.executors.tmux.executor import Pane  # noqa: PLC0415
-    from rota.keeper.home import states_of  # noqa: PLC0415 - slow to load
+    from rota.keeper.home import state_folders  # noqa: PLC0415 - slow to load
 
     def look() -> list[Pane]:
-        states = states_of(desk.around.home, number, found["attempt"])
+        states = state_folders(desk.around.home, number, found["attempt"])
         return [pane for pane in (Pane(str(state)) for state in states) if pane.there]
 
     panes = look()

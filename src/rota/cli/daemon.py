@@ -37,7 +37,7 @@ from rota.flow.define.schedules import ScheduleSpec
 from rota.flow.define.tasks import put_task
 from rota.flow.observe.time_text import count_text
 from rota.flow.plan import PassPreview, preview_pass
-from rota.keeper.build import take_descriptors
+from rota.keeper.build import raise_file_limit
 from rota.model.tasks import After, Policy, Retry
 from rota.ports.store import Store
 from rota.rules.permissions import LOCAL
@@ -95,7 +95,7 @@ def up(
     check_callables_here(settings.home / "spaces")
     import_first(desk, settings.home / FIRST_TASKS)
     settle_in()
-    take_descriptors()
+    raise_file_limit()
     run_async(_up(desk, settings, samples, name_traces, narrowed.sentences()))
 
 

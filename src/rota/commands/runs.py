@@ -528,7 +528,7 @@ async def list_artifacts(office: RequestContext, asked: RunSelector) -> Artifact
     run = await find_run(office.store, office.caller, asked.run)
     found = ArtifactList()
     if office.artifacts is not None:
-        found = await asyncio.to_thread(office.artifacts.of, run.space, run.id)
+        found = await asyncio.to_thread(office.artifacts.list_artifacts, run.space, run.id)
     given = [ArtifactResponse(**artifact._asdict()) for artifact in found.files]
     return ArtifactListResponse(artifacts=given, left_out=found.left_out, more=found.more)
 

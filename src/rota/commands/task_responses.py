@@ -217,7 +217,7 @@ async def site_given(task: Task, role: SpaceRole, sites: SiteChecker | None) -> 
     except RotaError:  # its runs are refused with the reason; the rest of the answer still stands
         return None
     bounds = [name for name in LIMIT_FIELDS if task.spec.get(name) is not None]
-    held = await sites.holds(site) if sites is not None and bounds else {}
+    held = await sites.limit_enforcement(site) if sites is not None and bounds else {}
     return SiteResponse.model_construct(
         executor=site.executor,
         usual=task.spec.get("executor") is None,

@@ -505,7 +505,7 @@ async def check_site(
     if any(name in SITE_FIELDS for name in said):
         await office.sites.admit(site, role)
     chosen = spec.get("executor") and spec.get("cpus")
-    if chosen and (await office.sites.holds(site))["cpus"] is LimitEnforcement.NOT:
+    if chosen and (await office.sites.limit_enforcement(site))["cpus"] is LimitEnforcement.NOT:
         message = f"{site.executor} cannot bound processors here: leave cpus out; see `rota doctor`"
         raise Unavailable(message)
 
@@ -514,7 +514,7 @@ async def lacks_of(office: RequestContext, task: Task, role: SpaceRole) -> Seque
     """Return what a task names and the daemon's machine does not have; nobody else knows."""
     if office.sites is None or office.local:
         return []
-    return await office.sites.lacks(task, role)
+    return await office.sites.missing_programs(task, role)
 
 
 PERSON = "api"

@@ -146,7 +146,7 @@ async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelt
     A folder in which nothing was left goes as soon as its run has ended. One that is young stays,
     whatever the store says: it may be another one that was opened by mistake.
     """
-    shelves = await asyncio.to_thread(artifacts.shelves)
+    shelves = await asyncio.to_thread(artifacts.list_folders)
     before = from_micros(store.now()) - keep
     wanted = [shelf for shelf in shelves if shelf.empty or shelf.modified_at < before]
     ended = await _ended(store, wanted)
@@ -157,7 +157,7 @@ async def prune_artifacts(store: Store, artifacts: ArtifactStore, keep: timedelt
         or (ended[shelf.run_id] is None and shelf.modified_at < before)
     ][:MAX_PRUNED]
     for shelf in gone:
-        await asyncio.to_thread(artifacts.drop, shelf)
+        await asyncio.to_thread(artifacts.delete_folder, shelf)
     return len(gone)
 
 

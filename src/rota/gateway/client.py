@@ -424,7 +424,9 @@ class AttemptGateway:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], None]] = []
 
-    def offered(self, offered: Mapping[str, str], *, isolated: bool) -> Mapping[str, str]:
+    def filter_environment(
+        self, offered: Mapping[str, str], *, isolated: bool
+    ) -> Mapping[str, str]:
         """Return what programs may choose from: behind walls, nothing that is or seems a secret."""
         if not isolated or self._inside is None:
             return offered
@@ -436,7 +438,7 @@ class AttemptGateway:
             and not self._redactor.holds(value)
         }
 
-    def told(
+    def environment(
         self,
         name: str,
         ids: tuple[int, int],
@@ -444,23 +446,23 @@ class AttemptGateway:
         offered: Mapping[str, str],
         scope: WriteScope,
         *,
-        walled: bool,
+        own_loopback: bool,
     ) -> dict[str, str]:
         """Return what an attempt finds in its environment; nothing if there is nothing to reach.
 
         Whoever works without walls and finds a key in the environment anyway is left alone.
         """
-        if walled and self._inside is None:
+        if own_loopback and self._inside is None:
             return {}
         open_to = self._ready(space)
-        if not walled:
+        if not own_loopback:
             open_to = [each for each in open_to if not set(each.variables) & set(offered)]
         if not open_to:
             return {}
         self._open[name] = [upstream.name for upstream in open_to], scope
         if any(upstream.writes for upstream in open_to):
             self._writers.add(name)
-        address = f"http://127.0.0.1:{self._inside if walled else self._gateway.port()}"
+        address = f"http://127.0.0.1:{self._inside if own_loopback else self._gateway.port()}"
         token = self._gateway.token(*ids)
         said = {ADDRESS: address, TOKEN: token}
         for upstream in open_to:
@@ -469,21 +471,25 @@ class AttemptGateway:
                 said[variable] = template.replace("{url}", url).replace("{token}", token)
         return said
 
-    def writes(self, name: str) -> bool:
+    def can_write(self, name: str) -> bool:
         """Whether an attempt that was told of the gateway could write to somewhere outside."""
         return name in self._writers
 
-    def wrote(self, name: str) -> bool | None:
+    def has_written(self, name: str) -> bool | None:
         """Return whether an attempt has written to somewhere outside; None if nobody knows."""
         return self._gateway.wrote(name)
 
-    async def admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
+    async def admit(
+        self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool
+    ) -> str:
         """Let an attempt in that is about to begin; return the path of its door."""
-        if self.writes(name):
+        if self.can_write(name):
             self._gateway.begin(name)
-        return await self._admit(name, ids, ended, walled=walled)
+        return await self._admit(name, ids, ended, own_loopback=own_loopback)
 
-    async def _admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
+    async def _admit(
+        self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool
+    ) -> str:
         if name not in self._open:
             return self._gateway.door(name)  # it was dismissed before its turn came
         upstreams, scope = self._open[name]
@@ -492,7 +498,7 @@ class AttemptGateway:
             self._gateway.token(*ids),
             upstreams=upstreams,
             ended=ended,
-            port=None if walled else self._gateway.port(),
+            port=None if own_loopback else self._gateway.port(),
             requests_left=self._plan.requests,
             bytes_left=self._plan.bytes,
             space=scope.space_id,
@@ -501,15 +507,15 @@ class AttemptGateway:
         )
         return self._gateway.door(name)
 
-    def carry_on(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> None:
+    def readmit(self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool) -> None:
         """Let an attempt in again that a process before this one has started."""
-        self._begin(partial(self._admit, name, ids, ended, walled=walled))
+        self._begin(partial(self._admit, name, ids, ended, own_loopback=own_loopback))
 
-    def promise(self, until: float) -> None:
+    def extend_lease(self, until: float) -> None:
         """Let attempts ask until a moment of boot time."""
         self._gateway.promise(until)
 
-    def keep(self, living: Collection[str]) -> None:
+    def revoke_others(self, living: Collection[str]) -> None:
         """Let nobody ask but these."""
         self._begin(partial(self._gateway.keep, frozenset(living)))
 
@@ -518,7 +524,7 @@ class AttemptGateway:
         if self._gateway.connected:
             self._begin(self._gateway.configure)
 
-    async def dismiss(self, name: str) -> None:
+    async def revoke(self, name: str) -> None:
         """Let an attempt in no more."""
         self._open.pop(name, None)
         self._writers.discard(name)

@@ -70,17 +70,22 @@ class Redaction(Protocol):
 class AgentWorkspace:
     """The surroundings of an attempt; all paths are as its program sees them.
 
-    - `folder` is the attempt's own, not meant for the agent; `home` holds the agent's sessions. To
-    resume a session, `home` and `cwd` must be the same as before. `work` is the space's folder,
-    above `cwd`, with the programs of the space. - `offered` are the variables the agent may choose
-    from, `ids` the variables that are always set. - `isolated`: the program cannot affect anything
-    outside. `in_image`: the files are those of an image, not of the host. `outlet` and `desk`: it
-    is passed the egress socket and the socket of the agent API. - `used` is the usage known for the
-    resumed session. `python` is an interpreter that exists there. - `artifacts` is the folder for
-    files for people, `result` the result file in it, `resources` the task's files, `config` their
-    description as JSON, and `mailbox` the mailbox of the launch. - `steered`: its input stays open
-    for messages. `settled`: the attempt has ended and is only read. `writes`: its writes to the
-    outside may be forwarded. `redactor` removes secrets from its output before that is shortened.
+    `folder` is the attempt's own, not meant for the agent; `home` holds the agent's sessions. To
+    resume a session, `home` and `cwd` must be the same as before. `work` is the folder of the space
+    above `cwd`, with its programs.
+
+    `offered` are variables the agent may choose from, `ids` variables that are always set. With
+    `isolated` the program cannot affect anything outside. With `in_image` the files are those of an
+    image, not of the host. With `outlet` and `desk` it is passed the egress socket and the socket
+    of the agent API.
+
+    `used` is the known usage of the resumed session. `python` is an interpreter that exists there.
+    `artifacts` is the folder for files for people, `result` the result file in it, `resources` the
+    task's files, `config` their description as JSON, `mailbox` the mailbox of the launch.
+
+    With `steered`, its input stays open for messages. `settled` attempts have ended and are only
+    read. With `writes`, its writes to the outside may be forwarded. `redactor` removes secrets from
+    its output before that is shortened.
     """
 
     folder: str

@@ -196,10 +196,12 @@ class KeeperSpec:
 class EgressGateway(Protocol):
     """Gives attempts, identified by name, access to the gateway, which outlives the daemon."""
 
-    def offered(self, offered: Mapping[str, str], *, isolated: bool) -> Mapping[str, str]:
+    def filter_environment(
+        self, offered: Mapping[str, str], *, isolated: bool
+    ) -> Mapping[str, str]:
         """Return the variables that programs may choose from, without those of secrets."""
 
-    def told(
+    def environment(
         self,
         name: str,
         ids: tuple[int, int],
@@ -207,29 +209,31 @@ class EgressGateway(Protocol):
         offered: Mapping[str, str],
         scope: WriteScope,
         *,
-        walled: bool,
+        own_loopback: bool,
     ) -> dict[str, str]:
         """Return the gateway's variables for an attempt; empty if it may reach nothing."""
 
-    async def admit(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> str:
+    async def admit(
+        self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool
+    ) -> str:
         """Grant access until a file says that the attempt ended; return the path of its socket."""
 
-    def writes(self, name: str) -> bool:
+    def can_write(self, name: str) -> bool:
         """Whether an attempt with a grant could write to the outside."""
 
-    def wrote(self, name: str) -> bool | None:
+    def has_written(self, name: str) -> bool | None:
         """Return whether an attempt has written to the outside; None if that is unknown."""
 
-    def carry_on(self, name: str, ids: tuple[int, int], ended: str, *, walled: bool) -> None:
+    def readmit(self, name: str, ids: tuple[int, int], ended: str, *, own_loopback: bool) -> None:
         """Grant access again to an attempt that an earlier process started."""
 
-    def promise(self, until: float) -> None:
+    def extend_lease(self, until: float) -> None:
         """Extend all grants to an instant of boot time."""
 
-    def keep(self, living: Collection[str]) -> None:
+    def revoke_others(self, living: Collection[str]) -> None:
         """Revoke the grants of all other attempts."""
 
-    async def dismiss(self, name: str) -> None:
+    async def revoke(self, name: str) -> None:
         """Revoke the grant of an attempt."""
 
     def close(self) -> None:

@@ -21,10 +21,10 @@ class SiteChecker(Protocol):
     async def admit(self, site: Site, role: SpaceRole) -> None:
         """Raise Unavailable, NotPermitted or Invalid, with a remedy, unless a site is available."""
 
-    async def holds(self, site: Site) -> Mapping[str, LimitEnforcement]:
+    async def limit_enforcement(self, site: Site) -> Mapping[str, LimitEnforcement]:
         """Return how limits on memory, processes and CPUs are enforced at a site."""
 
-    async def lacks(self, task: Task, role: SpaceRole) -> Sequence[str]:
+    async def missing_programs(self, task: Task, role: SpaceRole) -> Sequence[str]:
         """Return sentences about what a task names and this machine lacks."""
 
 
@@ -42,7 +42,7 @@ class AgentApiAddress(NamedTuple):
 class AttemptTokens(Protocol):
     """Issues attempt tokens."""
 
-    def way(self, lease: Lease, site: Site) -> AgentApiAddress | None:
+    def address_for(self, lease: Lease, site: Site) -> AgentApiAddress | None:
         """Return the address for an attempt at a site; None while the agent API is closed."""
 
 
@@ -81,7 +81,7 @@ class Probes(Protocol):
         An earlier record is kept unless `anew`: programs of the attempt may have run since.
         """
 
-    async def file(
+    async def stat_file(
         self, attempt: tuple[RunId, Epoch], space: str, folder: str | None, path: str
     ) -> FileStat | str:
         """Return size and time of a regular file in a task's folder, or why that is impossible.
@@ -89,7 +89,7 @@ class Probes(Protocol):
         Links are not followed, at any step of the path.
         """
 
-    async def answers(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
+    async def check_url(self, url: str, contains: str | None, seconds: float) -> ProbeResult:
         """Whether a URL responds successfully in time, with a text that contains `contains`.
 
         Addresses of this machine and its networks are rejected, also after a redirect.
@@ -125,16 +125,16 @@ class ArtifactStore(Protocol):
     Its methods block on files, so they are called in a thread.
     """
 
-    def of(self, space: str, run_id: int) -> ArtifactList:
+    def list_artifacts(self, space: str, run_id: int) -> ArtifactList:
         """Return the artifacts of a run; empty if it ran in another home."""
 
     def open(self, space: str, run_id: int, name: str) -> OpenArtifact:
         """Open an artifact; raise NotFound if it is no regular file, Refused if it is too large."""
 
-    def shelves(self) -> Sequence[ArtifactFolder]:
+    def list_folders(self) -> Sequence[ArtifactFolder]:
         """Return the artifact folders of all runs."""
 
-    def drop(self, shelf: ArtifactFolder) -> None:
+    def delete_folder(self, shelf: ArtifactFolder) -> None:
         """Delete a run's folder with everything in it."""
 
 

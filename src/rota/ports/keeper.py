@@ -31,19 +31,19 @@ class KeeperHome(Protocol):
     def boot(self) -> str:
         """Boot id of this machine."""
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Acquire the home for this process; false if another process has it."""
 
     def close(self) -> None:
         """Release the home; its keepers continue until their lease ends."""
 
-    def moment(self) -> float:
+    def boot_time(self) -> float:
         """Return the seconds since boot, sleep included."""
 
-    def promise(self, until: float) -> None:
+    def extend_lease(self, until: float) -> None:
         """Extend the lease of all keepers to an instant of boot time."""
 
-    def room(
+    def make_workspace(
         self,
         assignment: Assignment,
         site: Site,
@@ -55,7 +55,7 @@ class KeeperHome(Protocol):
         Raises Exhausted if the machine lacks space for them before a program has started.
         """
 
-    def mailbox(self, kept: KeptAttempt) -> str:
+    def make_mailbox(self, kept: KeptAttempt) -> str:
         """Create the mailbox of a launch if needed; return its path as the program sees it."""
 
     async def start(
@@ -74,25 +74,27 @@ class KeeperHome(Protocol):
         started before.
         """
 
-    def look(self, kept: KeptAttempt) -> ExitRecord | None:
+    def exit_record(self, kept: KeptAttempt) -> ExitRecord | None:
         """Return how an attempt ended, or None while it runs; first ends what is left of it."""
 
-    def beside(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
+    def other_launches(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
         """Return the other launches of an attempt in this home."""
 
-    def result(self, assignment: Assignment) -> bytes | None:
+    def read_result(self, assignment: Assignment) -> bytes | None:
         """Return the result file of an attempt, at most one byte more than allowed."""
 
-    def wrote(self, kept: KeptAttempt) -> bool | None:
+    def has_written(self, kept: KeptAttempt) -> bool | None:
         """Return whether an attempt has written to the outside; None if that is unknown."""
 
-    def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
+    def read_output(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
         """Return bytes of an output stream from an offset."""
 
-    def input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
+    def read_input(self, kept: KeptAttempt) -> tuple[bytes, bool]:
         """Return all input of a program, and whether its input was closed."""
 
-    def write(self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False) -> None:
+    def write_input(
+        self, kept: KeptAttempt, offset: int, data: bytes, *, end: bool = False
+    ) -> None:
         """Write input of a program at an offset; with `end`, close it afterwards."""
 
     def cancel(self, kept: KeptAttempt, grace_seconds: float, why: str) -> None:
@@ -105,29 +107,29 @@ class KeeperHome(Protocol):
         be repeated.
         """
 
-    async def sweep(self, kept: KeptAttempt) -> None:
+    async def clean_up(self, kept: KeptAttempt) -> None:
         """Clean up what outlives the process tree of an ended attempt; this may take a while.
 
         Raises Unavailable while something is left; the attempt has not ended before.
         """
 
-    async def unswept(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
+    async def find_uncleaned(self, known: Sequence[KeptAttempt]) -> Sequence[KeptAttempt]:
         """Return ended attempts that are no longer known and may have left processes behind."""
 
-    def pane(self, kept: KeptAttempt) -> str | None:
+    def capture_pane(self, kept: KeptAttempt) -> str | None:
         """Return the content of an attempt's terminal, or None; takes a moment."""
 
-    async def forget(self, kept: KeptAttempt) -> None:
+    async def delete(self, kept: KeptAttempt) -> None:
         """Delete the folder of an ended attempt that is recorded."""
 
-    async def tidy(self, known: Sequence[KeptAttempt]) -> None:
+    async def delete_old(self, known: Sequence[KeptAttempt]) -> None:
         """Delete folders of attempts that ended long ago and are no longer known."""
 
-    async def sign(self, kept: KeptAttempt) -> AttemptSample:
+    async def take_sample(self, kept: KeptAttempt) -> AttemptSample:
         """Return a sample of an attempt without disturbing it."""
 
-    def rouse(self, kept: KeptAttempt, *, for_good: bool) -> bool:
+    def wake(self, kept: KeptAttempt, *, for_good: bool) -> bool:
         """Wake an unresponsive keeper, or with `for_good` kill its tree; true if that was tried."""
 
-    async def rung(self, kept: KeptAttempt, seconds: float) -> None:
+    async def wait_for_change(self, kept: KeptAttempt, seconds: float) -> None:
         """Wait until a keeper reports something new or ends, at most `seconds`."""

@@ -34,14 +34,14 @@ Acknowledged: TypeAlias = Callable[[AttemptIdentity, int], Awaitable[object]]
 class MailboxFolder(Protocol):
     """Puts messages and their files into the mailboxes of running programs."""
 
-    async def bring(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
+    async def put_files(self, kept: KeptAttempt, message: ThreadMessage) -> ThreadMessage:
         """Put the files of a message into the mailbox of a launch, unless they are there.
 
         Returns the message with the `lost` files noted: files that differ from what was sent are
         left out permanently. Raises Unavailable, and puts none there, if they cannot be written.
         """
 
-    async def give(
+    async def put_message(
         self,
         run_id: RunId,
         epoch: Epoch,
@@ -75,8 +75,8 @@ class MailboxService(MailboxFolder, Protocol):
         Call it when no process of the program is alive. Returns why the attempt must fail, if so.
         """
 
-    def leave(self, run_id: RunId) -> None:
+    def release(self, run_id: RunId) -> None:
         """Stop serving the mailbox of a run that another process takes over, if one is served."""
 
-    def tell(self, acknowledged: Acknowledged) -> None:
+    def set_callback(self, acknowledged: Acknowledged) -> None:
         """Register a callback for the messages that programs acknowledge."""

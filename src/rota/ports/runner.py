@@ -19,7 +19,7 @@ class Runner(Protocol):
     after its task is cancelled; if the work cannot be stopped, `run` ends with the work.
 
     A runner that `keeps` attempts lets them outlive this process and enforces their timeouts. After
-    `let_go`, which is called while `run` is active, cancelling `run` leaves the work running.
+    `detach`, which is called while `run` is active, cancelling `run` leaves the work running.
     """
 
     keeps: bool
@@ -27,7 +27,7 @@ class Runner(Protocol):
     def routes(self) -> Sequence[str]:
         """Return the routes that this runner serves now."""
 
-    def waited(self, run_id: int) -> float | None:
+    def queue_wait(self, run_id: int) -> float | None:
         """Return how many seconds an attempt waited for its turn; None while it waits.
 
         Its timeout starts after that wait.
@@ -36,7 +36,7 @@ class Runner(Protocol):
     async def run(self, assignment: Assignment) -> AttemptReport:
         """Run one attempt to its end, or adopt the one that an earlier process kept."""
 
-    def let_go(self, run_id: int) -> None:
+    def detach(self, run_id: int) -> None:
         """Leave an attempt running without this process, if one is kept."""
 
 
@@ -56,7 +56,7 @@ class DurableRunner(Protocol):
     async def close(self) -> None:
         """Release the home; its keepers continue until their lease ends."""
 
-    async def signs(self) -> list[AttemptSample]:
+    async def take_samples(self) -> list[AttemptSample]:
         """Return samples of the kept attempts."""
 
 

@@ -221,7 +221,7 @@ class HeartbeatLoop:
         """Tell of every attempt; return of how many."""
         signs = self._worker.signs()
         if self.keepers is not None:
-            signs += await self.keepers.signs()
+            signs += await self.keepers.take_samples()
         if signs:
             await self._store.beat(self._worker.id, signs, self._store.now() + self.patience)
         return len(signs)

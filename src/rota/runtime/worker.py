@@ -331,7 +331,7 @@ class Worker:
         attempt.stop = reason
         if attempt.entered:  # a task that is cancelled before its first step never takes it
             if lets_go:
-                self._by_route[attempt.route].let_go(attempt.assignment.lease.run_id)
+                self._by_route[attempt.route].detach(attempt.assignment.lease.run_id)
             attempt.task.cancel()
         if self._group is not None and reason is AttemptStop.TIMEOUT:
             self._group.create_task(self._watch(attempt))
@@ -339,7 +339,7 @@ class Worker:
     def _time_left(self, attempt: WorkerSlot) -> bool:
         """Wind the timer of an attempt again that has waited for its turn in its runner."""
         lease, timeout = attempt.assignment.lease, attempt.assignment.timeout
-        waited = self._by_route[lease.route].waited(lease.run_id)
+        waited = self._by_route[lease.route].queue_wait(lease.run_id)
         if timeout is None or waited == 0.0:
             return False
         loop = asyncio.get_running_loop()
@@ -490,7 +490,7 @@ class WorkerSlot:
         """Return what can be seen of it: that it is here, and whether it has begun."""
         lease = self.assignment.lease
         state = "running" if self.stop is None else "ending"
-        if runner.waited(lease.run_id) is None:
+        if runner.queue_wait(lease.run_id) is None:
             state = "starting"
         return AttemptSample(run_id=lease.run_id, epoch=lease.epoch, state=state)
 

@@ -118,7 +118,7 @@ async def test_e3_a_decision_after_expiry_or_cancellation_is_void(small, chance)
     agent = await small.begin(agent.assignment.task)
     question = await agent.asks(question="Deploy?", action=DEPLOY, expires_in="1m", default="deny")
     small.clock.advance(minutes=1)
-    with pytest.raises(Conflict, match="has run out"):
+    with pytest.raises(Conflict, match="has expired"):
         await decide(small, question)
     await expire(small.store, chance)
     again = await small.next()

@@ -84,14 +84,14 @@ class Home:
         self.daemons.append(made)
         return made
 
-    async def permit(self, daemon, run, *, walled=True, requests=1000, epoch=1, **more):
+    async def permit(self, daemon, run, *, own_loopback=True, requests=1000, epoch=1, **more):
         token = daemon.token(run, epoch)
         await daemon.permit(
             f"{run}-{epoch}",
             token,
             upstreams=["models"],
             ended=str(self.gone),
-            port=None if walled else daemon.port(),
+            port=None if own_loopback else daemon.port(),
             requests_left=requests,
             bytes_left=1 << 30,
             **{"space": 1, "scope": f"run {run}", "since": None, **more},
@@ -163,9 +163,9 @@ def test_an_attempt_asks_by_its_own_door_with_its_own_token_and_no_other(home):
 def test_attempts_without_walls_share_a_port_of_loopback(home):
     async def work():
         daemon = home.daemon()
-        token, _ = await home.permit(daemon, 1, walled=False)
-        walled, _ = await home.permit(daemon, 2)
-        for known, status in ((token, 200), (walled, 401), ("sk-rota-x", 401)):
+        token, _ = await home.permit(daemon, 1, own_loopback=False)
+        own_loopback, _ = await home.permit(daemon, 2)
+        for known, status in ((token, 200), (own_loopback, 401), ("sk-rota-x", 401)):
             line = HTTPConnection("127.0.0.1", daemon.port(), timeout=PATIENCE)
             assert (await asyncio.to_thread(ask, line, known))[0] == status
             assert home.daemon().port() == daemon.port()
@@ -340,9 +340,9 @@ def test_a_port_that_is_taken_is_told_and_another_one_tried_next(home):
         taken = daemon.port()
         with socket.create_server(("127.0.0.1", taken)):
             with pytest.raises(Unavailable, match="cannot listen"):
-                await home.permit(daemon, 1, walled=False)
+                await home.permit(daemon, 1, own_loopback=False)
             assert daemon.port() != taken
-            token, _ = await home.permit(daemon, 1, walled=False)
+            token, _ = await home.permit(daemon, 1, own_loopback=False)
         line = HTTPConnection("127.0.0.1", daemon.port(), timeout=PATIENCE)
         assert (await asyncio.to_thread(ask, line, token))[0] == 200
 

@@ -15,19 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from rota.keeper.build import KeeperBinary, build
-from rota.keeper.cleanup import marked, sweep
+from rota.keeper.build import KeeperBinary, build_keeper
+from rota.keeper.cleanup import kill_marked, marked_processes
 from rota.keeper.client import (
     KeeperAlive,
     KeeperEnded,
     KeeperFifo,
     KeeperIdentity,
     KeeperLease,
-    cancel,
     new_identity,
     probe,
     read_spool,
-    start,
+    request_cancel,
+    start_keeper,
 )
 from rota.keeper.linux import children
 from rota.model.attempts import ExitRecord
@@ -57,7 +57,7 @@ def become_nobody() -> None:
 
 def keeper_program(home: Path) -> KeeperBinary:
     """Return the keeper, run by an interpreter that this user can run."""
-    program = build(home / "cache")
+    program = build_keeper(home / "cache")
     return replace(program, python=python_for_everybody()) if os.geteuid() else program
 
 
@@ -97,7 +97,7 @@ class Attempt:
                 message = f"{self.identity.name}: not within {seconds} s; {self.look()}"
                 raise TimeoutError(message)
             if poll.poll(LOOK_MILLISECONDS):
-                self.wake.names()
+                self.wake.read_names()
 
     def out(self, stream: str = "out") -> bytes:
         """Return everything a spool holds."""
@@ -109,7 +109,7 @@ class Attempt:
 
     def cancel(self, grace: float, epoch: int = 0, reason: str = "test") -> None:
         """Ask for the end."""
-        cancel(self.folder, epoch, grace, reason)
+        request_cancel(self.folder, epoch, grace, reason)
 
     def pids(self) -> tuple[int, int, list[int]]:
         """Return the keeper, the inner process, and its children, once there is a program."""
@@ -136,13 +136,13 @@ class Attempt:
         if ended:  # a keeper lives a moment longer than its ending
             with suppress(TimeoutError):
                 self.until(lambda: not self.processes(), LAST_MOMENTS)
-        count = sweep(self.identity.name)
+        count = kill_marked(self.identity.name)
         self.look()  # so that no keeper stays unburied
         return count if ended else 0
 
     def processes(self) -> list[int]:
         """Return the living processes that carry the marker, the keeper's among them."""
-        return marked(self.identity.name)
+        return marked_processes(self.identity.name)
 
 
 def _text(path: Path) -> str:
@@ -185,7 +185,7 @@ class Attempts:
         spec = KeeperSpec(name=name, command=command, bounds=bounds, tree=self.tree, term=term)
         attempt = Attempt((home or self.home) / name, new_identity(name), self.wake)
         self.made.append(attempt)
-        kept = start(
+        kept = start_keeper(
             attempt.folder,
             spec,
             attempt.identity,

@@ -9,7 +9,7 @@ from tests.tools.simulation.database import Change, Row
 from tests.tools.simulation.picture import PLANNING, Commit
 
 MAX_LOSSES = 3
-REPLACED = "a newer slot took its place in the queue"
+REPLACED = "a newer slot replaced it in the queue"
 
 
 def walked(changes: Mapping[str, Sequence[Change]], commit: Commit) -> Iterator[str]:

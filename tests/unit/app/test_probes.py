@@ -285,7 +285,7 @@ async def test_a_home_looks_below_the_work_of_a_space(tmp_path):
     probes = LocalProbes(tmp_path)
     await probes.note_files((7, 1), "main", None, ["x"], anew=True)
     (work / "x").write_text("")
-    assert (await probes.file((7, 1), "main", None, "x")).changed is True
-    assert (await probes.file((7, 2), "main", None, "x")).changed is None
-    assert isinstance(await probes.file((7, 1), "other", None, "x"), str)
-    assert not (await probes.answers("http://127.0.0.1:1/", None, 1)).passed
+    assert (await probes.stat_file((7, 1), "main", None, "x")).changed is True
+    assert (await probes.stat_file((7, 2), "main", None, "x")).changed is None
+    assert isinstance(await probes.stat_file((7, 1), "other", None, "x"), str)
+    assert not (await probes.check_url("http://127.0.0.1:1/", None, 1)).passed

@@ -39,15 +39,15 @@ class ManyYard(FakeYard):
         """Let something that goes on end well."""
         self._end(kept, reason=ExitReason.EXITED, code=0, proven=True)
 
-    def beside(self, kept):
+    def other_launches(self, kept):
         return [each for each in self.left_beside if each.nonce != kept.nonce]
 
-    def look(self, kept):
+    def exit_record(self, kept):
         if kept.nonce not in self.outs:
             return ExitRecord(reason=ExitReason.LOST_NEVER_STARTED, proven=True)
         return self.endings.get(kept.nonce)
 
-    def read(self, kept, stream, offset, most):
+    def read_output(self, kept, stream, offset, most):
         data = self.outs.get(kept.nonce, b"") if stream.value == "out" else b""
         return data[offset : offset + most]
 

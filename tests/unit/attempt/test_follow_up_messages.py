@@ -23,10 +23,10 @@ class Yard:
     def __init__(self):
         self.data, self.ended, self.full, self.rings = PROMPT, False, False, 0
 
-    def input(self, kept):
+    def read_input(self, kept):
         return self.data, self.ended
 
-    def write(self, kept, offset, data, *, end=False):
+    def write_input(self, kept, offset, data, *, end=False):
         if self.full:
             raise OSError(28, "No space left on device")
         self.rings += 1

@@ -37,12 +37,12 @@ class SilentYard:
         self.pane = None
         self.roused = []
 
-    async def sign(self, kept):
+    async def take_sample(self, kept):
         return AttemptSample(
             run_id=kept.run_id, epoch=kept.epoch, pid=self.pid, beat=self.beat, pane=self.pane
         )
 
-    def rouse(self, kept, *, for_good):
+    def wake(self, kept, *, for_good):
         self.roused.append(for_good)
         return True
 
@@ -119,12 +119,12 @@ async def test_looking_at_many_does_not_wait_for_each():
     class Slow(SilentYard):
         waiting = 0
 
-        async def sign(self, kept):
+        async def take_sample(self, kept):
             self.waiting += 1
             if self.waiting == 100:
                 gate.set()
             await gate.wait()
-            return await super().sign(kept)
+            return await super().take_sample(kept)
 
     async with asyncio.timeout(5):
         assert len(await KeeperWatchdog(Slow()).look(many(100))) == 100
@@ -134,9 +134,9 @@ async def test_looks_at_many_do_not_fall_on_one_moment():
     starts = []
 
     class Timed(SilentYard):
-        async def sign(self, kept):
+        async def take_sample(self, kept):
             starts.append(asyncio.get_running_loop().time())
-            return await super().sign(kept)
+            return await super().take_sample(kept)
 
     await KeeperWatchdog(Timed()).look(many(5))
     gaps = [later - earlier for earlier, later in itertools.pairwise(starts)]
@@ -151,11 +151,11 @@ class PartlyBlind(SilentYard):
         self.blind = blind
         self.begun = []
 
-    async def sign(self, kept):
+    async def take_sample(self, kept):
         self.begun.append(kept.run_id)
         if kept.run_id == 1:
             await self.blind()
-        return await super().sign(kept)
+        return await super().take_sample(kept)
 
 
 async def fail():

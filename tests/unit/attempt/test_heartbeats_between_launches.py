@@ -16,7 +16,7 @@ async def test_an_attempt_that_waits_between_two_tries_is_told_of(desk):
 
     class Looking(House):
         async def sleep(self, seconds):
-            seen.extend(await self.work.signs())
+            seen.extend(await self.work.take_samples())
             await super().sleep(seconds)
 
     given = await agent_run(desk)
@@ -33,9 +33,9 @@ async def test_an_attempt_whose_checks_take_long_is_told_of(desk):
     work = work_on(desk.store, ManyYard({"out": b"done\n"}), Counting(), probes=eyes)
     running = asyncio.ensure_future(work.run(given))
     await eyes.waiting.wait()
-    assert [(sign.run_id, sign.state) for sign in await work.signs()] == [
+    assert [(sign.run_id, sign.state) for sign in await work.take_samples()] == [
         (given.lease.run_id, "concluding")
     ]
     running.cancel()
     await asyncio.wait([running])
-    assert await work.signs() == []
+    assert await work.take_samples() == []

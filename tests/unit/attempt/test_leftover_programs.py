@@ -24,18 +24,18 @@ class Clinging(FakeYard):
         self.times = times
         self.forgotten = []
 
-    async def sweep(self, kept):
-        await super().sweep(kept)
+    async def clean_up(self, kept):
+        await super().clean_up(kept)
         if len(self.swept) <= self.times:
             raise Unavailable("the engine keeps a container")
 
-    async def forget(self, kept):
+    async def delete(self, kept):
         self.forgotten.append(kept.run_id)
 
     def promise(self, seconds):
         """Nobody keeps it here."""
 
-    async def tidy(self, known):
+    async def delete_old(self, known):
         """Nothing lies about here."""
 
 
@@ -51,7 +51,7 @@ class Hanging(FakeYard):
     def close(self):
         """Nobody has it here."""
 
-    async def sweep(self, kept):
+    async def clean_up(self, kept):
         if self.hangs:
             self.hanging += 1
             await self.answers.wait()
@@ -136,7 +136,7 @@ async def test_what_is_being_discarded_is_left_to_the_next_process_of_the_home(d
 
 async def test_a_minute_of_an_engine_that_hangs_is_a_minute(desk, chance):
     yard = Clinging(1_000)
-    yard.moment = lambda: 30.0 * len(yard.swept)
+    yard.boot_time = lambda: 30.0 * len(yard.swept)
     given = await assignment(desk)
     yard.end(b"two\n")
     report = await work_on(desk.store, yard, chance).run(given)
@@ -155,11 +155,11 @@ class Remembering(Clinging):
         self.dirty[kept.epoch] = kept
         await super().start(kept, *rest)
 
-    async def sweep(self, kept):
-        await super().sweep(kept)
+    async def clean_up(self, kept):
+        await super().clean_up(kept)
         self.dirty.pop(kept.epoch, None)
 
-    async def unswept(self, known):
+    async def find_uncleaned(self, known):
         told = {(kept.run_id, kept.epoch) for kept in known}
         return [kept for kept in self.dirty.values() if (kept.run_id, kept.epoch) not in told]
 
@@ -188,14 +188,14 @@ async def test_what_cannot_be_discarded_is_logged_and_tried_again(desk, chance, 
     work = work_on(desk.store, yard, chance)
     yard.end(b"done\n")
     await settle_attempts(desk.store, [(given, await work.run(given))], Random(1))
-    forget, faults = yard.forget, [OSError("no descriptor")]
+    forget, faults = yard.delete, [OSError("no descriptor")]
 
     async def once(kept):
         if faults:
             raise faults.pop()
         await forget(kept)
 
-    yard.forget = once
+    yard.delete = once
     with pytest.raises(OSError, match="no descriptor"):
         await renewed(work)
     assert "run.undiscarded" in caplog.text

@@ -19,7 +19,7 @@ class FakeMailboxes:
         self.broken = None
         self.stop = None
 
-    def tell(self, acknowledged):
+    def set_callback(self, acknowledged):
         self.acknowledged = acknowledged
 
     async def open(self, assignment, kept, folder, stop):
@@ -32,7 +32,7 @@ class FakeMailboxes:
         self.done.append(("close", drain))
         return self.broken
 
-    def leave(self, run_id):
+    def release(self, run_id):
         self.done.append(("leave", run_id))
 
 
@@ -82,7 +82,7 @@ async def test_who_lets_go_leaves_the_mailbox_to_the_next(desk, chance):
     running = asyncio.ensure_future(work.run(given))
     while not yard.started:
         await asyncio.sleep(0)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

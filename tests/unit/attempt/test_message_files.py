@@ -31,13 +31,13 @@ class Mailboxes(FakeMailboxes):
         self.faults = []
         self.lost = frozenset()
 
-    async def bring(self, kept, message):
+    async def put_files(self, kept, message):
         if self.faults:
             raise self.faults.pop()
         self.brought.append((kept.nonce, message.id, len(self.yard.started)))
         return replace(message, lost=self.lost)
 
-    async def give(self, run_id, epoch, message, told):
+    async def put_message(self, run_id, epoch, message, told):
         return None
 
 

@@ -27,7 +27,7 @@ class Box:
         self.asked = asyncio.Event()
         self.faults = []
 
-    async def give(self, run_id, epoch, message, told):
+    async def put_message(self, run_id, epoch, message, told):
         self.asked.set()
         if self.faults:
             raise self.faults.pop()

@@ -140,13 +140,13 @@ class Unreadable(FakeYard):
             self.times -= 1
             raise OSError(EMFILE, "Too many open files")
 
-    def read(self, kept, stream, offset, most):
+    def read_output(self, kept, stream, offset, most):
         self._open()
-        return super().read(kept, stream, offset, most)
+        return super().read_output(kept, stream, offset, most)
 
-    def result(self, assignment):
+    def read_result(self, assignment):
         self._open()
-        return super().result(assignment)
+        return super().read_result(assignment)
 
 
 async def test_a_moment_without_descriptors_costs_no_program_its_life(desk, chance):
@@ -176,9 +176,9 @@ async def test_a_moment_without_descriptors_costs_no_word_of_what_has_ended(desk
 async def test_what_can_be_read_no_more_is_given_up_once_its_program_has_ended(desk, chance):
     yard = Unreadable()
     _, _, running = await heard(desk, chance, yard)
-    yard.moment, yard.times = itertools.count(step=10.0).__next__, 1_000_000
+    yard.boot_time, yard.times = itertools.count(step=10.0).__next__, 1_000_000
     yard.bell.set()
-    await until(lambda: yard.moment() > 10 * minding_module.READ_SECONDS)
+    await until(lambda: yard.boot_time() > 10 * minding_module.READ_SECONDS)
     assert (running.done(), yard.cancelled) == (False, [])
     yard.end(b"done\n")
     await until(running.done)
@@ -193,7 +193,7 @@ async def test_what_cannot_be_heard_is_swept_before_it_is_given_up(desk, chance,
     def broken(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(yard, "read", broken)
+    monkeypatch.setattr(yard, "read_output", broken)
     with pytest.raises(RuntimeError):
         await work_on(desk.store, yard, chance).run(given)
     assert (yard.cancelled, yard.swept) == ([UNHEARD], [given.lease.run_id])

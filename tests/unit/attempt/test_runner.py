@@ -57,7 +57,7 @@ async def test_how_long_nobody_was_there_is_reported_with_the_end(desk, chance, 
 
 async def test_what_was_seen_alive_has_ended_since_then(desk, chance, yard):
     given, work = await assignment(desk), work_on(desk.store, yard, chance)
-    yard.moment = itertools.chain([100.0], itertools.repeat(103.0)).__next__
+    yard.boot_time = itertools.chain([100.0], itertools.repeat(103.0)).__next__
     running = asyncio.ensure_future(work.run(given))
     while not yard.looks:
         await asyncio.sleep(0)
@@ -293,8 +293,8 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
     yard, turns, at_reads = FakeYard(), itertools.count(), []
     yard.out = b"x" * 999 + b"\n"
     yard.out *= 3 * PART // len(yard.out)
-    read = yard.read
-    yard.read = lambda *asked: (at_reads.append(next(turns)), read(*asked))[1]
+    read = yard.read_output
+    yard.read_output = lambda *asked: (at_reads.append(next(turns)), read(*asked))[1]
 
     async def others():
         while True:
@@ -316,13 +316,13 @@ async def test_who_carries_on_with_much_lets_others_have_their_turns(desk):
 async def test_who_carries_on_counts_the_output_that_is_on_record(desk, chance, yard, monkeypatch):
     """How it was cut into events is not in the bytes: line by line here, all at once there."""
     monkeypatch.setattr(hearing_module, "MOST_EVENTS", 20)
-    read = yard.read
+    read = yard.read_output
 
     def slowly(kept, stream, offset, most):
         found = read(kept, stream, offset, most)
         return found[: found.find(b"\n") + 1] if most == PART else found
 
-    yard.read = slowly
+    yard.read_output = slowly
     given = await assignment(desk)
     for _ in range(3):
         yard.end(b"a line\n" * 15)

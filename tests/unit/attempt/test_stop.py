@@ -57,7 +57,7 @@ async def test_nobody_leaves_while_a_program_is_being_started(desk, chance, yard
     await begun(lambda: work._going)
     await a_few_turns()
     if left:
-        work.let_go(given.lease.run_id)
+        work.detach(given.lease.run_id)
     running.cancel()
     await a_few_turns()
     assert not running.done()
@@ -105,7 +105,7 @@ async def test_an_answer_in_the_way_of_letting_go_holds_nobody_up(desk, chance, 
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await asked.wait()
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(5):
@@ -159,7 +159,7 @@ async def test_what_cannot_be_carried_on_is_ended_before_it_is_refused(desk, cha
     running = asyncio.ensure_future(work_on(desk.store, yard, chance).run(given))
     await begun(lambda: yard.started)
     work = work_on(desk.store, yard, chance)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     (kept,) = await desk.store.kept_of(yard.home)
     kept = dataclasses.replace(kept, agent="oracle")
@@ -195,7 +195,7 @@ async def test_a_promise_counts_from_before_the_store_was_asked(desk, chance, ya
         await renew_home(*args)
 
     monkeypatch.setattr(desk.store, "renew_home", slow)
-    yard.moment = lambda: slept
+    yard.boot_time = lambda: slept
     await work_on(desk.store, yard, chance).renew()
     assert yard.promised == 15 * 60.0
 
@@ -207,7 +207,7 @@ async def test_one_that_was_let_go_is_left_alone(desk, chance, yard):
     async with asyncio.timeout(5):
         while not yard.started:
             await asyncio.sleep(0)
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -228,7 +228,7 @@ async def test_one_that_was_let_go_before_it_was_written_down_is_given_back(
     work = work_on(desk.store, yard, chance)
     running = asyncio.ensure_future(work.run(given))
     await asked.wait()
-    work.let_go(given.lease.run_id)
+    work.detach(given.lease.run_id)
     running.cancel()
     assert (await running).outcome == Drained()
     assert yard.started == []

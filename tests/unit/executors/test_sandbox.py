@@ -18,7 +18,7 @@ from rota.executors.sandbox.executor import (
 from rota.executors.shared.mounts import AllowedMount, MountAllowlist, environment
 from rota.executors.shared.resource_limits import CgroupHierarchy, enforced_limits, limit_arguments
 from rota.keeper.build import Interpreter
-from rota.keeper.workspace import WALLED_PROCESSES, limits_for_isolated
+from rota.keeper.workspace import ISOLATED_PROCESSES, limits_for_isolated
 from rota.model.programs import MIB, NetworkAccess, Program, ResourceLimits
 from rota.model.spaces import SpaceRole
 from rota.ports.executor import EgressSocket, ExecutionSpec, ProcessTreeMode, StopSignalTarget
@@ -158,7 +158,7 @@ def test_behind_walls_processes_are_always_bounded_and_memory_where_it_is_for_al
         enforced_limits(OLD, counts_alone=True),
     )
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    usual = ResourceLimits(processes=WALLED_PROCESSES)
+    usual = ResourceLimits(processes=ISOLATED_PROCESSES)
     assert limits_for_isolated(ResourceLimits(), together) == replace(usual, memory_bytes=half)
     assert limits_for_isolated(ResourceLimits(), each) == usual
     named = ResourceLimits(processes=5, memory_bytes=9)

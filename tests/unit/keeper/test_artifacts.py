@@ -17,12 +17,12 @@ import pytest
 
 from rota.errors import NotFound, Refused
 from rota.keeper.workspace import (
-    LARGEST,
+    MAX_ARTIFACT_BYTES,
     MAX_DEPTH,
     MAX_LISTED,
     LocalArtifactStore,
+    artifacts_folder,
     result_name,
-    shelf_of,
 )
 from rota.ports.host import ArtifactFolder
 
@@ -37,13 +37,13 @@ def kept(tmp_path):
 
 @pytest.fixture
 def shelf(kept, tmp_path):
-    made = shelf_of(tmp_path / "spaces" / "main", 7)
+    made = artifacts_folder(tmp_path / "spaces" / "main", 7)
     kept.prepare(made, 1, anew=True)
     return made
 
 
 def names(kept, run_id=7):
-    return [artifact.name for artifact in kept.of("main", run_id).files]
+    return [artifact.name for artifact in kept.list_artifacts("main", run_id).files]
 
 
 def content(kept, name):
@@ -54,7 +54,7 @@ def content(kept, name):
 
 
 def test_a_run_that_was_given_no_folder_has_left_nothing(kept):
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert (told.files, told.left_out, told.more) == ((), 0, False)
 
 
@@ -63,7 +63,7 @@ def test_files_are_listed_by_name_and_read(kept, shelf):
     (shelf / "b" / "c" / "deep.txt").write_bytes(b"deep")
     (shelf / "a b.txt").write_bytes(b"one")
     (shelf / "übersicht.txt").write_bytes(b"two")
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert [(a.name, a.size) for a in told.files] == [
         ("a b.txt", 3),
         ("b/c/deep.txt", 4),
@@ -74,9 +74,9 @@ def test_files_are_listed_by_name_and_read(kept, shelf):
 
 
 def test_a_run_that_left_nothing_has_nothing(kept, shelf):
-    assert kept.of("main", 7).files == ()
-    assert kept.of("main", 8).files == ()
-    assert kept.of("nobody", 7).files == ()
+    assert kept.list_artifacts("main", 7).files == ()
+    assert kept.list_artifacts("main", 8).files == ()
+    assert kept.list_artifacts("nobody", 7).files == ()
 
 
 def test_files_that_come_and_go_meanwhile_hide_no_others(kept, shelf):
@@ -130,7 +130,7 @@ def test_what_may_not_be_looked_at_is_counted(shelf, no_root, mode, seen, left_o
     for name in ("good", "sub/a", "sub/b"):
         (own / name).touch()
     (own / "sub").chmod(mode)
-    told = no_root.of("main", 7)
+    told = no_root.list_artifacts("main", 7)
     assert [artifact.name for artifact in told.files] == ["good", *seen]
     assert (told.left_out, told.more) == (left_out, False)
 
@@ -139,7 +139,7 @@ def test_a_shelf_that_its_program_has_locked_shows_nothing_until_the_next_attemp
     own = Path("spaces/main/artifacts/7")
     (own / "made").touch()
     own.chmod(0)
-    told = no_root.of("main", 7)
+    told = no_root.list_artifacts("main", 7)
     assert (told.files, told.left_out) == ((), 1)
     no_root.prepare(own, 2, anew=False)
     assert names(no_root) == ["made"]
@@ -148,10 +148,10 @@ def test_a_shelf_that_its_program_has_locked_shows_nothing_until_the_next_attemp
 def test_a_shelf_that_its_program_has_locked_is_deleted_in_its_time(shelf, no_root):
     Path("spaces/main/artifacts/7/made").touch()
     Path("spaces/main/artifacts/7").chmod(0)
-    (told,) = no_root.shelves()
+    (told,) = no_root.list_folders()
     assert (told.run_id, told.empty) == (7, False)
-    no_root.drop(told)
-    assert no_root.shelves() == []
+    no_root.delete_folder(told)
+    assert no_root.list_folders() == []
 
 
 def link(path, secret):
@@ -221,7 +221,7 @@ def test_a12_what_is_no_plain_file_is_passed_over(kept, shelf, tmp_path, plant):
     secret.write_text("secret")
     (shelf / "good").write_text("good")
     plant(shelf / "bad", secret)
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert [artifact.name for artifact in told.files] == ["good"]
     assert told.left_out == 1
     for name in ("bad", "bad/secret", *{path.name for path in shelf.iterdir()} - {"good"}):
@@ -269,7 +269,7 @@ def test_a_folder_that_was_swapped_for_a_link_shows_nothing(kept, shelf, tmp_pat
     assert names(kept) == []
     with pytest.raises(NotFound):
         kept.open("main", 7, "secret")
-    kept.drop(ArtifactFolder("main", 7, datetime.now(UTC), empty=False))
+    kept.delete_folder(ArtifactFolder("main", 7, datetime.now(UTC), empty=False))
     assert (elsewhere / "7" / "secret").exists()
 
 
@@ -286,7 +286,7 @@ def test_a_link_in_the_place_of_the_folder_is_replaced_by_a_folder(kept, shelf, 
 def test_a_list_is_bounded(kept, shelf):
     for number in range(MAX_LISTED + 5):
         (shelf / f"{number:05}").touch()
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert (len(told.files), told.more) == (MAX_LISTED, True)
 
 
@@ -294,13 +294,13 @@ def test_what_lies_too_deep_is_left_out(kept, shelf):
     deep = shelf.joinpath(*["d"] * (MAX_DEPTH + 3))
     deep.mkdir(parents=True)
     (deep / "x").touch()
-    told = kept.of("main", 7)
+    told = kept.list_artifacts("main", 7)
     assert (told.files, told.left_out, told.more) == ((), 1, False)
 
 
 def test_what_is_too_large_is_refused_and_not_read(kept, shelf):
     with (shelf / "huge").open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_ARTIFACT_BYTES + 1)
     assert names(kept) == ["huge"]
     with pytest.raises(Refused, match="1 GiB"):
         kept.open("main", 7, "huge")
@@ -340,12 +340,12 @@ def test_the_first_attempt_finds_nothing_of_an_earlier_life(kept, shelf):
 
 def test_a_result_is_read_up_to_a_bound(kept, shelf):
     (shelf / "result-1").write_bytes(b"x" * 100)
-    assert kept.read("main", 7, "result-1", 10) == b"x" * 10
-    os.truncate(shelf / "result-1", 2 * LARGEST)
-    assert kept.read("main", 7, "result-1", 10) == b"x" * 10
+    assert kept.read_artifact("main", 7, "result-1", 10) == b"x" * 10
+    os.truncate(shelf / "result-1", 2 * MAX_ARTIFACT_BYTES)
+    assert kept.read_artifact("main", 7, "result-1", 10) == b"x" * 10
     (shelf / "result-1").unlink()
     (shelf / "result-1").symlink_to("/etc/passwd")
-    assert kept.read("main", 7, "result-1", 10) is None
+    assert kept.read_artifact("main", 7, "result-1", 10) is None
 
 
 @pytest.mark.timeout(60)
@@ -363,15 +363,15 @@ def test_everything_of_a_run_is_deleted_however_deep_it_is(kept, shelf, tmp_path
         os.close(held)
         held = inner
     os.close(held)
-    (told,) = kept.shelves()
+    (told,) = kept.list_folders()
     assert (told.space, told.run_id, told.empty) == ("main", 7, False)
-    kept.drop(told)
-    assert kept.shelves() == []
+    kept.delete_folder(told)
+    assert kept.list_folders() == []
     assert (outside / "mine").exists()
 
 
 def test_only_folders_of_runs_are_shelves(kept, shelf):
     (shelf.parent / "notes").mkdir()
     (shelf.parent / "8").write_text("no folder")
-    (told,) = kept.shelves()
+    (told,) = kept.list_folders()
     assert (told.run_id, told.empty) == (7, True)

@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 from rota.keeper import build as keeper_build
-from rota.keeper.build import PACKAGE, PARTS, build, certain_kill
+from rota.keeper.build import PACKAGE, PARTS, build_keeper, certain_kill
 from rota.ports.executor import ProcessTreeMode
 
 
 def parts():
-    return {part: ast.parse(text) for part, text in zip(PARTS, keeper_build._texts(), strict=True)}
+    return {
+        part: ast.parse(text) for part, text in zip(PARTS, keeper_build._sources(), strict=True)
+    }
 
 
 def test_every_part_is_there():
@@ -48,15 +50,15 @@ def test_a_part_imports_only_what_was_put_in_before_it_and_cheap_modules():
 
 
 def test_it_is_compiled_once(tmp_path):
-    program = build(tmp_path)
+    program = build_keeper(tmp_path)
     before = Path(program.path).stat()
-    assert build(tmp_path) == program
+    assert build_keeper(tmp_path) == program
     assert Path(program.path).stat().st_mtime_ns == before.st_mtime_ns
     assert [path.name for path in tmp_path.iterdir()] == [Path(program.path).name]
 
 
 def test_it_starts_without_rota_and_without_what_is_slow(tmp_path):
-    program = build(tmp_path)
+    program = build_keeper(tmp_path)
     words = [program.python, "-I", "-S", "-X", "importtime", program.path, "--try"]
     told = subprocess.run(words, env={}, capture_output=True, text=True, check=False, timeout=20)
     loaded = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
@@ -68,7 +70,7 @@ def test_it_starts_without_rota_and_without_what_is_slow(tmp_path):
 
 
 def test_a_guarded_tree_is_never_certain(tmp_path):
-    program = build(tmp_path)
+    program = build_keeper(tmp_path)
     assert certain_kill(ProcessTreeMode.GUARD, program) is False
     assert certain_kill(ProcessTreeMode.AUTO, program) is certain_kill(
         ProcessTreeMode.PIDNS, program
@@ -76,7 +78,7 @@ def test_a_guarded_tree_is_never_certain(tmp_path):
 
 
 def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatch):
-    at_once, most, together = 0, 0, keeper_build._together
+    at_once, most, together = 0, 0, keeper_build._compile
     beside = threading.Event()
 
     def counted(texts):
@@ -89,9 +91,11 @@ def test_two_threads_never_put_it_together_at_the_same_time(tmp_path, monkeypatc
         finally:
             at_once -= 1
 
-    monkeypatch.setattr(keeper_build, "_together", counted)
+    monkeypatch.setattr(keeper_build, "_compile", counted)
     folders = [tmp_path / str(number) for number in range(3)]
-    threads = [threading.Thread(target=keeper_build.build, args=(folder,)) for folder in folders]
+    threads = [
+        threading.Thread(target=keeper_build.build_keeper, args=(folder,)) for folder in folders
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

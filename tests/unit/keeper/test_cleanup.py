@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from rota.errors import Unavailable
-from rota.keeper.cleanup import LEFT_SECONDS, UNSWEPT, remove_old_folders, unswept
+from rota.keeper.cleanup import RETENTION_SECONDS, UNSWEPT, find_uncleaned, remove_old_folders
 from rota.keeper.home import LocalKeeperHome
 from rota.keeper.workspace import FolderLocks, attempt_folder_name, egress_name
 from rota.model.attempts import KeptAttempt
 
 NOW = 1_700_000_000.0
-LONG_AGO = NOW - LEFT_SECONDS - 1
+LONG_AGO = NOW - RETENTION_SECONDS - 1
 
 
 def kept(run_id):
@@ -98,7 +98,7 @@ def test_only_what_has_ended_unknown_and_unswept_is_still_to_be_swept(keepers):
     not_swept(keepers, kept(2), ended=False)
     not_swept(keepers, kept(3))
     leave(keepers, kept(4), LONG_AGO)
-    (left,) = unswept(keepers, "here", [kept(3)])
+    (left,) = find_uncleaned(keepers, "here", [kept(3)])
     assert left == replace(kept(1), boot="", executor="container")
 
 
@@ -120,13 +120,13 @@ async def test_an_executor_is_remembered_until_it_has_swept(tmp_path):
     for name in ("attempts", "rooms", "mailboxes"):
         (keepers / name).mkdir(parents=True)
     attempt = not_swept(keepers, kept(1))
-    (left,) = await yard.unswept([])
+    (left,) = await yard.find_uncleaned([])
     with pytest.raises(Unavailable):
-        await yard.sweep(left)
-    assert await yard.unswept([]) == [left]
+        await yard.clean_up(left)
+    assert await yard.find_uncleaned([]) == [left]
     engine.answers = True
-    await yard.sweep(left)
-    assert await yard.unswept([]) == []
+    await yard.clean_up(left)
+    assert await yard.find_uncleaned([]) == []
     assert attempt.exists()
 
 

@@ -6,26 +6,26 @@ import resource
 
 import pytest
 
-from rota.keeper.build import MOST, take_descriptors, usual_files
+from rota.keeper.build import MAX_FILES, default_file_limit, raise_file_limit
 
 
 @pytest.fixture
 def hard():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    usual_files.cache_clear()
+    default_file_limit.cache_clear()
     yield before[1]
-    usual_files.cache_clear()
+    default_file_limit.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_daemon_may_open_more_than_usual(hard):
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    take_descriptors()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MOST), hard)
-    assert usual_files() == 256
+    raise_file_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, MAX_FILES), hard)
+    assert default_file_limit() == 256
 
 
 def test_who_may_open_as_many_already_takes_no_more(hard):
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    take_descriptors()
+    raise_file_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rota.keeper.paths import guard
+from rota.keeper.paths import guard_names
 from rota.keeper.workspace import FolderLocks
 from rota.ports.executor import GUARDED
 
@@ -26,9 +26,9 @@ def begin(tmp_path, claims, work, name):
     """Let an attempt begin in a folder, as its launcher would."""
     room = tmp_path / "rooms" / name
     (room / "abcdef12").mkdir(parents=True)
-    claims.make(room / "abcdef12", str(work))
+    claims.acquire(room / "abcdef12", str(work))
     held = os.open(work, os.O_PATH | os.O_DIRECTORY)
-    for one in guard(str(work), held, list(GUARDED)):
+    for one in guard_names(str(work), held, list(GUARDED)):
         os.close(one.descriptor)
     os.close(held)
     return room
@@ -42,9 +42,9 @@ def test_what_only_held_a_name_is_gone_with_the_last_attempt(tmp_path, claims, w
     first, second = (begin(tmp_path, claims, work, name) for name in ("1-1", "2-1"))
     assert ".git" in names(work)
     before = names(work)
-    claims.drop(first)
+    claims.release(first)
     assert names(work) == before
-    claims.drop(second)
+    claims.release(second)
     assert names(work) == []
     assert not any((tmp_path / "rooms").iterdir())
 
@@ -56,7 +56,7 @@ def test_what_people_have_there_stays(tmp_path, claims, work):
     room = begin(tmp_path, claims, work, "1-1")
     (work / ".claude").chmod(0o700)
     (work / ".claude" / "settings.json").write_text("{}")
-    claims.drop(room)
+    claims.release(room)
     assert names(work) == [
         *(".claude", ".claude/settings.json", ".envrc", ".git", ".git/objects", ".vscode"),
     ]
@@ -68,8 +68,8 @@ def test_folders_that_people_made_are_never_deleted(tmp_path, claims, work):
     for name in (".git", ".claude"):
         (work / name).chmod(0o555)
     first, second = (begin(tmp_path, claims, work, name) for name in ("1-1", "2-1"))
-    claims.drop(first)
-    claims.drop(second)
+    claims.release(first)
+    claims.release(second)
     assert names(work) == [".claude", ".git"]
 
 
@@ -78,8 +78,8 @@ def test_what_an_attempt_held_goes_with_the_last_one_that_came_later(tmp_path, c
     (work / ".vscode").rmdir()
     (work / ".vscode").mkdir()
     second = begin(tmp_path, claims, work, "2-1")
-    claims.drop(first)
-    claims.drop(second)
+    claims.release(first)
+    claims.release(second)
     assert names(work) == [".vscode"]
 
 
@@ -87,10 +87,10 @@ def test_a_claim_of_an_earlier_version_or_a_torn_one_takes_nothing_away(tmp_path
     rooms = [begin(tmp_path, claims, work, name) for name in ("1-1", "2-1")]
     before = names(work)
     (rooms[0] / "abcdef12" / "works-in").write_text(str(work))
-    claims.drop(rooms[1])
+    claims.release(rooms[1])
     assert names(work) == before
     (rooms[0] / "abcdef12" / "works-in").write_text("")
-    claims.drop(rooms[0])
+    claims.release(rooms[0])
     assert names(work) == before
 
 
@@ -101,12 +101,12 @@ def test_no_link_is_followed(tmp_path, claims, work):
     room = begin(tmp_path, claims, work, "1-1")
     (work / ".git").rmdir()
     (work / ".git").symlink_to(aside)
-    claims.drop(room)
+    claims.release(room)
     assert (aside / "hooks").is_dir()
 
 
 def test_an_attempt_that_claims_nothing_or_is_gone_is_simply_dropped(tmp_path, claims):
     (tmp_path / "rooms" / "1-1" / "abcdef12").mkdir(parents=True)
-    claims.drop(tmp_path / "rooms" / "1-1")
-    claims.drop(tmp_path / "rooms" / "1-1")
+    claims.release(tmp_path / "rooms" / "1-1")
+    claims.release(tmp_path / "rooms" / "1-1")
     assert not any((tmp_path / "rooms").iterdir())

@@ -5,20 +5,26 @@ import os
 import pytest
 
 from rota.errors import Invalid
-from rota.keeper.workspace import delete, make_box, make_folder, outbox_of, visible_mailbox
+from rota.keeper.workspace import (
+    delete_tree,
+    make_folder,
+    make_mailbox,
+    readable_folders,
+    writable_folder,
+)
 
 
 def test_a_mailbox_is_made_once_and_is_private(tmp_path):
-    box = make_box(tmp_path / "7-2", "abcdef12")
+    box = make_mailbox(tmp_path / "7-2", "abcdef12")
     (tmp_path / "7-2" / "abcdef12" / "out" / "x.json").touch()
-    assert make_box(tmp_path / "7-2", "abcdef12") == box == str(tmp_path / "7-2" / "abcdef12")
+    assert make_mailbox(tmp_path / "7-2", "abcdef12") == box == str(tmp_path / "7-2" / "abcdef12")
     found = sorted(str(path.relative_to(box)) for path in (tmp_path / "7-2").rglob("*"))[1:]
     assert found == ["in", "in/files", "in/messages", "in/replies", "out", "out/x.json"]
     for folder in ("in", "out", "in/replies", "in/messages", "in/files"):
         assert (tmp_path / "7-2" / "abcdef12" / folder).stat().st_mode & 0o777 == 0o700
-    assert make_box(tmp_path / "7-2", "00000000") != box
-    assert (visible_mailbox(box), outbox_of(box)) == ([f"{box}/in"], f"{box}/out")
-    assert (visible_mailbox(None), outbox_of(None)) == ([], None)
+    assert make_mailbox(tmp_path / "7-2", "00000000") != box
+    assert (readable_folders(box), writable_folder(box)) == ([f"{box}/in"], f"{box}/out")
+    assert (readable_folders(None), writable_folder(None)) == ([], None)
 
 
 def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path):
@@ -30,7 +36,7 @@ def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path):
 
 
 def test_whatever_a_program_left_there_goes(tmp_path):
-    box = make_box(tmp_path / "7-2", "abcdef12")
+    box = make_mailbox(tmp_path / "7-2", "abcdef12")
     (tmp_path / "kept").write_text("kept")
     out = os.open(f"{box}/out", os.O_RDONLY)
     os.symlink(tmp_path, "link", dir_fd=out)
@@ -40,6 +46,6 @@ def test_whatever_a_program_left_there_goes(tmp_path):
         os.close(out)
         out = below
     os.close(out)
-    delete(tmp_path / "7-2")
-    delete(tmp_path / "7-2")
+    delete_tree(tmp_path / "7-2")
+    delete_tree(tmp_path / "7-2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"]

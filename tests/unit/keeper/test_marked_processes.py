@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from rota.keeper.cleanup import marked, sweep
-from rota.keeper.linux import children, descendants, parent, start_time, strike
+from rota.keeper.cleanup import kill_marked, marked_processes
+from rota.keeper.linux import children, descendants, parent, send_signal, start_time
 
 FORKING = "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        time.sleep(30)\nprint('ready', flush=True)\ntime.sleep(30)"
 
@@ -19,22 +19,22 @@ def tree(request):
     with subprocess.Popen(words, env={"ROTA_KEEPER": name}, stdout=subprocess.PIPE) as root:
         root.stdout.readline()
         yield name, root
-        sweep(name)
+        kill_marked(name)
 
 
 def test_everything_that_carries_a_marker_is_ended(tree):
     name, root = tree
-    assert len(marked(name)) == 4
-    assert sweep(name) == 4
+    assert len(marked_processes(name)) == 4
+    assert kill_marked(name) == 4
     assert root.wait(5) == -9
-    assert marked(name) == []
-    assert sweep(name) == 0
+    assert marked_processes(name) == []
+    assert kill_marked(name) == 0
 
 
 def test_a_marker_that_only_begins_alike_is_another(tree):
     name, _ = tree
-    assert marked(name[:-1]) == []
-    assert marked(name + "1") == []
+    assert marked_processes(name[:-1]) == []
+    assert marked_processes(name + "1") == []
 
 
 def test_a_descendant_without_the_marker_is_found_through_its_parent(tree):
@@ -45,12 +45,12 @@ def test_a_descendant_without_the_marker_is_found_through_its_parent(tree):
         other.stdout.readline()
         while len(descendants(other.pid)) != 1:
             pass
-        assert sweep(name) == 6
+        assert kill_marked(name) == 6
 
 
 def test_the_one_who_sweeps_is_spared(monkeypatch):
     """A daemon that was started inside an attempt carries its marker itself."""
-    code = "from rota.keeper.cleanup import sweep\nprint(sweep('inside'))"
+    code = "from rota.keeper.cleanup import kill_marked\nprint(kill_marked('inside'))"
     told = subprocess.run(
         [sys.executable, "-c", code],
         env={"ROTA_KEEPER": "inside"},
@@ -72,9 +72,9 @@ def test_a_process_is_struck_only_if_it_is_still_the_one(tree):
     _, root = tree
     began = start_time(root.pid)
     assert began > 0
-    assert not strike(root.pid, 9, lambda pid: start_time(pid) == began + 1)
+    assert not send_signal(root.pid, 9, lambda pid: start_time(pid) == began + 1)
     assert root.poll() is None
-    assert strike(root.pid, 9, lambda pid: start_time(pid) == began)
+    assert send_signal(root.pid, 9, lambda pid: start_time(pid) == began)
     root.wait(5)
     assert start_time(root.pid) == 0
-    assert not strike(root.pid, 9, lambda _: True)
+    assert not send_signal(root.pid, 9, lambda _: True)

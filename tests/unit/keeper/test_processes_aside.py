@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from rota.keeper.cleanup import CleanupThread, reap
+from rota.keeper.cleanup import CleanupThread, reap_keeper
 from rota.keeper.linux import children
 
 LONG = 30.0
@@ -40,10 +40,10 @@ async def done(told):
 async def test_a_sweep_is_begun_once_and_tells_when_it_is_done():
     told, sweeper = asyncio.Queue(), Sweeper()
     aside = CleanupThread(told.put_nowait, sweeper)
-    assert [aside.sweep("a"), aside.sweep("a")] == [None, None]
+    assert [aside.kill_marked("a"), aside.kill_marked("a")] == [None, None]
     sweeper.may.set()
     await done(told)
-    assert aside.sweep("a") == 3
+    assert aside.kill_marked("a") == 3
     assert sweeper.begun == ["a"]
 
 
@@ -51,13 +51,13 @@ async def test_a_sweep_that_failed_says_so_and_is_begun_again():
     told, sweeper = asyncio.Queue(), Sweeper(fails=1)
     sweeper.may.set()
     aside = CleanupThread(told.put_nowait, sweeper)
-    assert aside.sweep("a") is None
+    assert aside.kill_marked("a") is None
     await done(told)
     with pytest.raises(TimeoutError):
-        aside.sweep("a")
-    assert aside.sweep("a") is None
+        aside.kill_marked("a")
+    assert aside.kill_marked("a") is None
     await done(told)
-    assert aside.sweep("a") == 3
+    assert aside.kill_marked("a") == 3
 
 
 @pytest.fixture
@@ -77,16 +77,16 @@ def is_buried(pid):
 
 def test_a_keeper_that_lives_is_not_waited_for_without_time(keeper):
     child, folder = keeper
-    assert not reap(folder, seconds=0)
+    assert not reap_keeper(folder, seconds=0)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert reap(folder, seconds=0)
+    assert reap_keeper(folder, seconds=0)
     assert is_buried(child.pid)
 
 
 async def test_a_keeper_that_ends_later_is_waited_for_aside(keeper):
     child, folder = keeper
-    CleanupThread(lambda _: None).reap(folder)
+    CleanupThread(lambda _: None).reap_keeper(folder)
     child.kill()
     async with asyncio.timeout(LONG):
         while (folder / "lock").read_text():

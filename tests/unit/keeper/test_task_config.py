@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rota.errors import Invalid
-from rota.keeper.workspace import MAX_CONFIG, read_config, resources_of
+from rota.keeper.workspace import MAX_CONFIG, read_config, resources_folder
 
 
 def test_without_a_config_there_is_none(tmp_path):
@@ -46,5 +46,5 @@ def test_no_link_is_followed_and_no_pipe_waited_for(tmp_path):
 
 @pytest.mark.parametrize("name", ["a/b", "a/../../b", "a:b", "x" * 128])
 def test_the_folder_of_a_task_is_one_step_below_the_others(tmp_path, name):
-    assert resources_of(tmp_path, name).parent == tmp_path / "resources"
-    assert resources_of(tmp_path, name).resolve().parent == tmp_path / "resources"
+    assert resources_folder(tmp_path, name).parent == tmp_path / "resources"
+    assert resources_folder(tmp_path, name).resolve().parent == tmp_path / "resources"

@@ -83,7 +83,7 @@ def test_a_decision_counts_until_its_expiry_and_not_then():
     question = approval(shown({}))
     end = to_micros(question.expires_at)
     check_decision(question, "deny", question.digest, end - 1)
-    with pytest.raises(Conflict, match="has run out"):
+    with pytest.raises(Conflict, match="has expired"):
         check_decision(question, "deny", question.digest, end)
 
 

@@ -47,10 +47,10 @@ class KeptPuppet:
     def routes(self):
         return ["python:job"]
 
-    def waited(self, run_id):
+    def queue_wait(self, run_id):
         return 0.0
 
-    def let_go(self, run_id):
+    def detach(self, run_id):
         self.left.add(run_id)
 
     async def open(self):
@@ -66,7 +66,7 @@ class KeptPuppet:
     async def close(self):
         self.machine.locked = False
 
-    async def signs(self):
+    async def take_samples(self):
         return []
 
     async def run(self, assignment):

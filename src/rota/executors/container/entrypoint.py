@@ -26,7 +26,7 @@ import sys
 
 from rota.errors import NotPermitted, Refused, RotaError, Unavailable, shown
 from rota.executors.shared.exec_program import CANNOT_START, NOT_STARTED, inherited_environment
-from rota.keeper.paths import guard, is_there, open_below
+from rota.keeper.paths import exists_in_root, guard_names, open_below
 
 PATIENCE = 60.0
 LOBBY_SECONDS = 30.0
@@ -155,7 +155,7 @@ def looked_at(words: list[str]) -> tuple[list[InspectedPath], list[str]]:
             held = open_below(first, second)
             seen[second] = InspectedPath(second, held, second, write=word == "--lend")
     for folder, names in guarded.items():
-        for each in guard(folder, seen[folder].held, names):
+        for each in guard_names(folder, seen[folder].held, names):
             seen[each.path] = InspectedPath(each.path, each.descriptor, each.path, write=each.write)
     return list(seen.values()), kept
 
@@ -206,7 +206,7 @@ def find(root: str, program: list[str], config: str) -> None:
     env = dict(pair.split("=", 1) for pair in made["Env"])
     image, name = program[:2]
     folders = [made["WorkingDir"]] if "/" in name else env.get("PATH", "").split(":")
-    if not any(is_there(root, os.path.join(folder, name)) for folder in folders):  # noqa: PTH118
+    if not any(exists_in_root(root, os.path.join(folder, name)) for folder in folders):  # noqa: PTH118
         raise Refused(f"{name} is not in the image {image}: name a program that it has")
 
 

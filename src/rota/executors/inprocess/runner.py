@@ -47,7 +47,7 @@ class InProcessRunner:
         own = list(self._functions)
         return [*own, DOTTED] if self._allow_dotted else own
 
-    def let_go(self, run_id: int) -> None:
+    def detach(self, run_id: int) -> None:
         """Nothing goes on without this process."""
 
     async def run(self, assignment: Assignment) -> AttemptReport:
@@ -78,7 +78,7 @@ class InProcessRunner:
             )
         return AttemptReport(outcome=Succeeded(result=text), messages=handle.messages)
 
-    def waited(self, run_id: int) -> float | None:
+    def queue_wait(self, run_id: int) -> float | None:
         """Return how long a plain function waited for a thread; coroutines never wait."""
         return self._waits.get(run_id, 0.0)
 

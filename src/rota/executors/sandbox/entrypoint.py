@@ -23,7 +23,7 @@ from rota.executors.shared.exec_program import (
     bound,
     inherited_environment,
 )
-from rota.keeper.paths import guard, open_below
+from rota.keeper.paths import guard_names, open_below
 
 OWN_WORDS = frozenset({"--show", "--lend", "--guard", "--text", "--outlet", "--folder"})
 
@@ -79,7 +79,7 @@ def guards(lent: dict[str, int], guarded: dict[str, list[str]]) -> list[str]:
     """Return the binds that keep guarded names from being written or moved."""
     made = []
     for folder, names in guarded.items():
-        for held in guard(folder, lent[folder], names):
+        for held in guard_names(folder, lent[folder], names):
             word = "--bind-fd" if held.write else "--ro-bind-fd"
             made += [word, str(inherited(held.descriptor)), held.path]
     return made

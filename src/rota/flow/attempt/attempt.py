@@ -373,7 +373,7 @@ async def read_result(
 
 def has_written(yard: KeeperHome, kept: KeptAttempt) -> bool | None:
     """Return whether an attempt has written to somewhere outside; None if that is not known."""
-    seen = yard.wrote(kept)
+    seen = yard.has_written(kept)
     return seen if seen is not None or kept.writes else False
 
 

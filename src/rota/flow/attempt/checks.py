@@ -165,7 +165,7 @@ class CheckRunner:
         name = name_of(check)
         if self._probes is None:
             return _unseen(name)
-        seen = await self._probes.file(*_where(assignment), check.wanted)
+        seen = await self._probes.stat_file(*_where(assignment), check.wanted)
         if isinstance(seen, str):
             return CheckResult(name, passed=False, evidence=seen)
         at = from_micros(seen.written)
@@ -180,7 +180,7 @@ class CheckRunner:
         if self._probes is None:
             return _unseen(name)
         seconds = check.seconds or DEFAULT_SECONDS / 2
-        seen = await halting.unless(self._probes.answers(check.wanted, check.contains, seconds))
+        seen = await halting.unless(self._probes.check_url(check.wanted, check.contains, seconds))
         return CheckResult(name, *(seen or (False, STOPPED)))
 
     async def pattern(self, look: _Look) -> CheckResult:

@@ -134,14 +134,14 @@ class MessageDelivery:
         self, kept: KeptAttempt, ready: PreparedAttempt | None
     ) -> Callable[[ThreadMessage], Awaitable[int | None]] | None:
         agent, box, yard = None if ready is None else is_steerable(ready), self.box, self._yard
-        files = None if box is None or yard is None else files_in(yard.mailbox(kept))
+        files = None if box is None or yard is None else files_in(yard.make_mailbox(kept))
         if agent is not None and yard is not None:
             steer = self._steered[kept.run_id] = InputWriter(yard, kept, agent, files)
             return steer.put if box is None else partial(_brought, box, kept, steer)
         if box is None:
             return None
         tell = partial(message_text, files=files)
-        return lambda message: box.give(kept.run_id, kept.epoch, message, tell)
+        return lambda message: box.put_message(kept.run_id, kept.epoch, message, tell)
 
     async def heard(self, kept: KeptAttempt, hearing: OutputParser) -> None:
         """Note what a steered program has taken in; end its input when it has nothing to do.
@@ -184,7 +184,7 @@ async def _brought(
 ) -> int | None:
     """Tell a message to a program that is steered, once its files are there."""
     if message.files and not steer.has(message):
-        message = await box.bring(kept, message)
+        message = await box.put_files(kept, message)
     return await steer.put(message)
 
 
@@ -236,13 +236,13 @@ class InputWriter:
     def _ring(self) -> None:
         """Have what lies there read: who put it there may have been killed before it rang."""
         try:
-            self._yard.write(self.kept, self._at + len(self._torn), b"", end=self._ended)
+            self._yard.write_input(self.kept, self._at + len(self._torn), b"", end=self._ended)
         except OSError as fault:
             log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
 
     def _look(self) -> None:
         """Learn what lies there, whoever has put it there."""
-        data, self._ended = self._yard.input(self.kept)
+        data, self._ended = self._yard.read_input(self.kept)
         *whole, self._torn = data.split(b"\n")
         self._at = len(data) - len(self._torn)
         self._lines = {line + b"\n" for line in whole}
@@ -280,7 +280,7 @@ class InputWriter:
         if self._ended or not line.startswith(self._torn):
             return False
         try:
-            self._yard.write(self.kept, self._at, line)
+            self._yard.write_input(self.kept, self._at, line)
         except OSError as fault:
             log.warning("run.not_told", extra={"run_id": self.kept.run_id, "error": str(fault)})
             self._look()
@@ -301,7 +301,7 @@ class InputWriter:
     def close(self) -> None:
         """End the input: what was not taken from there will not be."""
         if not self._ended:
-            self._yard.write(self.kept, self._at, b"", end=True)
+            self._yard.write_input(self.kept, self._at, b"", end=True)
             self._ended = True
 
 
@@ -322,14 +322,14 @@ class AttemptMailbox:
         """Return a room whose program knows where the mailbox of its try is."""
         if self._mailboxes is None:
             return room
-        box = self._yard.mailbox(kept)
+        box = self._yard.make_mailbox(kept)
         return replace(room, mailbox=box, ids={**room.ids, "ROTA_MAILBOX": box})
 
     def files(self, assignment: Assignment, kept: KeptAttempt) -> str | None:
         """Return where the program of a try finds the files of messages; None if nowhere."""
         if self._mailboxes is None or assignment.lease.thread is None:
             return None
-        return files_in(self._yard.mailbox(kept))
+        return files_in(self._yard.make_mailbox(kept))
 
     async def bring(
         self,
@@ -346,7 +346,7 @@ class AttemptMailbox:
         if self._mailboxes is None:
             return prepared
         try:
-            lying = [await self._mailboxes.bring(kept, message) for message in told.carrying]
+            lying = [await self._mailboxes.put_files(kept, message) for message in told.carrying]
         except Unavailable as fault:
             return missing_files_report(str(fault))
         now = told.having(lying)
@@ -356,7 +356,7 @@ class AttemptMailbox:
         """Serve the mailbox of a try, if nobody does."""
         if self._mailboxes is not None:
             stop = partial(self._minding.cancel, kept, 0.0)
-            await self._mailboxes.open(assignment, kept, self._yard.mailbox(kept), stop)
+            await self._mailboxes.open(assignment, kept, self._yard.make_mailbox(kept), stop)
 
     async def while_served(
         self,
@@ -379,4 +379,4 @@ class AttemptMailbox:
     def leave(self, run_id: RunId) -> None:
         """Serve the mailbox of a run no more, whoever will."""
         if self._mailboxes is not None:
-            self._mailboxes.leave(run_id)
+            self._mailboxes.release(run_id)

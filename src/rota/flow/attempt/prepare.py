@@ -97,8 +97,8 @@ class AttemptPreparer:
             site = replace(site, executor=assignment.kept.executor)
         schedule = await find_schedule_of_run(self._store, assignment.lease)
         ids = identity_variables(assignment, None if schedule is None else schedule.name)
-        room = self._yard.room(assignment, site, self._offered, ids)
-        way = None if self._passes is None else self._passes.way(assignment.lease, site)
+        room = self._yard.make_workspace(assignment, site, self._offered, ids)
+        way = None if self._passes is None else self._passes.address_for(assignment.lease, site)
         if way is not None:
             room = add_agent_api(room, way, tools=agent.abilities.mcp)
         bounds = resource_limits(assignment, self._usual, room.config)

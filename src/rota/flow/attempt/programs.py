@@ -73,7 +73,7 @@ class ProgramControl:
     def look(self, kept: KeptAttempt) -> ExitRecord | None:
         """Return how an attempt ended; while the machine gives no answer, it is taken to go on."""
         try:
-            return self._yard.look(kept)
+            return self._yard.exit_record(kept)
         except OSError as fault:
             log.warning("run.unseen", extra={"run_id": kept.run_id, "error": str(fault)})
             return None
@@ -105,16 +105,18 @@ class ProgramControl:
         """End a program that nobody wants to hear, and wait until nothing of it is left."""
         while self.look(kept) is None:
             self.cancel(kept, 0.0, why)
-            await self._yard.rung(kept, LOOK_SECONDS)
+            await self._yard.wait_for_change(kept, LOOK_SECONDS)
         await self.swept(kept)
 
     async def read(self, kept: KeptAttempt, stream: OutputStream, offset: int, most: int) -> bytes:
         """Return what a stream has at an offset, as soon as it can be read."""
-        return await self._readable(kept, partial(self._yard.read, kept, stream, offset, most))
+        return await self._readable(
+            kept, partial(self._yard.read_output, kept, stream, offset, most)
+        )
 
     async def result(self, kept: KeptAttempt, assignment: Assignment) -> bytes | None:
         """Return what an attempt left in its result file, as soon as it can be read."""
-        return await self._readable(kept, partial(self._yard.result, assignment))
+        return await self._readable(kept, partial(self._yard.read_result, assignment))
 
     async def _readable(self, kept: KeptAttempt, read: Callable[[], Content]) -> Content:
         """Read until the machine lets it be, however long the program goes on: its timeouts hold.
@@ -127,15 +129,15 @@ class ProgramControl:
                 return read()
             except OSError as fault:
                 log.warning("run.unread", extra={"run_id": kept.run_id, "error": str(fault)})
-                until = min(until, self._yard.moment() + READ_SECONDS)
-                if self._yard.moment() >= until and self.look(kept) is not None:
+                until = min(until, self._yard.boot_time() + READ_SECONDS)
+                if self._yard.boot_time() >= until and self.look(kept) is not None:
                     raise Unavailable(f"what it wrote cannot be read: {fault}") from fault
             await asyncio.sleep(LOOK_SECONDS)
 
     async def sweep(self, kept: KeptAttempt) -> str:
         """End what outlives the tree and return what is left; only without is an attempt over."""
         try:
-            await self._yard.sweep(kept)
+            await self._yard.clean_up(kept)
         except Unavailable as fault:
             why = {"run_id": kept.run_id, "attempt": kept.epoch, "error": str(fault)}
             log.warning("run.unswept", extra=why)
@@ -144,9 +146,9 @@ class ProgramControl:
 
     async def swept(self, kept: KeptAttempt) -> str:
         """Sweep until nothing is left, or it has lasted too long; return what is left then."""
-        until = self._yard.moment() + SWEEP_SECONDS
+        until = self._yard.boot_time() + SWEEP_SECONDS
         while left := await self.sweep(kept):
-            if self._yard.moment() >= until:
+            if self._yard.boot_time() >= until:
                 break
             await asyncio.sleep(LOOK_SECONDS)
         return left
@@ -182,7 +184,9 @@ class HelperPrograms:
 
     def ending(self, kept: KeptAttempt) -> Sequence[KeptAttempt]:
         """Ask for the end of what an earlier process has left beside an attempt; return it."""
-        left = [each for each in self._yard.beside(kept) if self._minding.look(each) is None]
+        left = [
+            each for each in self._yard.other_launches(kept) if self._minding.look(each) is None
+        ]
         for each in left:
             self._minding.cancel(each, 0.0, NOBODY)
         return left
@@ -190,8 +194,8 @@ class HelperPrograms:
     async def end(self, kept: KeptAttempt) -> None:
         """End what an earlier process has left beside an attempt, and wait until it is gone."""
         while left := self.ending(kept):
-            await self._yard.rung(left[0], LOOK_SECONDS)
-        for each in self._yard.beside(kept):
+            await self._yard.wait_for_change(left[0], LOOK_SECONDS)
+        for each in self._yard.other_launches(kept):
             await self._minding.swept(each)
 
     async def run(
@@ -230,7 +234,7 @@ class HelperPrograms:
 
     async def _ended(self, own: KeptAttempt) -> HelperResult:
         while (ending := self._minding.look(own)) is None:
-            await self._yard.rung(own, LOOK_SECONDS)
+            await self._yard.wait_for_change(own, LOOK_SECONDS)
         await self._minding.swept(own)
         try:
             return HelperResult(ending, await self._last_words(own, ending))
@@ -281,8 +285,8 @@ class SupersededAttempts:
         """
         for kept in stale:
             self._once(kept.nonce, partial(self._discard, kept))
-        if self._yard.moment() >= self._look_at:
-            self._look_at = self._yard.moment() + LEFT_SECONDS
+        if self._yard.boot_time() >= self._look_at:
+            self._look_at = self._yard.boot_time() + LEFT_SECONDS
             self._once(LEFT, partial(self._sweep_left, known))
 
     def _once(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -298,7 +302,7 @@ class SupersededAttempts:
 
     async def _sweep_left(self, known: Sequence[KeptAttempt]) -> None:
         """Sweep what could not be swept before a later attempt of its run took its place."""
-        for kept in await self._yard.unswept(known):
+        for kept in await self._yard.find_uncleaned(known):
             async with self._sweeping:
                 await self._minding.sweep(kept)
 
@@ -310,7 +314,7 @@ class SupersededAttempts:
         async with self._sweeping:  # those that end just now must not wait for all of them
             if await self._minding.sweep(kept) or self._beside.ending(kept):
                 return
-        await self._yard.forget(kept)
+        await self._yard.delete(kept)
         await until_available(lambda: self._store.drop_kept(kept.run_id, kept.epoch))
 
     async def close(self) -> None:
@@ -419,7 +423,7 @@ class KeeperWatchdog:
         """Return what can be seen of one in time; what is seen too late counts for nothing."""
         why = "an earlier look still hangs"
         if kept.nonce not in self._begun:
-            self._begun[kept.nonce] = look = asyncio.ensure_future(self._yard.sign(kept))
+            self._begun[kept.nonce] = look = asyncio.ensure_future(self._yard.take_sample(kept))
             try:
                 async with asyncio.timeout(self._patience):
                     return await asyncio.shield(look)
@@ -438,7 +442,7 @@ class KeeperWatchdog:
 
     def _rouse(self, kept: KeptAttempt, look: _Look) -> None:
         for_good = look.missed >= MISSED
-        struck = self._yard.rouse(kept, for_good=for_good)
+        struck = self._yard.wake(kept, for_good=for_good)
         facts = {"run_id": kept.run_id, "attempt": kept.epoch, "missed": look.missed}
         log.warning("keeper.silent", extra={**facts, "ended": struck and for_good})
         if struck and for_good:
@@ -522,12 +526,12 @@ class OutputFollower:
                 await self._recorded(kept, hearing)
                 before = dict(hearing.unfinished)
             if ending is None:
-                seen = self._yard.moment()
+                seen = self._yard.boot_time()
                 news = hearing.unfinished != before and any(hearing.unfinished.values())
                 before = dict(hearing.unfinished)
-                await self._yard.rung(kept, QUIET_SECONDS if news else REST_SECONDS)
+                await self._yard.wait_for_change(kept, QUIET_SECONDS if news else REST_SECONDS)
                 continue
-            ending = replace(ending, ago=min(ending.ago, self._yard.moment() - seen))
+            ending = replace(ending, ago=min(ending.ago, self._yard.boot_time() - seen))
             left = await self._minding.swept(kept)
             if left:
                 ending = replace(ending, reason=ExitReason.LOST_UNSWEPT, detail=left, proven=False)

@@ -277,7 +277,7 @@ async def test_a_mailbox_that_was_taken_away_fails_the_attempt(office):
 
 async def test_a_mailbox_that_is_not_there_is_unavailable(office):
     folder = await office.opened()
-    office.post.leave(folder.kept.run_id)
+    office.post.release(folder.kept.run_id)
     folder.out.rmdir()
     with pytest.raises(Unavailable, match="its mailbox cannot be opened"):
         await office.open(folder)
