@@ -17,7 +17,7 @@ from bench.kit import percentile, value
 from bench.measures.base import Bench
 from bench.table import Row
 from rota.gateway.client import GatewayClient
-from rota.gateway.upstreams import Upstream, allowed_in
+from rota.gateway.upstreams import Upstream, parse_allow
 from rota.keeper.build import Interpreter
 from rota.rules.redaction import Redactor
 
@@ -90,7 +90,7 @@ def _gateway(folder: Path, port: int) -> GatewayClient:
     python = Interpreter.running()
     known = Upstream(
         name="models", scheme="http", host="127.0.0.1", port=port, local=True,
-        allow=allowed_in("models", ["POST /v1/messages"]), headers=(("x-api-key", "real-key"),),
+        allow=parse_allow("models", ["POST /v1/messages"]), headers=(("x-api-key", "real-key"),),
         secret="models",
     )  # fmt: skip
     made = GatewayClient(

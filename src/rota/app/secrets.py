@@ -17,8 +17,8 @@ from rota.app.plugins import EVERY_AGENT
 from rota.app.settings import Settings
 from rota.app.tokens import ADMIN_KEY
 from rota.errors import Invalid, Unavailable
-from rota.gateway.client import LOOKS_SECRET
-from rota.gateway.config import GatewayConfig, check_name, read_plan
+from rota.gateway.client import SECRET_NAME
+from rota.gateway.config import GatewayConfig, check_name, read_config
 from rota.gateway.grants import USED
 from rota.gateway.secrets import SealedSecret, SealedSecrets
 from rota.ports.host import SecretInfo
@@ -60,7 +60,7 @@ class LocalSecretStore:
         """What the gateway is for."""
         path = self._settings.gateway or self._settings.home / PLAN
         named = self._settings.gateway is not None
-        return read_plan(path, self._environment, must_exist=named)
+        return read_config(path, self._environment, must_exist=named)
 
     @property
     def redactor(self) -> Redactor:
@@ -71,11 +71,11 @@ class LocalSecretStore:
     def opens(self) -> bool:
         """Whether the gateway leads anywhere."""
         known = self.values()
-        return any(each.takes(known.get(each.secret)) for each in self.plan.upstreams)
+        return any(each.accepts_secret(known.get(each.secret)) for each in self.plan.upstreams)
 
     def values(self) -> Mapping[str, str]:
         """Return what is known now."""
-        mark = (self._sealed.mark, *map(_mark, self._files()))
+        mark = (self._sealed.version, *map(_mark, self._files()))
         if mark != self._mark:
             self._mark = mark
             self._look()
@@ -126,7 +126,7 @@ class LocalSecretStore:
                 values.pop(name, None)
                 problems[name] = fault.advice if isinstance(fault, Invalid) else _why(fault)
         try:
-            self._kept, self.trouble = {each.name: each for each in self._sealed.all()}, None
+            self._kept, self.trouble = {each.name: each for each in self._sealed.read_all()}, None
         except Unavailable as fault:
             self._kept, self.trouble = {}, str(fault)
             log.warning("secrets.unreadable", extra={"error": str(fault)})
@@ -153,7 +153,7 @@ class LocalSecretStore:
         found = {
             name: value
             for name, value in self._environment.items()
-            if name in names and LOOKS_SECRET.search(name)
+            if name in names and SECRET_NAME.search(name)
         }
         for setting in ("store", "sql_url"):
             address = getattr(self._settings, setting) or ""

@@ -35,7 +35,7 @@ from rota.errors import RotaError
 from rota.flow.observe.status import WarningThresholds, view_status
 from rota.flow.observe.time_text import count_text, duration_text
 from rota.flow.observe.verification import verify
-from rota.gateway.client import GatewayStatus, look
+from rota.gateway.client import GatewayStatus, gateway_status
 from rota.gateway.secrets import KEY
 from rota.model.instants import from_micros
 from rota.model.problems import DISK_FULL, FAILING, UNWRITABLE
@@ -266,7 +266,7 @@ def examine(settings: Settings) -> list[DoctorProblem]:
 def _gateway(settings: Settings) -> tuple[GatewayReport, list[DoctorProblem]]:
     """Look at the gateway and at what it would show to providers; neither is touched."""
     folder = settings.home.absolute()
-    seen, key = look(folder / GATEWAY), folder / SECRETS / KEY
+    seen, key = gateway_status(folder / GATEWAY), folder / SECRETS / KEY
     if key.exists() and key.stat().st_mode & OTHERS:
         return GatewayReport(seen, []), [_private(key, 0o600)]
     secrets = LocalSecretStore(settings)

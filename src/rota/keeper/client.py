@@ -675,8 +675,8 @@ class KeeperLease:
 
         The instant should be from before the daemon renewed its own lease.
         """
-        start_keeper = boot_time() if since is None else since
-        self.until = start_keeper + int(seconds * NANOSECONDS)
+        start = boot_time() if since is None else since
+        self.until = start + int(seconds * NANOSECONDS)
         os.pwrite(self._file, seal(self.until, self.epoch), 0)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import Invalid
 from rota.gateway.client import AttemptGateway
-from rota.gateway.config import MIB, read_plan
+from rota.gateway.config import MIB, read_config
 from rota.rules.effects import WriteScope
 from rota.rules.redaction import Redactor
 
@@ -38,7 +38,7 @@ def plan_of(tmp_path, text, **environment):
     path = tmp_path / "gateway.toml"
     path.write_text(text)
     path.chmod(0o600)
-    return read_plan(path, environment)
+    return read_config(path, environment)
 
 
 def test_a_plan_is_read_with_the_known_providers_in_it(tmp_path):
@@ -62,11 +62,11 @@ def test_a_plan_is_read_with_the_known_providers_in_it(tmp_path):
 
 
 def test_without_a_file_the_known_providers_are_there(tmp_path):
-    plan = read_plan(tmp_path / "none.toml", {})
+    plan = read_config(tmp_path / "none.toml", {})
     assert [upstream.name for upstream in plan.upstreams] == ["anthropic", "openai"]
     assert plan.sources == {}
     with pytest.raises(Invalid):
-        read_plan(tmp_path / "none.toml", {}, must_exist=True)
+        read_config(tmp_path / "none.toml", {}, must_exist=True)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_without_a_file_the_known_providers_are_there(tmp_path):
     ],
 )
 def test_the_environment_may_name_another_place_of_a_known_provider(tmp_path, url, local):
-    plan = read_plan(tmp_path / "none.toml", {"OPENAI_BASE_URL": url})
+    plan = read_config(tmp_path / "none.toml", {"OPENAI_BASE_URL": url})
     openai = plan.upstreams[1]
     assert (openai.local, openai.base) == (local, "")
 
@@ -123,7 +123,7 @@ def test_a_file_that_others_write_is_not_believed(tmp_path):
     path.write_text("")
     path.chmod(0o622)
     with pytest.raises(Invalid, match="chmod"):
-        read_plan(path, {})
+        read_config(path, {})
 
 
 class Gateway:
@@ -135,13 +135,13 @@ class Gateway:
     def port(self):
         return 4000
 
-    async def permit(self, name, token, **said):
+    async def grant(self, name, token, **said):
         self.permitted = name
 
-    def begin(self, name):
+    def mark_started(self, name):
         self.begun = name
 
-    def door(self, name):
+    def socket_path(self, name):
         return f"/doors/{name}"
 
 

@@ -70,7 +70,7 @@ def test_a_deadline_ends_what_waits_for_nothing():
 
 def test_a_request_that_came_in_time_is_answered_by_a_gate_that_was_held_up(provider, tmp_path):
     door = Door(provider, tmp_path / "exit")
-    door.exchange.waits = LONG
+    door.exchange.timeouts = LONG
     asking = f"GET /models/v1/x HTTP/1.1\r\n{HEAD}\r\n".encode()
 
     async def go():

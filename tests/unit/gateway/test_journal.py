@@ -9,7 +9,7 @@ import os
 import pytest
 
 from rota.gateway import journal
-from rota.gateway.grants import FORGET_SECONDS
+from rota.gateway.grants import RETENTION_SECONDS
 from tests.system.gateway.upstream import Upstream
 from tests.unit.gateway.gateways import HEAD, Door, ask
 
@@ -138,7 +138,7 @@ def test_whose_bytes_run_out_in_the_middle_of_a_write_is_told_that_nobody_knows(
         await noting(name)
         door.permit.bytes_left = 1
 
-    door.exchange.writing = and_others_spend
+    door.exchange.on_write = and_others_spend
     assert code_of(told(door)[0]) == (409, "effect_unknown")
     door.permit.bytes_left = 1 << 20
     assert code_of(told(door)[0]) == (409, "effect_unknown")
@@ -226,7 +226,7 @@ def test_who_hangs_up_meanwhile_is_told_the_answer_when_it_asks_again(door, prov
 def test_a_name_that_is_none_is_refused(door, provider, named):
     answer = told(door, headers=HEAD + named + "Content-Length: 2\r\n")[0]
     assert code_of(answer) == (400, "bad_request")
-    assert "Rota-Effect is one name" in answer[2].decode()
+    assert "Rota-Effect takes one name" in answer[2].decode()
     assert count(provider) == 0
 
 
@@ -237,7 +237,7 @@ def test_a_read_has_no_name(door, provider):
 
 
 def test_a_request_too_long_is_refused_before_it_is_read_or_once_it_is(door, provider):
-    length = journal.LONGEST + 1
+    length = journal.MAX_STORED_BYTES + 1
     more = HEAD + f"Rota-Effect: a\r\nContent-Length: {length}\r\n"
     assert code_of(told(door, headers=more, body=b"")[0]) == (413, "effect_too_long")
     more = HEAD + "Rota-Effect: a\r\nTransfer-Encoding: chunked\r\n"
@@ -247,16 +247,16 @@ def test_a_request_too_long_is_refused_before_it_is_read_or_once_it_is(door, pro
 
 
 def test_an_answer_too_long_to_keep_is_told_once_and_known_as_done(door, provider):
-    provider.script.flood = 2 * journal.LONGEST
+    provider.script.flood = 2 * journal.MAX_STORED_BYTES
     first, again = told(door, "POST /models/v1/long", times=2)
     assert (first[:2], len(first[2])) == ((200, "done"), 2 + provider.script.flood)
     assert code_of(again) == (409, "effect_done")
-    assert "answered 200" in again[2].decode()
+    assert "status 200" in again[2].decode()
     assert count(provider) == 1
 
 
 def test_a_space_that_is_full_writes_under_no_new_name(door, provider, monkeypatch):
-    monkeypatch.setattr(journal, "MOST", 1)
+    monkeypatch.setattr(journal, "MAX_ENTRIES", 1)
     told(door)
     full = told(door, headers=ORDER.replace("order-17", "other"))[0]
     assert code_of(full) == (403, "effects_full")
@@ -291,7 +291,7 @@ def test_an_answer_that_cannot_be_kept_is_told_as_one(door, provider, tmp_path):
 
 def test_a_run_older_than_effects_are_kept_is_told_that_nobody_knows(door, provider, tmp_path):
     told(door)
-    door.permit.since = tmp_path.stat().st_mtime - FORGET_SECONDS - 60
+    door.permit.since = tmp_path.stat().st_mtime - RETENTION_SECONDS - 60
     assert told(door)[0][1] == "already-done"
     other = told(door, headers=ORDER.replace("order-17", "other"))[0]
     assert code_of(other) == (409, "effect_unknown")
@@ -303,7 +303,7 @@ def test_what_is_told_again_counts_against_the_budget(provider, tmp_path):
     door = Door(provider, tmp_path / "exit", requests_left=2)
     answers = told(door, times=3)
     assert [status for status, _, _ in answers] == [201, 201, 403]
-    assert door.permit.carried == 2 + 2 * len(answers[0][2])
+    assert door.permit.byte_count == 2 + 2 * len(answers[0][2])
 
 
 def test_the_connection_stays_for_the_next_request(door, provider):

@@ -9,10 +9,10 @@ import stat
 import pytest
 
 from rota.gateway import journal as module
-from rota.gateway.grants import FORGET_SECONDS
-from rota.gateway.journal import JournalEntry, JournalFull, JournalKey, WriteJournal, key_of
+from rota.gateway.grants import RETENTION_SECONDS
+from rota.gateway.journal import JournalEntry, JournalFull, JournalKey, WriteJournal, journal_key
 
-ONE, TWO = key_of(1, "run 1", "order"), key_of(1, "run 1", "mail")
+ONE, TWO = journal_key(1, "run 1", "order"), journal_key(1, "run 1", "mail")
 SAID = JournalEntry("digest", 201, (("content-type", "a/b"), ("x-é", "ÿ")), b"\n\x00body\n")
 
 
@@ -70,7 +70,7 @@ def test_what_was_refused_is_free_again(ledger):
 
 
 def test_a_name_is_of_one_run_in_one_space(ledger):
-    others = [key_of(2, "run 1", "order"), key_of(1, "run 2", "order"), TWO]
+    others = [journal_key(2, "run 1", "order"), journal_key(1, "run 2", "order"), TWO]
     begun(ledger)
     assert [run(ledger.find(key)) for key in others] == [None, None, None]
 
@@ -118,10 +118,10 @@ def test_what_was_being_written_at_a_death_is_neither_begun_nor_counted(ledger, 
 
 
 def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     begun(ledger)
     begun(ledger, TWO)
-    third = key_of(1, "run 1", "third")
+    third = journal_key(1, "run 1", "third")
     with pytest.raises(JournalFull):
         begun(ledger, third)
     assert run(ledger.find(third)) is None
@@ -131,8 +131,8 @@ def test_a_space_has_so_many_names_and_another_one_its_own(ledger, monkeypatch):
 
 
 def test_a_space_has_so_many_bytes_with_room_for_what_is_under_way(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MAX_BYTES", 2 * module.LONGEST + 2000)
-    keys = [key_of(1, "run 1", f"order-{n}") for n in range(3)]
+    monkeypatch.setattr(module, "MAX_BYTES", 2 * module.MAX_STORED_BYTES + 2000)
+    keys = [journal_key(1, "run 1", f"order-{n}") for n in range(3)]
     run(ledger.begin(keys[0], "digest"))
     run(ledger.begin(keys[1], "digest"))
     with pytest.raises(JournalFull):
@@ -146,16 +146,16 @@ def test_what_is_old_is_forgotten_and_who_comes_later_is_told_that(ledger, tmp_p
     begun(ledger)
     begun(ledger, TWO)
     path = path_of(tmp_path, ONE)
-    old = path.stat().st_mtime - FORGET_SECONDS - 60
+    old = path.stat().st_mtime - RETENTION_SECONDS - 60
     os.utime(path, (old, old))
     assert run(ledger.find(ONE)) == JournalEntry("digest")
-    clock.now += 2 * module.COUNTED_SECONDS
-    begun(ledger, key_of(1, "run 1", "third"))
+    clock.now += 2 * module.RECOUNT_SECONDS
+    begun(ledger, journal_key(1, "run 1", "third"))
     assert run(ledger.find(ONE)) is None
     assert run(ledger.find(TWO)) == JournalEntry("digest")
-    assert ledger.is_forgotten(old)
-    assert not ledger.is_forgotten(clock.now - 60)
-    assert not ledger.is_forgotten(None)
+    assert ledger.is_expired(old)
+    assert not ledger.is_expired(clock.now - 60)
+    assert not ledger.is_expired(None)
 
 
 def test_a_gateway_that_begins_forgets_what_is_old_in_every_space(ledger, tmp_path, clock):
@@ -164,7 +164,7 @@ def test_a_gateway_that_begins_forgets_what_is_old_in_every_space(ledger, tmp_pa
         begun(ledger, key)
     for key in (ONE, keys[2]):
         path = path_of(tmp_path, key)
-        old = path.stat().st_mtime - FORGET_SECONDS - 60
+        old = path.stat().st_mtime - RETENTION_SECONDS - 60
         os.utime(path, (old, old))
     again = WriteJournal(str(tmp_path), clock)
     again.open()
@@ -182,14 +182,14 @@ def test_what_cannot_be_noted_is_told_and_can_be_begun_later(ledger, tmp_path):
 def test_who_is_cancelled_leaves_a_whole_note_before_anybody_else_looks(ledger):
     async def go():
         beginning = asyncio.ensure_future(ledger.begin(ONE, "digest"))
-        while not beginning.done() and not ledger._disk.locked():
+        while not beginning.done() and not ledger._disk_lock.locked():
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         beginning.cancel()
         await asyncio.wait({beginning})
         assert beginning.cancelled()
-        assert not ledger._disk.locked()
+        assert not ledger._disk_lock.locked()
         return await ledger.find(ONE)
 
     assert asyncio.run(go()) == JournalEntry("digest")
-    assert ledger._begun[1] == 0
+    assert ledger._reserved[1] == 0

@@ -124,7 +124,7 @@ def test_c2_a_name_that_turns_to_a_private_address_is_not_spoken_to(door):
     async def go():
         reach = UpstreamDialer(lookup)
         for _ in range(4):
-            with pytest.raises(UpstreamUnreachable, match="not spoken to"):
+            with pytest.raises(UpstreamUnreachable, match="is not allowed"):
                 await reach.connect(public)
 
     asyncio.run(go())
@@ -140,7 +140,7 @@ def test_c2_what_was_looked_at_is_what_is_spoken_to(door, provider):
         return ["127.0.0.1"]
 
     door.gate.upstreams = {"models": known}
-    door.exchange.reach = UpstreamDialer(lookup)
+    door.exchange.dialer = UpstreamDialer(lookup)
     assert told(door, "GET /models/v1/x")[0] == 200
     assert asked == ["api.example"]
     assert provider.script.noted[0].headers["host"] == [f"api.example:{provider.port}"]

@@ -160,8 +160,8 @@ def test_nothing_that_anybody_wrote_opens_a_section_or_speaks_as_somebody_else(
 def test_without_sections_nobody_speaks_as_somebody_else_either(sender, body):
     alone = Prompt(task_id=1, title="", run_id=2, space="main", zone="UTC")
     told = plain_prompt(replace(alone, messages=(PromptMessage(sender, AT, "cli:default", body),)))
-    (message_element,) = structure(told)
-    assert (message_element.tag, message_element.text or "") == ("message", as_read(body))
+    (element,) = structure(told)
+    assert (element.tag, element.text or "") == ("message", as_read(body))
 
 
 PHOTO = PromptFile("a b.png", "image/png", "/box/in/files/7/a b.png")
